@@ -49,10 +49,9 @@ from pyromq.broker.replicating.replica_refusals import of_a_leased_master, of_a_
 from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED, Handlers
 from pyromq.broker.roles import RoleChanges
 from pyromq.broker.sending.closed_sends import closed_to_sends
-from pyromq.broker.sending.send_lane import FIRST_DIGIT, FIRST_DIGIT_AT
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
-from pyromq.compiled_core import DESCRIPTION, Buffer, core
+from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.errors import MQError, StoreError
 from pyromq.filters import load_parser
 from pyromq.metrics.health import HealthReport, Startup
@@ -352,7 +351,8 @@ class Broker(Handler):
         if sends.lane is not None:
             calls = (self._quick[RequestCode.SEND_MESSAGE_V2], self._quick[RequestCode.SEND_BATCH_MESSAGE])
             sends.lane.is_open = calls == (sends.send, sends.send_batch) and is_known
-            sends.lane.has_waiting = self._turns.has_waiting
+            sends.lane.waiting = self._turns.waiting
+            sends.lane.next_lane = pulls.lane
             sends.lane.renew()
         if pulls.lane is not None:
             is_own = self._deferred[RequestCode.PULL_MESSAGE] == pulls.pull
@@ -538,7 +538,7 @@ class Broker(Handler):
         sends, pulls = self._parts.handlers.sends.lane, self._parts.handlers.pulls.lane
         if sends is None or not sends.serves(connection):
             return pulls.take if pulls is not None else None
-        return _one_of(sends.take, pulls.take) if pulls is not None else sends.take
+        return sends.take  # which hands pulls on
 
     def decoder(self, connection: Connection) -> Decode:
         access = self._environment.access
@@ -700,17 +700,6 @@ class Broker(Handler):
             connection.close("no heartbeat for too long")
         self.parts.handlers.clients.notices.tell(changed)
         tables.filters.tick(tables.members.subscription)
-
-
-def _one_of(take_sends: FastPath, take_pulls: FastPath) -> FastPath:
-    """What a read begins with says which lane may take it: request codes of sends begin with a 3, that of pulls not."""
-
-    def take(connection: Connection, data: Buffer) -> int:
-        if len(data) <= FIRST_DIGIT_AT:
-            return 0
-        return take_sends(connection, data) if data[FIRST_DIGIT_AT] == FIRST_DIGIT else take_pulls(connection, data)
-
-    return take
 
 
 def _admitted(

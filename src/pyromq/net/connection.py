@@ -29,6 +29,7 @@ from pyromq.net.half_read import HalfReadFrames
 from pyromq.net.handler import Decode, FastPath, Handler
 from pyromq.net.idle import IdleWatch
 from pyromq.net.pending_calls import PendingCalls
+from pyromq.net.pending_requests import NEVER_MS
 from pyromq.net.settings import ConnectionSettings
 from pyromq.net.stalls import STALL_S, StallWatch
 from pyromq.wire.command import Ext, encode_request
@@ -184,6 +185,21 @@ class Connection(asyncio.BufferedProtocol):
         self._queue.append(frames)
         self._body_parts -= count - 1
         return is_first
+
+    def send_now(self, frames: bytes, count: int = 1) -> None:
+        """``queue`` and ``flush``; mostly nothing else is queued, and then there is nothing to join."""
+        if self._queue:
+            self.queue(frames, count)
+            self.flush()
+            return
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self.frames_out += count
+        self.bytes_out += len(frames)
+        transport.write(frames)
+        if self._drained is not None:
+            self._check_unsent(transport)
 
     def flush(self) -> None:
         """Writes what is queued now rather than at the end of this turn."""
@@ -380,11 +396,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.bytes_in += nbytes
-        self._pending_calls.heard()
+        self._pending_calls.unheard_ms = NEVER_MS
         decoder = self._decoder
         data: Part = self._buffer[:nbytes]
         if self._fast_path is not None:
-            data = self._take_fast(self._fast_path, data)
+            chunk = decoder.gather(data) if decoder.half_read else data
+            data = self._take_fast(self._fast_path, chunk) if chunk is not None else b""
             if not data and not self.half_read_bytes and not decoder.half_read:
                 return
         try:
@@ -401,30 +418,30 @@ class Connection(asyncio.BufferedProtocol):
             if self._half_read is not None and len(decoder.half_read) != self.half_read_bytes:
                 self._half_read.note(self, len(decoder.half_read))
 
-    def _take_fast(self, fast_path: FastPath, data: Part) -> Part:
-        """What the fast path leaves of a read, and of what came before it."""
-        chunk = self._decoder.gather(data)
-        if chunk is None:
-            return b""
-        began_s = self._stalls.begin() if self._stalls else 0.0
+    def _take_fast(self, fast_path: FastPath, chunk: Part) -> Part:
+        """What the fast path leaves of a read, and of what came before it.
+
+        It is not timed by itself: a read is worth some microseconds to it, so two looks at the clock would be a part of
+        that. Should it ever keep the loop, the loop's probe tells.
+        """
         self._is_reading = True
         try:
             taken = fast_path(self, chunk)
         except Exception:  # likewise a defect of the handler
+            self._is_reading = False
             self._fail()
             return b""
-        finally:
-            self._is_reading = False
-        if not taken:
-            return chunk
+        self._is_reading = False
         if self._queue:
             self.flush()
-        if self._stalls:
-            self._stalls.ended(began_s, "fast path")
-        return memoryview(chunk)[taken:] if taken < len(chunk) else b""
+        if taken == len(chunk):
+            return b""
+        return memoryview(chunk)[taken:] if taken else chunk
 
     def _receive_timed(self, frames: list[Frame], stalls: StallWatch) -> None:
-        began_s = stalls.begin()
+        began_s = stalls.wall_s()  # ``begin``, without the call
+        if began_s >= stalls.next_mark_s:
+            stalls.mark(began_s)
         self._receive(frames)
         if stalls.wall_s() - began_s > STALL_S:
             stalls.ended_late(began_s, _codes(frames))

@@ -44,7 +44,7 @@ class PendingCalls:
         self.wall_ms = -1  # what the wall clock said then; who does not know leaves it
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS  # when the timer is due
-        self._unheard_ms = NEVER_MS  # when the first request after the last read was sent
+        self.unheard_ms = NEVER_MS  # when the first request after the last read was sent; set back by every read
 
     def read_clock(self, wall_ms: int) -> None:
         """Requests from now on count from now on. Who sends many has the wall clock's milliseconds anyway: while they
@@ -68,13 +68,9 @@ class PendingCalls:
         self.pending.by_id[number] = PendingRequest(response, deadline_ms, timeout_ms, code, takes_facts)
         if deadline_ms < self._timer_ms:
             self._arm(deadline_ms, timeout_ms)
-        if now_ms < self._unheard_ms:
-            self._unheard_ms = now_ms
+        if now_ms < self.unheard_ms:
+            self.unheard_ms = now_ms
         return response
-
-    def heard(self) -> None:
-        """Something came from the peer."""
-        self._unheard_ms = NEVER_MS
 
     def answered(self, received: Received[Any]) -> None:
         pending = self.pending.by_id.pop(received.correlation_id, None)
@@ -138,9 +134,9 @@ class PendingCalls:
         self._timer, self._timer_ms = None, NEVER_MS
 
     def _suspect(self, now_ms: int) -> None:
-        if self._unheard_ms == NEVER_MS:
-            self._unheard_ms = now_ms  # the late ones were asked before the last read
-        elif self._half_open_ms and now_ms - self._unheard_ms >= self._half_open_ms:
+        if self.unheard_ms == NEVER_MS:
+            self.unheard_ms = now_ms  # the late ones were asked before the last read
+        elif self._half_open_ms and now_ms - self.unheard_ms >= self._half_open_ms:
             on_half_open = self._on_half_open()
             if on_half_open is not None:
-                on_half_open(now_ms - self._unheard_ms)
+                on_half_open(now_ms - self.unheard_ms)

@@ -2,11 +2,12 @@
 
 What counts is the CPU time of the loop's thread, since on a busy machine every read takes long by the clock on the
 wall. Asking for CPU time is a system call, so it is asked for once in ten milliseconds at most and after a read that
-took long; the wall clock is read twice for every read of a connection, and nothing is done per message. Between two
-marks a thread uses no more CPU time than passes on the wall: a stall is told at most ten milliseconds too short, and
-never too long.
+took long; the wall clock is read twice for every read of a connection that becomes requests, and nothing is done per
+message. Between two marks a thread uses no more CPU time than passes on the wall: a stall is told at most ten
+milliseconds too short, and never too long.
 
-What runs in tasks and callbacks is seen from outside: ``LoopProbe`` is a timer, and what made it late kept the loop.
+What runs in tasks and callbacks, and what a fast path takes of a read, is seen from outside: ``LoopProbe`` is a timer,
+and what made it late kept the loop.
 """
 
 from __future__ import annotations
@@ -39,15 +40,19 @@ class StallWatch:
         self.wall_s = wall_s
         self._cpu_s = cpu_s
         self._mark_wall_s = self._mark_cpu_s = 0.0
-        self._next_mark_s = float("-inf")
+        self.next_mark_s = float("-inf")
 
     def begin(self) -> float:
         """What ``ended`` wants to know."""
         now_s = self.wall_s()
-        if now_s >= self._next_mark_s:
-            self._mark_wall_s, self._mark_cpu_s = now_s, self._cpu_s()
-            self._next_mark_s = now_s + _MARK_S
+        if now_s >= self.next_mark_s:
+            self.mark(now_s)
         return now_s
+
+    def mark(self, now_s: float) -> None:
+        """Look at the CPU time; due at ``next_mark_s``."""
+        self._mark_wall_s, self._mark_cpu_s = now_s, self._cpu_s()
+        self.next_mark_s = now_s + _MARK_S
 
     def ended(self, began_s: float, cause: str) -> None:
         """Work without a request, such as a duty of a tick, is over."""

@@ -34,21 +34,21 @@ class Turns:
         self._quick = quick
         self._until_s = 0.0  # when the allowance of this turn of the loop is used up; 0: nothing has asked for it yet
         self.stalls: StallWatch | None = None  # the server's, which is made later
-        self._waiting: dict[Connection, list[Received[Any]]] = {}
+        self.waiting: dict[Connection, list[Received[Any]]] = {}  # what comes of these now must not overtake that
         self._ready: dict[Connection, None] = {}  # of those, whose peers read; the next to have its turn first
 
     def __len__(self) -> int:
         """How many requests wait."""
-        return sum(map(len, self._waiting.values()))
+        return sum(map(len, self.waiting.values()))
 
     def has_waiting(self, connection: Connection) -> bool:
         """Whether requests of the connection wait for its next turn: what comes now must not overtake them."""
-        return connection in self._waiting
+        return connection in self.waiting
 
     def take(self, connection: Connection, requests: list[Received[Any]]) -> None:
         """What one read brought."""
-        if connection in self._waiting:
-            self._waiting[connection] += requests  # a transport may deliver one more read after it was told to stop
+        if connection in self.waiting:
+            self.waiting[connection] += requests  # a transport may deliver one more read after it was told to stop
             return
         if self._until_s and requests[0].code not in self._quick and self._now_s() >= self._until_s:
             self._wait(connection, requests)
@@ -68,20 +68,20 @@ class Turns:
         self._until_s = 0.0
 
     def _wait(self, connection: Connection, requests: list[Received[Any]]) -> None:
-        self._waiting[connection] = requests
+        self.waiting[connection] = requests
         connection.hold_reading()
         self.go_on(connection)
 
     def go_on(self, connection: Connection) -> None:
         """The connection is not congested: it gets a turn if it has something left."""
-        if connection in self._waiting and connection not in self._ready:
+        if connection in self.waiting and connection not in self._ready:
             if not self._ready:
                 asyncio.get_running_loop().call_soon(self._next)
             self._ready[connection] = None
 
     def drop(self, connection: Connection) -> None:
         """The connection has ended."""
-        self._waiting.pop(connection, None)
+        self.waiting.pop(connection, None)
         self._ready.pop(connection, None)
 
     def _next(self) -> None:
@@ -96,7 +96,7 @@ class Turns:
             self._turn(connection)
 
     def _turn(self, connection: Connection) -> None:
-        requests = self._waiting[connection]
+        requests = self.waiting[connection]
         began_s = self.stalls.begin() if self.stalls else 0.0
         coming = iter(requests)
         rest = list(coming) if self._serve(connection, coming) else []
@@ -104,8 +104,8 @@ class Turns:
         if self.stalls:
             self.stalls.ended(began_s, str(requests[0].code))
         if rest:
-            self._waiting[connection] = rest
+            self.waiting[connection] = rest
             self.go_on(connection)
         else:
-            del self._waiting[connection]
+            del self.waiting[connection]
             connection.go_on_reading()

@@ -26,7 +26,6 @@ from pyromq.store.derived.consume_queue import FILLER_SIZE, ConsumeQueue
 from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.derived.indexer import Indexer
-from pyromq.store.derived.key_index import HashedKeys
 from pyromq.store.files.health import Health
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.sealing.seals import Seals
@@ -140,7 +139,7 @@ class CopiedLog:
                 ConsumeQueue.stage_encoded([(queue, key, entries, 0, 0)])
                 self._backlog.staged.add(queue)
                 touched.add(key)
-        self._indexer.stage_hashed(HashedKeys(keys, count, position))
+        self._indexer.stage_hashed(keys, count, position)
         with piece[:size] as records:
             self._write(records, stored_ms)
         return True

@@ -40,7 +40,7 @@ from pyromq.store.derived.consume_queue import ConsumeQueue, StagedEntries
 from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.derived.indexer import Indexer
-from pyromq.store.derived.key_index import HashedKeys, KeyIndex
+from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.disk import Disk, DiskLock, RealDisk
 from pyromq.store.files.health import Health, cannot_open
 from pyromq.store.files.layout import Layout
@@ -198,6 +198,11 @@ class MessageStore:
         return self.log.flushed
 
     @property
+    def unflushed_bytes(self) -> int:
+        """How much of the log a power cut could take."""
+        return self.log.end - self.log.flushed
+
+    @property
     def readable_end(self) -> int:
         """Consumers may see records that end here or before, for all that the disk knows."""
         asynchronous = self.settings.flush is Flush.ASYNC and self.health.trusted
@@ -294,28 +299,29 @@ class MessageStore:
         log = self.log
         return EncodingLimits(log.body_bytes_max, WORTH_NO_COPY, log.record_bytes_max, self.index.keys_max)
 
-    @property
     def next_place(self) -> tuple[int, int, int]:
         """Where the next message would be staged: position, bytes that its segment has from there on, store time."""
-        position, room = self.log.next_place
-        return position, room, self._commit_ms or self._clock.now_ms()
+        log = self.log
+        return log.staged_end, log.room, self._commit_ms or self._clock.now_ms()
 
-    def stage_encoded(self, records: bytes, stored_ms: int, keys: HashedKeys) -> None:
-        """Stage messages that were encoded for ``next_place``, while the store can be written.
+    def stage_encoded(self, records: bytes, stored_ms: int, keys: bytes, messages: int) -> None:
+        """Stage so many messages that were encoded for ``next_place``, with their hashed keys; the store is writable.
 
         ``stage_entries`` of their queues, which have messages already, must follow.
         """
-        self.log.stage_encoded(records)
+        self.indexer.stage_hashed(keys, messages, self.log.stage_encoded(records))
         self._commit_ms = stored_ms
-        self.indexer.stage_hashed(keys)
 
     def stage_entries(self, queues: Sequence[StagedEntries]) -> None:
         """Entries of messages that were staged by ``stage_encoded``."""
         ConsumeQueue.stage_encoded(queues)
         self._backlog.staged.update([each[0] for each in queues])
 
-    def commit(self) -> None:
-        """Write what is staged. Raises DiskFullError or UntrustedDiskError, and then nothing of it is stored."""
+    def commit(self) -> int:
+        """Write what is staged; returns the end position.
+
+        Raises DiskFullError or UntrustedDiskError, and then nothing of it is stored.
+        """
         self.flushes.notice_failure()
         if not self.health.trusted:
             self._drop_staged()
@@ -330,6 +336,7 @@ class MessageStore:
         self._commit_ms = 0
         if self.indexer.commit():
             self.indexer.index_some()  # not all: after a crash there may be seconds of work
+        return self.log.end
 
     def write_entries(self, queues_max: int | None = None) -> bool:
         """Write the entries that queues are owed; False when the disk refuses (they go on waiting).

@@ -43,6 +43,12 @@ class Wire:
         self.send(frames)
         return False
 
+    def send_now(self, frames: bytes, count: int = 1) -> None:
+        self.send(frames)
+
+    def flush(self) -> None:
+        return
+
     @property
     def as_connection(self) -> Connection:
         return cast(Connection, self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.net import Connection
+from pyromq.net import Connection, ConnectionSettings
 from pyromq.net.half_read import HalfReadFrames
 from pyromq.wire.command import encode_request
 from tests.unit.net.fakes import Notebook, Rig, turn
@@ -71,3 +71,37 @@ async def test_frames_in_one_piece_are_counted_one_by_one(count: int) -> None:
     assert not rig.connection.queue(FRAME), "the first one has to be flushed, and takes this one along"
     rig.connection.flush()
     assert rig.connection.frames_out == count + 1 and rig.transport.writes == [FRAME * (count + 1)]
+
+
+async def test_what_is_sent_now_does_not_overtake_what_is_queued() -> None:
+    rig = Rig()
+    rig.connection.send_now(b"1" * 20, 2)
+    assert rig.transport.writes == [b"1" * 20] and rig.connection.frames_out == 2
+    rig.connection.send(b"2")
+    rig.connection.send_now(b"34", 2)
+    assert b"".join(rig.transport.writes[1:]) == b"234" and rig.connection.frames_out == 5
+    await turn()
+    assert rig.connection.bytes_out == 23 and len(b"".join(rig.transport.writes)) == 23
+
+
+async def test_nothing_is_sent_now_once_closed() -> None:
+    rig = Rig()
+    rig.connection.close()
+    rig.connection.send_now(b"late")
+    await turn()
+    rig.connection.send_now(b"later")
+    assert rig.transport.writes == [] and rig.connection.frames_out == 0
+
+
+async def test_who_does_not_read_is_cut_when_more_is_sent_now() -> None:
+    rig = Rig(reads=False, settings=ConnectionSettings(idle_ms=0, unsent_bytes_high=1_000, unsent_bytes_max=10_000))
+    rig.connection.send_now(bytes(9_000))
+    assert rig.connection.is_congested and not rig.transport.is_aborted
+    rig.connection.send_now(bytes(1_001))
+    assert rig.transport.is_aborted and "does not read" in rig.connection.close_reason
+
+
+async def test_a_read_after_a_defect_is_not_taken_for_one_that_goes_on() -> None:
+    rig = Rig(handler=(handler := Greedy(-1)))
+    rig.arrive(FRAME)
+    assert rig.transport.is_aborted and not rig.connection._is_reading and handler.batches == []

@@ -1,6 +1,6 @@
 """How requests ended and how long they took, counted so that the usual ones pay next to nothing.
 
-sends     the group commit tells of all that it answers at once
+sends     the group commit tells of all that it answers together; of those that nothing waited for, their number only
 pulls     ``outcome`` is set when a response leaves; the turn of the connection reads the clock anyway
 others    likewise; those that another process answers, or that wait for name servers, are not timed
 refused   one by one: that is not the way of many
@@ -50,7 +50,8 @@ class RequestTimes:
     def __init__(self) -> None:
         self.outcome = SUCCESS  # of the request that is being handled
         self.began_s = 0.0  # when that was, by the monotonic clock
-        self.latency: dict[tuple[int, int, bool], Histogram] = {}  # by request, response, whether it was held
+        self.answered_at_once: defaultdict[int, int] = defaultdict(int)  # sends, by request; not in ``latency`` yet
+        self._latency: dict[tuple[int, int, bool], Histogram] = {}
         self.creations: dict[tuple[str, bool], Histogram] = {}  # by name of the metric, and whether it worked
         self.refused: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.refused_sends: defaultdict[tuple[str, int], int] = defaultdict(int)  # by topic
@@ -58,15 +59,23 @@ class RequestTimes:
         self.commits = Histogram(GROUP_COMMIT.buckets)
         self.flushes = Histogram(FSYNC.buckets)
 
+    @property
+    def latency(self) -> dict[tuple[int, int, bool], Histogram]:
+        """By request, response, and whether it was held."""
+        for code, count in self.answered_at_once.items():
+            self.note(code, SUCCESS, 0, count)
+        self.answered_at_once.clear()
+        return self._latency
+
     def note(self, code: int, response: int, took_ms: float, count: int = 1, *, held: bool = False) -> None:
         """``count`` requests of one kind were answered after that time."""
-        histogram = self.latency.get((code, response, held)) or self._histogram(code, response, held)
+        histogram = self._latency.get((code, response, held)) or self._histogram(code, response, held)
         histogram.observe(took_ms, count)
 
     def _histogram(self, code: int, response: int, held: bool) -> Histogram:
         """Codes that do not exist share one: clients may send any."""
         key = code if code in _KNOWN else -1, response, held
-        return self.latency.setdefault(key, Histogram(RPC_LATENCY.buckets))
+        return self._latency.setdefault(key, Histogram(RPC_LATENCY.buckets))
 
     def done(self, code: int, now_s: float) -> None:
         """A request other than a send was handled; the next one of this turn begins now."""

@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
@@ -40,13 +40,13 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 _NOT_FLUSHED = "the message is stored, but the disk did not confirm it in time"
-_LANE_CODE = int(RequestCode.SEND_MESSAGE_V2)  # nearly all that the send lane takes
 _ALONE_COMMITS = 16  # after so many groups in a row with sends of one connection, it counts as the only one
 
 
-class SendsOfOneRead(NamedTuple):
+class SendsOfOneRead(msgspec.Struct, frozen=True, gc=False):
     """Sends that were staged together by the send lane: how many, and how many of them are answered."""
 
+    code: ClassVar[int] = int(RequestCode.SEND_MESSAGE_V2)  # in statistics; nearly all that the lane takes
     sends: int
     responses: int
 
@@ -73,7 +73,7 @@ class WaitingCommit(NamedTuple):
     @property
     def code(self) -> int:
         """The request code that stands for all of them in statistics."""
-        return _code_of(self.sends)
+        return self.sends[0][1].code
 
 
 class ReplicaWait(Protocol):
@@ -127,7 +127,7 @@ class GroupCommit:
         self.flushes_early = False  # with async flush: at once, not when it is due; replicas get what is on disk
         self.on_durable: Callable[[], None] = lambda: None  # more of the log is on disk
         self._sync = store.settings.flush is Flush.SYNC  # a send is answered when it is on disk
-        self._waits = self._sync  # a send may have to wait for something
+        self.waits = self._sync  # a send waits for the disk, or for replicas, unless its sender does not want to
         self._replicas: ReplicaWait | None = None  # of a sync master: what is on disk waits there
         self.lease: Lease | None = None  # under a failover agent: what leaves without it is a refusal
         self._loop = asyncio.get_running_loop()
@@ -155,14 +155,9 @@ class GroupCommit:
 
     def wait_for(self, replicas: ReplicaWait | None) -> None:
         """From now on sends are answered when replicas have them, too."""
-        self._replicas, self._waits = replicas, self._sync or replicas is not None
+        self._replicas, self.waits = replicas, self._sync or replicas is not None
         if replicas is not None:
             replicas.on_visible(self._tell_readers)
-
-    @property
-    def waits(self) -> bool:
-        """Whether a send waits for the disk, or for replicas, unless its sender does not want to."""
-        return self._waits
 
     @property
     def waiting(self) -> int:
@@ -180,14 +175,11 @@ class GroupCommit:
             self.is_stuck = is_late
             self.is_busy = is_late or self._waiting_sends >= self._waiting_max
         else:  # no send waits for a flush, until a power cut would take more than is allowed
-            self.is_busy = self._unflushed_bytes() >= self._unflushed_bytes_max and self._store.health.trusted
+            self.is_busy = self._store.unflushed_bytes >= self._unflushed_bytes_max and self._store.health.trusted
             self.is_stuck = self.is_busy and is_late
         if self._replicas is not None and self._replicas.waiting + self._waiting_sends >= self._waiting_max:
             self.is_busy = True
         self.on_look()
-
-    def _unflushed_bytes(self) -> int:
-        return self._store.end_position - self._store.flushed_position
 
     def oldest_wait_ms(self) -> int:
         """For how long the first of them has waited."""
@@ -195,7 +187,7 @@ class GroupCommit:
 
     def staged(self, pending: PendingSend, queue: QueueKey, *, wait: bool = True) -> None:
         """Something was staged: it is committed when everything that arrived with it is staged too."""
-        if wait and self._waits:
+        if wait and self.waits:
             self._answered_after_flush.append(pending)
         else:
             self._answered_at_commit.append(pending)
@@ -209,8 +201,8 @@ class GroupCommit:
     def staged_together(
         self, connection: Connection, sends: SendsOfOneRead, responses: bytes, queues: Iterable[QueueKey]
     ) -> None:
-        """``staged`` of what the send lane took of one read; ``commit_early`` must follow."""
-        if self._waits:
+        """``staged`` of what the send lane took of one read, and ``commit_early``."""
+        if self.waits:
             self._answered_after_flush.append((connection, sends, responses))
             self._after_flush_more += sends.sends - 1
         else:
@@ -219,9 +211,12 @@ class GroupCommit:
         self._touched.update(queues)
         if connection is not self._sender:
             self._sender, self._alone_commits = connection, 0
-        if not self._scheduled and self._alone_commits < _ALONE_COMMITS:
-            self._scheduled = True
-            self._loop.call_soon(self._commit)
+        if not self._scheduled:
+            if self._alone_commits < _ALONE_COMMITS:
+                self._scheduled = True
+                self._loop.call_soon(self._commit)
+            else:
+                self._commit()
 
     def staged_internally(self, queue: QueueKey, on_stored: OnStored) -> None:
         """An internal write was staged; it shares the commit, and the fsync, with what clients send."""
@@ -259,7 +254,7 @@ class GroupCommit:
         internal, self._internal = self._internal, []
         touched, self._touched = self._touched, set()
         try:
-            self._store.commit()
+            end = self._store.commit()
         except Exception as error:  # also a defect: a sender without a response would wait for ever
             refusal = error if isinstance(error, MQError) else StoreError(f"{type(error).__name__}: {error}")
             count, is_defect = at_commit_count + after_flush_count + len(internal), refusal is not error
@@ -268,33 +263,33 @@ class GroupCommit:
             tell(internal, refusal)
             return
         self.times.commits.observe(at_commit_count + after_flush_count + len(internal))
-        if at_commit:
-            if self._acknowledge(at_commit, self._store.end_position):
-                self.times.answered(_code_of(at_commit), at_commit_count, 0)
+        if at_commit and self._acknowledge(at_commit, end):
+            self.times.answered_at_once[at_commit[0][1].code] += at_commit_count
         if not self._sync:
             if self._replicas is None:
-                self._tell(internal, self._store.end_position)
+                self._tell(internal, end)
+                self._tell_readers(touched)
             else:
-                self._hold(self._replicas, after_flush, after_flush_count, internal)
-            self._show(touched)
-            if self._unflushed_bytes() * 2 >= self._unflushed_bytes_max:
+                self._hold(self._replicas, end, after_flush, after_flush_count, internal)
+                self._replicas.show(touched)
+            if self._store.unflushed_bytes * 2 >= self._unflushed_bytes_max:
                 self._fall_behind()
             elif self.flushes_early:
                 self.flush_soon()
             return
         self._unseen |= touched
         if internal:
-            self._internal_waiting.append((self._store.end_position, internal))
+            self._internal_waiting.append((end, internal))
         if after_flush:
-            now_ms = self._clock.monotonic_ms()
-            self._waiting.append(WaitingCommit(self._store.end_position, now_ms, after_flush, after_flush_count))
+            self._waiting.append(WaitingCommit(end, self._clock.monotonic_ms(), after_flush, after_flush_count))
             self._waiting_sends += after_flush_count
             self.look()
         self._flush()
 
-    def _hold(self, replicas: ReplicaWait, sends: list[PendingSend], count: int, internal: list[OnStored]) -> None:
+    def _hold(
+        self, replicas: ReplicaWait, end: int, sends: list[PendingSend], count: int, internal: list[OnStored]
+    ) -> None:
         """With async flush: replicas get what is on disk, so it is brought there."""
-        end = self._store.end_position
         if internal:
             replicas.hold_internal(end, internal)
         if sends:
@@ -467,7 +462,7 @@ class GroupCommit:
     def _send_error(self, sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
         for connection, request, response in sends:
             if isinstance(request, SendsOfOneRead):
-                self.times.refuse_many(_LANE_CODE, code, request.sends)
+                self.times.refuse_many(request.code, code, request.sends)
                 for frame in FrameDecoder().feed(response):
                     connection.send(encode_response(code, decode_command(frame).correlation_id, remark=remark))
                 continue
@@ -478,23 +473,22 @@ class GroupCommit:
                 )
 
 
-def _code_of(sends: list[PendingSend]) -> int:
-    """The request code that stands for all of them in statistics."""
-    request = sends[0][1]
-    return _LANE_CODE if isinstance(request, SendsOfOneRead) else request.code
-
-
 def respond(sends: list[PendingSend]) -> None:
-    """What leaves on one connection leaves in one write, now: a turn of the loop for each would cost more."""
-    unflushed = []
-    for connection, request, response in sends:
-        if response:
-            count = request.responses if type(request) is SendsOfOneRead else 1
-            if connection.queue(response, count):
-                unflushed.append(connection)
-    for connection in unflushed:
+    """What leaves on one connection, and stands side by side, leaves in one write.
+
+    Now, since a turn of the loop for each would cost more.
+    """
+    last = len(sends) - 1
+    for at, (connection, request, response) in enumerate(sends):
+        count = request.responses if type(request) is SendsOfOneRead else 1
         try:
-            connection.flush()
+            if at < last and sends[at + 1][0] is connection:  # as the sends of one read do
+                if response:
+                    connection.queue(response, count)
+            elif response:
+                connection.send_now(response, count)
+            else:
+                connection.flush()
         except Exception:  # a defect of one connection must not keep the others from their responses
             logger.exception("response not sent: peer=%s", connection.remote_text)
             connection.abort("a response could not be sent")

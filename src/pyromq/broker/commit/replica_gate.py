@@ -133,7 +133,9 @@ class ReplicaGate:
             if self.lease is not None:
                 self.lease.admits(commit.end)  # it did a moment ago; this notes how far
             sends += commit.sends
-        respond(sends)  # of all commits that one report confirms: a connection gets them in one write
+        # of all commits that one report confirms, a connection gets its responses in one write, and in their order
+        sends.sort(key=lambda send: id(send[0]))
+        respond(sends)
         while self._internal and (self._internal[0][0] <= confirmed or self._internal[0][1] <= late_ms):
             position, _, internal = self._internal.popleft()
             self._curtain.safe(position)

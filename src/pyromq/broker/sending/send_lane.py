@@ -18,9 +18,9 @@ or policies change. Where more than signatures is asked for, it is closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Container
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from pyromq.broker.base.access import AccessDeniedError, GuardedAccess
 from pyromq.broker.base.session import Session
@@ -35,7 +35,6 @@ from pyromq.model.topic import TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
 from pyromq.security.guard import REMEMBERED_MAX
 from pyromq.store.derived.consume_queue import ENTRY_BYTES
-from pyromq.store.derived.key_index import HashedKeys
 from pyromq.wire.frame import FRAME_BYTES_MAX
 from pyromq.wire.headers.producer import SendHeader
 from pyromq.wire.received import Received
@@ -56,6 +55,12 @@ class LaneTexts:
     reserved: frozenset[str]  # topics that clients must not send to
 
 
+class Lane(Protocol):
+    """Takes requests at the beginning of a read, as ``FastPath`` says it."""
+
+    def take(self, connection: Connection, data: Buffer) -> int: ...
+
+
 class SendLane:
     """Owner of the core's lane, which knows queues and holds nothing that is staged."""
 
@@ -74,14 +79,15 @@ class SendLane:
         self._gate = write_path.gate
         self._group_commit = write_path.group_commit
         self._waits = self._group_commit.waits  # for the disk or for replicas; who does not want to is Python's
-        self._topics = topics
+        self._table = topics.table
         self._counters = counters
         self._access = access
         self._rules = access.rules if access else None  # that ``_admitted`` follows from
         self._admitted: set[tuple[str, str, int, str]] = set()  # users, addresses, codes, topics
         self.is_open = False  # nothing stands between requests and ``SendHandler``
-        self.has_waiting: Callable[[Connection], bool] = lambda connection: True  # earlier requests, not served yet
-        self._version = topics.table.version  # of the topics that it knows
+        self.waiting: Container[Connection] = frozenset()  # with earlier requests that are not served yet
+        self.next_lane: Lane | None = None  # takes reads that begin with something else
+        self._version = self._table.version  # of the topics that it knows
         self._known: set[tuple[str, int]] = set()
         self._lane = self._new_lane()
 
@@ -117,7 +123,7 @@ class SendLane:
 
     def learn(self, connection: Connection, request: Received[SendHeader], config: TopicConfig, queue_id: int) -> None:
         """``SendHandler`` has just staged a message for this topic, and for this queue if nothing sent it elsewhere."""
-        if self._topics.table.version is not self._version:
+        if self._table.version is not self._version:
             self._forget()
         if self._access is not None:
             self._admit(self._access, connection, request)
@@ -157,20 +163,24 @@ class SendLane:
         self._lane.forget_users()
 
     def _forget(self) -> None:
-        self._version = self._topics.table.version
+        self._version = self._table.version
         self._known.clear()
         self._lane.forget()
 
     def take(self, connection: Connection, data: Buffer) -> int:
         """Stage the plain sends that the data begins with; says how many bytes these are."""
-        if len(data) <= FIRST_DIGIT_AT or data[FIRST_DIGIT_AT] != FIRST_DIGIT or not self.is_open:
+        if len(data) <= FIRST_DIGIT_AT:
             return 0
-        if self._topics.table.version is not self._version:
+        if data[FIRST_DIGIT_AT] != FIRST_DIGIT:
+            return self.next_lane.take(connection, data) if self.next_lane is not None else 0
+        store, group_commit = self._store, self._group_commit
+        if not self.is_open or self._gate.closed or not store.health.writable or connection in self.waiting:
+            return 0
+        if self._table.version is not self._version:
             self._forget()
-        if self._group_commit.waits is not self._waits:
+        if group_commit.waits is not self._waits:
             self.renew()
-        store = self._store
-        if not self._known or self._gate.closed or not store.health.writable or self.has_waiting(connection):
+        if not self._known:
             return 0
         session: Session = connection.session  # type: ignore[assignment]  # the broker sets no other
         ip = None
@@ -178,12 +188,12 @@ class SendLane:
             if self._access.rules is not self._rules:
                 self._forget_users(self._access)
             ip = session.peer.ip
-        position, room, stored_ms = store.next_place
+        position, room, stored_ms = store.next_place()
         taken = self._lane.take(data, session.born_host, position, room, stored_ms, ip)
         if taken is None:
             return 0
         consumed, sends, messages, body_bytes, records, keys, responses, response_count, queues = taken
-        store.stage_encoded(records, stored_ms, HashedKeys(keys, messages, position))
+        store.stage_encoded(records, stored_ms, keys, messages)
         store.stage_entries(queues)
         counters, puts = self._counters, self._counters.puts
         counters.put_messages += messages
@@ -194,7 +204,6 @@ class SendLane:
             else:
                 puts[topic] += calls * CALL + len(entries) // ENTRY_BYTES * MESSAGE + size
         connection.frames_in += sends
-        group_commit, touched = self._group_commit, [each[1] for each in queues]
+        touched = [each[1] for each in queues]
         group_commit.staged_together(connection, SendsOfOneRead(sends, response_count), responses, touched)
-        group_commit.commit_early()
         return consumed

@@ -15,6 +15,7 @@ from pyromq.store.log.log_walk import LogWalk
 from pyromq.wire.record import is_indexed
 
 _AT_ONCE = 4_096
+_RUN_MIN = 256  # messages with hashed keys are added to those of earlier commits until these are so many
 
 
 class Indexer:
@@ -33,6 +34,10 @@ class Indexer:
         self._hashed_waiting = 0  # of these, how many have their keys hashed
         self._hashed_staged = 0  # likewise, of what is staged
         self._staged_more = 0  # messages that are staged, beyond one for each element
+        self._last_run: HashedKeys | None = None  # the last of those that wait, if more can be added to it
+        self._run_keys: list[bytes] = []  # staged, of messages whose keys are hashed, with nothing else before them
+        self._run_messages = 0  # how many these are
+        self._run_position = 0  # of the first of them
         # of records that are not in the log yet; appended to directly, for speed
         self.staged: list[Unindexed | HashedKeys] = []
 
@@ -41,7 +46,10 @@ class Indexer:
         """Every record before this position is in the index."""
         if self._gap_start < self._gap_end:
             return self._gap_start
-        return self._committed[0][2] if self._committed else self._log.end
+        if not self._committed:
+            return self._log.end
+        first = self._committed[0]
+        return first.position if isinstance(first, HashedKeys) else first[2]
 
     @property
     def gap_bytes(self) -> int:
@@ -50,21 +58,43 @@ class Indexer:
 
     def commit(self) -> bool:
         """What is staged waits to be indexed. True when so much waits that some should be."""
-        self._committed += self.staged
-        self._waiting += len(self.staged) + self._staged_more
-        self._hashed_waiting += self._hashed_staged
-        self.drop_staged()
+        if self._run_messages:
+            self._commit_run()
+        if self.staged:
+            self._committed += self.staged
+            self._last_run = None
+            self._waiting += len(self.staged) + self._staged_more
+            self._hashed_waiting += self._hashed_staged
+            self.drop_staged()
         return self._waiting >= self._waiting_max
 
-    def stage_hashed(self, keys: HashedKeys) -> None:
-        """Messages were staged whose keys are hashed already."""
-        self.staged.append(keys)
-        self._staged_more += keys.messages - 1
-        self._hashed_staged += keys.messages
+    def stage_hashed(self, keys: bytes, messages: int, position: int) -> None:
+        """So many messages were staged, from that position on, whose keys are hashed already."""
+        if self.staged:
+            self.staged.append(HashedKeys([keys], messages, position))
+            self._staged_more += messages - 1
+            self._hashed_staged += messages
+            return
+        if not self._run_messages:
+            self._run_position = position
+        self._run_keys.append(keys)
+        self._run_messages += messages
+
+    def _commit_run(self) -> None:
+        run, messages = self._last_run, self._run_messages
+        if run is None or run.messages >= _RUN_MIN:
+            run = self._last_run = HashedKeys([], 0, self._run_position)
+            self._committed.append(run)
+        run.keys += self._run_keys
+        run.messages += messages
+        self._waiting += messages
+        self._hashed_waiting += messages
+        self._run_keys, self._run_messages = [], 0
 
     def drop_staged(self) -> None:
         self.staged.clear()
-        self._staged_more = self._hashed_staged = 0
+        self._run_keys.clear()
+        self._staged_more = self._hashed_staged = self._run_messages = 0
 
     def index_some(self) -> bool:
         """Index a part of what waits; False when the disk refuses."""
@@ -91,6 +121,7 @@ class Indexer:
         if not self._committed:
             return False
         if self._hashed_waiting:
+            self._last_run = None
             left = _AT_ONCE
             while left > 0 and self._committed:
                 left -= self._index_run(left)
@@ -120,7 +151,7 @@ class Indexer:
                 plain.append(each)
                 count += 1
         if hashed:
-            self.index.add_hashed(b"".join([each.keys for each in hashed]))
+            self.index.add_hashed(b"".join([keys for each in hashed for keys in each.keys]))
             self._hashed_waiting -= count
         else:
             self.index.add(plain)

@@ -15,7 +15,9 @@ from datetime import datetime, timedelta
 from itertools import accumulate, chain, repeat
 from operator import add
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from pyromq.clock import Clock
 from pyromq.compiled_core import HASHED_KEY_BYTES
@@ -33,12 +35,12 @@ Unindexed = tuple[bytes, bytes, int, int]
 """A message: its topic with ``#`` behind it, its properties, its position, its store time."""
 
 
-class HashedKeys(NamedTuple):
-    """Keys that the compiled core has hashed, of messages that follow each other in the log."""
+class HashedKeys(msgspec.Struct, gc=False):
+    """Keys that the compiled core has hashed, of messages that follow each other in the log; their owner adds more."""
 
-    keys: bytes  # ``HASHED_KEY_BYTES`` each
+    keys: list[bytes]  # in pieces; ``HASHED_KEY_BYTES`` each
     messages: int
-    position: int  # of the first message; the third field, as in ``Unindexed``
+    position: int  # of the first message
 
 
 class KeyIndex:

@@ -97,11 +97,11 @@ class CommitLog:
         self.flushed = self.end  # behind the last one that is durable; moved by ``LogFlushes``
         self.trusted_from = self.end  # from here on records were verified by recovery, or written since
         self.last_stored_ms = 0  # store time of the newest record
-        self._segment: Segment | None = None  # where the next record goes, with ``_room`` bytes left
-        self._room = 0
+        self._segment: Segment | None = None  # where the next record goes, with ``room`` bytes left
+        self.room = 0
         self._parts: list[Buffer] = []  # staged for this segment, to be written at ``_write_start``
         self._full_writes: list[_Write] = []  # staged for segments before it
-        self._staged_end = self.end  # behind the last record that is staged
+        self.staged_end = self.end  # behind the last record that is staged
         self._write_start = self.end
         self._unwiped: list[tuple[Segment, int]] = []  # where failed writes may have left something
         self._has_large = False  # some body is better written from where it is than copied first
@@ -143,11 +143,11 @@ class CommitLog:
         size = fixed.size + body_bytes + topic.field_bytes + 2 + properties_bytes
         if body_bytes > self._body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX or size > self._size_max:
             self._check_limits(draft, topic)
-        if size + BLANK_BYTES > self._room:
+        if size + BLANK_BYTES > self.room:
             self._next_segment(size)
         if body_bytes >= WORTH_NO_COPY:
             self._has_large = True
-        position = self._staged_end
+        position = self.staged_end
         try:
             head = fixed.pack(
                 size,
@@ -174,8 +174,8 @@ class CommitLog:
             self._parts += (head, body, tail, CHECKSUM_NAME, digits[::-1], CHECKSUM_END)
         else:
             self._parts += (head, body, tail)
-        self._staged_end = position + size
-        self._room -= size
+        self.staged_end = position + size
+        self.room -= size
         return position, size
 
     def stage_batch(
@@ -199,10 +199,10 @@ class CommitLog:
         ):
             for item in items:
                 self._check_limits(msgspec.structs.replace(shared, body=item.body, properties=item.properties), topic)
-        if sum(sizes) + BLANK_BYTES > self._room:
+        if sum(sizes) + BLANK_BYTES > self.room:
             self._next_segment(sum(sizes))
         self._has_large = self._has_large or body_bytes_max >= WORTH_NO_COPY
-        parts, position, queue_id, checksum_bytes = self._parts, self._staged_end, shared.queue_id, self._checksum_bytes
+        parts, position, queue_id, checksum_bytes = self._parts, self.staged_end, shared.queue_id, self._checksum_bytes
         field, magic, found = topic.field, topic.magic, []
         for item, properties, size in zip(items, texts, sizes, strict=True):
             body = item.body
@@ -217,8 +217,8 @@ class CommitLog:
             found.append((position, size))
             position += size
             offset += 1
-        self._room -= position - self._staged_end
-        self._staged_end = position
+        self.room -= position - self.staged_end
+        self.staged_end = position
         return found
 
     @property
@@ -229,18 +229,19 @@ class CommitLog:
     def record_bytes_max(self) -> int:
         return self._size_max
 
-    @property
-    def next_place(self) -> tuple[int, int]:
-        """Where the next record is going to be staged, and how many bytes its segment has from there on."""
-        return self._staged_end, self._room
+    def stage_encoded(self, records: bytes) -> int:
+        """Whole records that were made for ``staged_end`` and fit in ``room``, with a blank mark behind them.
 
-    def stage_encoded(self, records: bytes) -> None:
-        """Whole records that were made for ``next_place`` and fit there, with room for a blank mark behind them."""
-        assert len(records) + BLANK_BYTES <= self._room
-        self._has_large = self._has_large or len(records) >= WORTH_NO_COPY
+        Returns their position.
+        """
+        size, position = len(records), self.staged_end
+        assert size + BLANK_BYTES <= self.room
+        if size >= WORTH_NO_COPY:
+            self._has_large = True
         self._parts.append(records)
-        self._staged_end += len(records)
-        self._room -= len(records)
+        self.staged_end = position + size
+        self.room -= size
+        return position
 
     def _middle(self, shared: Draft, sys_flag: int, stored_ms: int) -> bytes:
         """What the fixed parts of a batch's records have in common, from the system flag on."""
@@ -285,40 +286,45 @@ class CommitLog:
         the next segment cannot be created.
         """
         if self._segment is None:
-            self._segment = self._segments.get_or_create(self._staged_end)
-            self._room = self._segment.end - self._staged_end
-        assert len(data) <= self._room, "copied bytes lie in two segments"
+            self._segment = self._segments.get_or_create(self.staged_end)
+            self.room = self._segment.end - self.staged_end
+        assert len(data) <= self.room, "copied bytes lie in two segments"
         self._parts.append(data)
-        self._staged_end += len(data)
-        self._room -= len(data)
-        if not self._room:  # the mark was part of it: what follows goes into the next segment
+        self.staged_end += len(data)
+        self.room -= len(data)
+        if not self.room:  # the mark was part of it: what follows goes into the next segment
             self._full_writes.append((self._segment, self._write_start, self._parts))
-            self._segment, self._parts, self._write_start = None, [], self._staged_end
+            self._segment, self._parts, self._write_start = None, [], self.staged_end
 
     def write_staged(self, stored_ms: int) -> None:
         """Write everything staged, or raise OSError with the log as it was before the first ``stage``.
 
         ``stored_ms`` is the store time of all of it; 0 when nothing is staged.
         """
-        writes = [*self._full_writes, (self._segment, self._write_start, self._parts)]
         try:
-            for segment, at, parts in writes:
-                if parts:
-                    assert segment is not None
-                    if self._has_large:
-                        segment.open_once().write_parts(at - segment.base, parts)
-                    else:
-                        data = parts[0] if len(parts) == 1 else b"".join(parts)
-                        segment.open_once().write_at(at - segment.base, data)
+            if self._full_writes:
+                for segment, at, parts in self._full_writes:
+                    self._write(segment, at, parts)
+            if self._parts:
+                self._write(self._segment, self._write_start, self._parts)
         except OSError:
+            writes = [*self._full_writes, (self._segment, self._write_start, self._parts)]
             self._forget_staged()
             self._unwiped = [(segment, at) for segment, at, _ in writes if segment is not None]
             with contextlib.suppress(OSError):  # then it is tried again before the store becomes writable
                 self.wipe_remains()
             raise
-        self.end, self._has_large = self._staged_end, False
+        self.end, self._has_large = self.staged_end, False
         self.last_stored_ms = stored_ms or self.last_stored_ms
         self._parts, self._full_writes, self._write_start = [], [], self.end
+
+    def _write(self, segment: Segment | None, at: int, parts: list[Buffer]) -> None:
+        assert segment is not None
+        if self._has_large:
+            segment.open_once().write_parts(at - segment.base, parts)
+        else:
+            data = parts[0] if len(parts) == 1 else b"".join(parts)
+            segment.open_once().write_at(at - segment.base, data)
 
     def drop_staged(self) -> None:
         """Forget what was staged and not written."""
@@ -344,18 +350,18 @@ class CommitLog:
         if size > size_max:
             raise MessageTooLargeError(what="batch", size_bytes=size, bytes_max=size_max)
         full = self._segment
-        segment = self._segments.get_or_create(full.end if full else self._staged_end)
+        segment = self._segments.get_or_create(full.end if full else self.staged_end)
         if full is not None:
-            self._parts.append(PREFIX.pack(self._room, MAGIC_BLANK))
+            self._parts.append(PREFIX.pack(self.room, MAGIC_BLANK))
             self._full_writes.append((full, self._write_start, self._parts))
-            self._parts, self._write_start, self._staged_end = [], segment.base, segment.base
-        self._segment, self._room = segment, segment.end - self._staged_end
+            self._parts, self._write_start, self.staged_end = [], segment.base, segment.base
+        self._segment, self.room = segment, segment.end - self.staged_end
 
     def _forget_staged(self) -> None:
         self._parts, self._full_writes, self._has_large = [], [], False
-        self._staged_end = self._write_start = self.end
+        self.staged_end = self._write_start = self.end
         self._segment = self._segments.holding(self.end)
-        self._room = self._segment.end - self.end if self._segment else 0
+        self.room = self._segment.end - self.end if self._segment else 0
 
     # --- flushing ---
 

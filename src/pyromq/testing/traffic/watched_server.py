@@ -47,6 +47,10 @@ class WatchedConnection(Connection):
     def queue(self, frames: bytes, count: int = 1) -> bool:
         return (not self.awaited or self._may_leave(frames)) and super().queue(frames, count)
 
+    def send_now(self, frames: bytes, count: int = 1) -> None:
+        if not self.awaited or self._may_leave(frames):
+            super().send_now(frames, count)
+
     def send_parts(self, head: bytes, parts: Iterable[Part]) -> None:
         whole = tuple(parts)
         if not self.awaited or self._may_leave(head + b"".join(whole)):

@@ -53,14 +53,13 @@ class Rig:
     def send(self, end: int, *, oneway: bool = False) -> int:
         self._next += 1
         response = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._next)
-        connection = SimpleNamespace(send=self._sent, queue=self._queued)
+        connection = SimpleNamespace(send=self._sent, send_now=self._sent_now, flush=lambda: None)
         pending = cast(PendingSend, (connection, SendsOfOneRead(1, 0 if oneway else 1), response))
         self.gate.hold(WaitingCommit(end, self.clock.monotonic_ms(), [pending], 1))
         return self._next
 
-    def _queued(self, response: bytes, count: int) -> bool:
+    def _sent_now(self, response: bytes, count: int) -> None:
         self._sent(response)
-        return False
 
     def _sent(self, response: bytes) -> None:
         (frame,) = FrameDecoder().feed(response)
@@ -161,10 +160,34 @@ async def test_times_are_taken_when_replicas_have_answered_and_each_status_is_co
     }
 
 
+async def test_what_one_report_confirms_leaves_in_one_write_for_each_connection() -> None:
+    rig = Rig()
+    replica = rig.replica(0)
+    written: dict[str, list[str]] = {"a": [], "b": []}
+    queued: dict[str, str] = {"a": "", "b": ""}
+
+    def peer(name: str) -> SimpleNamespace:
+        def queue(response: bytes, count: int) -> bool:
+            queued[name] += response.decode()
+            return True
+
+        def send_now(response: bytes, count: int) -> None:
+            written[name].append(queued[name] + response.decode())
+
+        return SimpleNamespace(queue=queue, send_now=send_now)
+
+    peers = {name: peer(name) for name in written}
+    for number in range(3):
+        sends = [cast(PendingSend, (peers[name], SendsOfOneRead(1, 1), f"{number}".encode())) for name in "ab"]
+        rig.gate.hold(WaitingCommit(100 * number + 100, rig.clock.monotonic_ms(), sends, 2))
+    rig.says(replica, 300)
+    assert written == {"a": ["012"], "b": ["012"]}
+
+
 async def test_the_disk_of_the_master_is_part_of_the_time_but_not_of_the_patience_with_replicas() -> None:
     rig = Rig()
     replica = rig.replica(0)
-    connection = SimpleNamespace(send=None, queue=lambda response, count: False)
+    connection = SimpleNamespace(send=None, send_now=lambda response, count: None)
     pending = cast(PendingSend, (connection, SendsOfOneRead(1, 1), b"x"))
     committed_ms = rig.clock.monotonic_ms()
     rig.clock.advance_ms(TIMEOUT_MS - 1)

@@ -123,10 +123,10 @@ async def test_nothing_is_taken_while_flow_control_is_on_or_the_store_cannot_be_
 async def test_what_comes_behind_requests_that_wait_does_not_overtake_them() -> None:
     async with LaneRig(with_core=True) as rig:
         await learned(rig)
-        rig.broker._turns._waiting[rig.clients[0].connection] = []
+        rig.broker._turns.waiting[rig.clients[0].connection] = []
         assert taken(rig, sends(2)) == 0
         assert taken(rig, sends(2), number=1) > 0
-        del rig.broker._turns._waiting[rig.clients[0].connection]
+        del rig.broker._turns.waiting[rig.clients[0].connection]
 
 
 async def test_ipv6_clients_and_stores_without_checksums_have_no_lane() -> None:
