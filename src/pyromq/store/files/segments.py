@@ -99,6 +99,11 @@ class SegmentList:
     def last(self) -> Segment:
         return self._segments[-1]
 
+    @property
+    def start(self) -> int:
+        """The first byte of the run that is kept; 0 while there is none."""
+        return self._segments[0].base if self._segments else 0
+
     def holding(self, at: int) -> Segment | None:
         """The segment with byte ``at`` of the run."""
         segments = self._segments
