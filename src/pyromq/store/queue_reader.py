@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, compress, islice
 from operator import add, eq
 from typing import NamedTuple
 
 from pyromq.compiled_core import Core, PullLane, core
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.store.derived.consume_queue import (
-    ENTRY_BYTES,
     FILLER_SIZE,
     ConsumeQueue,
     QueueEntry,
@@ -41,6 +41,7 @@ _FILTER_BYTES_MAX = 16 << 20  # of records that a filter looks into for one read
 _FILTER_WORK_MAX = 1 << 28  # likewise, terms × bytes: about 30 ms
 _TERM_BYTES = 1_000  # a term costs as much as looking for it in so many bytes
 _PROPERTY_BYTES_MAX = 32_767
+_WIDENING = 4  # where too few of some messages pass a filter, so many times as many are looked at
 _TAGS_MAX = 16  # that the compiled core compares one after the other
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
@@ -61,6 +62,7 @@ class PlainRecords(NamedTuple):
     positions: tuple[int, ...]
     sizes: tuple[int, ...]
     size_bytes: int
+    next_offset: int  # behind those that were looked at
 
     @property
     def end(self) -> int:
@@ -75,7 +77,7 @@ class PlainRecords(NamedTuple):
 
     def pieces(self) -> tuple[memoryview, ...]:
         """All in one piece if they follow each other in the log, else each by itself."""
-        view, base, positions, sizes, size_bytes = self
+        view, base, positions, sizes, size_bytes, _ = self
         start = positions[0] - base
         if positions[-1] + sizes[-1] - positions[0] == size_bytes:
             return (view[start : start + size_bytes],)
@@ -278,14 +280,17 @@ class QueueReader:
         self, queue: ConsumeQueue, offset: int, end: int, limits: _Limits, accept_tag: TagFilter | None
     ) -> ReadResult | None:
         """``_collect`` of messages that are plain; None when some are not, or some are neighbours in the log."""
-        trusted_from, hot_from = self._log.trusted_from, self._log.end - self._settings.hot_bytes
-        within = (max(trusted_from, hot_from), self._log.end)
+        within = (self.plain_from, self._log.end)
         found = self.plain_records(queue, offset, end, limits.in_memory, accept_tag, within)
         if found is None or found.has_neighbours():
             return None
-        count, size_bytes = len(found.positions), found.size_bytes
-        next_offset, runs = offset + count, found.pieces()
-        return ReadResult(ReadStatus.FOUND, next_offset, queue.first, end, runs, count, size_bytes, found.end)
+        count, size_bytes, runs = len(found.positions), found.size_bytes, found.pieces()
+        return ReadResult(ReadStatus.FOUND, found.next_offset, queue.first, end, runs, count, size_bytes, found.end)
+
+    @property
+    def plain_from(self) -> int:
+        """Records from there on were verified, and count as in memory."""
+        return max(self._log.trusted_from, self._log.end - self._settings.hot_bytes)
 
     def plain_records(
         self,
@@ -296,24 +301,33 @@ class QueueReader:
         accept_tag: TagFilter | None,
         within: tuple[int, int],
     ) -> PlainRecords | None:
-        """Messages [offset, end) that all pass, fit, are in memory and lie in one segment; None when some do not.
+        """What ``read`` finds in [offset, end) if that is verified, in memory and in one segment; else None.
 
-        ``limits``: messages and bytes. ``within``: from where on the log was verified and is in memory, and its end.
-        What is asked of them is asked of all at once: a loop would cost more than all the rest of a pull.
+        ``limits``: messages and bytes. ``within``: ``plain_from``, and the end of the log. What is asked of messages is
+        asked of all at once: a loop would cost more than all the rest of a pull.
         """
         count_max, bytes_max = limits
-        count = count_max if accept_tag is None else count_max + 1  # those behind the last that do not pass count
-        data = queue.entry_bytes(offset, min(count, end - offset))
-        if not data or (accept_tag is not None and not all(map(accept_tag, tag_hashes(data)))):
+        if accept_tag is None:
+            positions, sizes = positions_and_sizes(queue.entry_bytes(offset, min(count_max, end - offset)))
+            numbers: Sequence[int] = range(len(sizes) + 1)
+        else:
+            scanned = min(self._settings.scan_entries_max, end - offset)
+            positions, sizes, numbers = _passing(queue, offset, scanned, count_max, accept_tag)
+        if not sizes:
             return None
-        positions, sizes = positions_and_sizes(data if len(data) <= count_max * ENTRY_BYTES else data[:-ENTRY_BYTES])
-        first, last_end, size_bytes = positions[0], positions[-1] + sizes[-1], sum(sizes)
+        size_bytes = sum(sizes)
+        if size_bytes > bytes_max or size_bytes >= FILLER_SIZE:
+            if FILLER_SIZE in sizes:
+                return None
+            fitting = max(1, bisect_right(list(accumulate(sizes)), bytes_max))
+            positions, sizes = positions[:fitting], sizes[:fitting]
+            size_bytes = sum(sizes)
+        next_offset = offset + numbers[len(sizes)]
+        first, last_end = positions[0], positions[-1] + sizes[-1]
         segment = self._log.segments.holding(first)
         if segment is None or first < within[0] or last_end > segment.end or last_end > within[1]:
             return None
-        if size_bytes > bytes_max or size_bytes >= FILLER_SIZE:  # so large is a filler alone, as well
-            return None
-        return PlainRecords(segment.open_once().map_once(), segment.base, positions, sizes, size_bytes)
+        return PlainRecords(segment.open_once().map_once(), segment.base, positions, sizes, size_bytes, next_offset)
 
     def _collect_compiled(
         self, core: Core, queue: ConsumeQueue, offset: int, end: int, limits: _Limits, tags: Sequence[int]
@@ -437,6 +451,34 @@ class _Limits:
         if cold:
             return count >= self._cold_count or size_bytes > self._cold_bytes
         return count >= self.count or size_bytes > self._bytes
+
+
+def _passing(
+    queue: ConsumeQueue, offset: int, scanned: int, count_max: int, accept_tag: TagFilter
+) -> tuple[tuple[int, ...], tuple[int, ...], Sequence[int]]:
+    """Of the next ``scanned`` messages, positions and sizes of up to ``count_max`` that pass; nothing before a filler.
+
+    Then their numbers among all that were looked at, and the number of the next one to look at. At first only a few are
+    looked at: it may be that all pass.
+    """
+    width = count_max + 1
+    while True:
+        data = queue.entry_bytes(offset, min(width, scanned))
+        passes = list(map(accept_tag, tag_hashes(data)))
+        if sum(passes) > count_max or width >= scanned or len(passes) < width:
+            break
+        width *= _WIDENING
+    positions, sizes = positions_and_sizes(data)
+    numbers: Sequence[int] = range(len(passes) + 1)
+    if not all(passes):
+        found = list(islice(compress(numbers, passes), count_max + 1))
+        positions, sizes = tuple([positions[at] for at in found]), tuple([sizes[at] for at in found])
+        numbers = [*found, len(passes)]
+    if len(sizes) > count_max:
+        if sizes[count_max] == FILLER_SIZE:
+            return (), (), (0,)
+        positions, sizes = positions[:count_max], sizes[:count_max]
+    return positions, sizes, numbers
 
 
 def tags_of(accept_tag: TagFilter | None) -> Sequence[int] | None:

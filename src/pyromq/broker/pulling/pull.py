@@ -128,7 +128,7 @@ class PullHandler:
             return
         self.leave(connection, request, code, result, topic, group)
         if self.lane is not None and code is _SUCCESS and not (topic.topic_sys_flag or group.group_sys_flag):
-            self.lane.learn(connection, request, wanted)
+            self.lane.learn(connection, request, wanted, result.end_position)
 
     @property
     def is_plain(self) -> bool:

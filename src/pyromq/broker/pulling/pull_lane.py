@@ -43,9 +43,10 @@ from pyromq.wire.headers.consumer import PullHeader
 from pyromq.wire.received import Received
 
 KNOWN_MAX: Final = 16_384
-_TEXT_MAX: Final = 4_096  # of a subscription, in characters
 """Kinds of pulls that are known; one more, and all are forgotten."""
 
+_TEXT_MAX: Final = 4_096  # of a subscription, in characters
+_MISSED_MAX: Final = 3  # reads in a row
 _CODE: Final = int(RequestCode.PULL_MESSAGE)
 _DIGIT_AT: Final = 16  # the first of the code, in a frame as clients write it
 _DIGIT: Final = ord("1")
@@ -91,7 +92,7 @@ class PullLane:
 
     def _new_lane(self) -> CoreLane:
         if self._core is None:
-            return PythonLane(self._reader)
+            return PythonLane(self._reader, self._now_s)
         return self._reader.new_lane(self._core, FRAME_BYTES_MAX, found_messages_pieces())
 
     @property
@@ -110,9 +111,16 @@ class PullLane:
             self._seen = self._versions()
             self._lane.forget()
 
-    def learn(self, connection: Connection, request: Received[PullHeader], wanted: PullFilter) -> None:
-        """``PullHandler`` has just answered such a pull with messages, and without flags of its topic or group."""
+    def learn(
+        self, connection: Connection, request: Received[PullHeader], wanted: PullFilter, end_position: int
+    ) -> None:
+        """``PullHandler`` has just answered such a pull with messages, and without flags of its topic or group.
+
+        ``end_position``: where the last of these ends in the log.
+        """
         header = request.header
+        if self._core is None and end_position <= self._reader.plain_from:
+            return  # the next ones will not be plain, either
         tags = tags_of(wanted.accept_tag)
         queue = self._store.queues.get((header.topic, header.queue_id))
         if tags is None or wanted.accept_record is not None or queue is None or not self.is_open:
@@ -134,8 +142,8 @@ class PullLane:
         key = (header.topic, header.consumer_group, header.queue_id)
         subscription = (header.subscription, header.sub_version, header.expression_type)
         self._lane.learn(key, header.sys_flag, subscription, queue, tags, signer)
-        if self._core is None:
-            connection.use_fast_path(self.take)
+        if self._core is None and not connection.has_fast_path:
+            connection.use_fast_path(_OwnPath(self))
 
     def _signer(
         self, access: GuardedAccess, connection: Connection, request: Received[PullHeader]
@@ -186,3 +194,24 @@ class PullLane:
         took_ms = (self._now_s() - began_s) * 1000 / len(pulls)
         counters.requests.note(_CODE, SUCCESS, took_ms, len(pulls))
         return consumed
+
+
+class _OwnPath:
+    """The lane of one connection, without the core.
+
+    It is given up after some reads in a row that it could not serve: of pulls that find nothing and wait, or of sends.
+    Then those do not pass it any more, until ``PullHandler`` has answered a pull of that connection at once.
+    """
+
+    __slots__ = ("_lane", "_missed")
+
+    def __init__(self, lane: PullLane) -> None:
+        self._lane = lane
+        self._missed = 0
+
+    def __call__(self, connection: Connection, data: Buffer) -> int:
+        taken = self._lane.take(connection, data)
+        self._missed = 0 if taken else self._missed + 1
+        if self._missed == _MISSED_MAX:
+            connection.use_fast_path(None)
+        return taken

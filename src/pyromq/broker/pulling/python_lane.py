@@ -7,12 +7,13 @@ read entries and to answer. It knows no signatures: where users are asked for th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from pyromq.compiled_core import Buffer, TakenPull, TakenPulls
 from pyromq.errors import StoreError
 from pyromq.net.connection import UNJOINED_BYTES
+from pyromq.net.turns import TURN_S
 from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.queue_reader import QueueReader, TagFilter
 from pyromq.wire.fast.pull_request import read_pull
@@ -37,8 +38,9 @@ class _Known(NamedTuple):
 class PythonLane:
     """Knows kinds of pulls and changes nothing, as the core's lane."""
 
-    def __init__(self, reader: QueueReader) -> None:
+    def __init__(self, reader: QueueReader, now_s: Callable[[], float]) -> None:
         self._reader = reader
+        self._now_s = now_s
         self._known: dict[object, _Known] = {}
 
     def learn(
@@ -65,8 +67,8 @@ class PythonLane:
         _, trusted_from, hot_from, visible_end, log_end = log
         within = (trusted_from if trusted_from > hot_from else hot_from, log_end)
         pulls: list[TakenPull] = []
-        reader, at, total_bytes = self._reader, 0, 0
-        while len(pulls) < _PULLS_MAX and total_bytes < _BYTES_MAX:
+        reader, at, total_bytes, until_s = self._reader, 0, 0, 0.0
+        while True:
             found = read_pull(data, at)
             if found is None:
                 break
@@ -90,11 +92,17 @@ class PythonLane:
             if records is None or records.size_bytes >= _BYTES_MAX:
                 break
             size_bytes, count, pieces = records.size_bytes, len(records.positions), records.pieces()
-            next_offset = offset + count
+            next_offset = records.next_offset
             head = found_messages_head(request.correlation_id, next_offset, first, end, size_bytes)
             parts = pieces if size_bytes >= UNJOINED_BYTES * len(pieces) else None
             response = b"".join((head, *pieces)) if parts is None else head
             commits = header.commit_offset if flags & _COMMIT and header.commit_offset <= end else None
             pulls.append((key, pair, next_offset, commits, count, size_bytes, response, parts))
             at, total_bytes = frame_end, total_bytes + size_bytes
+            if at == len(data) or len(pulls) == _PULLS_MAX or total_bytes >= _BYTES_MAX:
+                break
+            now_s = self._now_s()
+            until_s = until_s or now_s + TURN_S
+            if now_s >= until_s:  # records that are not in memory take long
+                break
         return (at, pulls) if at else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -198,6 +199,17 @@ async def test_a_read_full_of_pulls_is_answered_in_order(lane_kind: str) -> None
         assert {command.code for command, _ in found} == {ResponseCode.SUCCESS}
 
 
+async def test_records_that_take_long_to_read_end_the_turn(lane_kind: str) -> None:
+    if lane_kind == "core":
+        pytest.skip("it has a clock of its own")
+    async with LaneRig(with_core=True) as rig:
+        await learned(rig)
+        times = count(step=0.009)
+        rig.pulls.lane._lane._now_s = lambda: next(times)
+        data = pull_frame(1)
+        assert taken(rig, data * 10) == len(data) * 4
+
+
 async def test_large_messages_are_sent_from_where_they_lie(lane_kind: str) -> None:
     async with LaneRig(with_core=True) as rig:
         rig.arrive(0, sends(1, 3, 15_000) + sends(4, 5))
@@ -227,6 +239,28 @@ async def test_without_the_core_a_connection_has_the_lane_from_its_first_pull_on
         found = answers(rig.clients[2])[before:]
         assert sorted(command.correlation_id for command, _ in found) == [2, 3, 4, 41, 42]
         assert {command.code for command, _ in found} == {ResponseCode.SUCCESS}
+
+
+async def test_a_connection_whose_reads_it_cannot_serve_gives_it_up(lane_kind: str) -> None:
+    async with LaneRig(with_core=True) as rig:
+        await learned(rig)
+        connection = rig.clients[1].connection
+        for reads in (pull_frame(1, 40), sends(50, 1)):  # it is at the end; it sends
+            for _ in range(2):
+                rig.arrive(1, reads)
+                rig.arrive(1, pull_frame(2))
+            assert connection.has_fast_path, "not in a row"
+            for _ in range(3):
+                rig.arrive(1, reads)
+            await rig.settle()
+            assert connection.has_fast_path == (lane_kind == "core")
+            rig.arrive(1, pull_frame(3))
+            assert connection.has_fast_path
+        rig.broker.store.log.trusted_from = rig.broker.store.end_position
+        for _ in range(5):
+            rig.arrive(1, pull_frame(4))
+        assert connection.has_fast_path == (lane_kind == "core"), "recovery has not verified what it reads"
+        assert {command.code for command, body in answers(rig.clients[1]) if body} == {ResponseCode.SUCCESS}
 
 
 async def test_where_users_are_asked_for_there_is_no_lane_without_the_core(lane_kind: str) -> None:
