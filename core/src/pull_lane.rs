@@ -11,7 +11,7 @@ use crate::frame::{self, frame_at, PREFIX_BYTES};
 use crate::guard::guarded;
 use crate::json::put_decimal;
 use crate::pull_header::{self, PullHeader};
-use crate::pulls::{scan, Bounds, Limits, FILLER_SIZE, SCATTERED_BYTES};
+use crate::pulls::{scan, Bounds, Limits, Segment, FILLER_SIZE, SCATTERED_BYTES};
 use crate::records::ENTRY_BYTES;
 use crate::signature::{Claim, SigningKey};
 use pyo3::buffer::PyBuffer;
@@ -215,7 +215,7 @@ impl PullLane {
         log: Log,
         ip: &[u8],
     ) -> PyResult<(usize, Bound<'py, PyList>)> {
-        let (mut at, mut bytes, pulls, began) = (0, 0, PyList::empty(py), Instant::now());
+        let (mut at, mut bytes, mut segment, pulls, began) = (0, 0, None, PyList::empty(py), Instant::now());
         while pulls.len() < PULLS_MAX && bytes < BYTES_MAX {
             let Some(frame) = frame_at(data, at, self.frame_bytes).filter(|frame| frame.body.is_empty()) else { break };
             let Some(header) = pull_header::read::<SIGNED>(&data[frame.header]) else { break };
@@ -230,7 +230,7 @@ impl PullLane {
                 break; // the name was not worth anything
             }
             // what fails is left to Python, which meets the same failure and explains it
-            let Ok(Some(found)) = self.pull(py, &header, known, log) else { break };
+            let Ok(Some(found)) = self.pull(py, &header, known, log, &mut segment) else { break };
             bytes += found.size_bytes;
             pulls.append((
                 &known.key,
@@ -250,13 +250,14 @@ impl PullLane {
         Ok((at, pulls))
     }
 
-    /// None when it is not plain, or finds nothing.
+    /// None when it is not plain, or finds nothing. `segment` is the one that the last pull of this call found records in.
     fn pull<'py>(
         &self,
         py: Python<'py>,
         header: &PullHeader<'_>,
         known: &Known,
         log: Log,
+        segment: &mut Option<Segment>,
     ) -> PyResult<Option<Found<'py>>> {
         let (log_first, trusted_from, hot_from, visible_end, log_end) = log;
         let queue = known.queue.bind(py);
@@ -296,7 +297,13 @@ impl PullLane {
         head[..PREFIX_BYTES].copy_from_slice(&prefix);
         let (mut whole, mut parts) = (None, None);
         if scanned.size_bytes < SCATTERED_BYTES * scanned.runs.len() as i64 {
-            whole = self.joined(py, &head, &scanned.runs, scanned.size_bytes as usize, log_end)?;
+            let first = scanned.runs[0].0;
+            if !segment.as_ref().is_some_and(|segment| segment.holds(first)) {
+                *segment = self.segment(py, first)?;
+            }
+            if let Some(segment) = segment {
+                whole = segment.joined(py, &head, &scanned.runs, log_end)?;
+            }
         }
         if whole.is_none() {
             parts = Some(self.records.bind(py).call_method1(intern!(py, "slices"), (scanned.runs,))?);
@@ -307,43 +314,15 @@ impl PullLane {
         Ok(Some(Found { response, parts, count, size_bytes, next_offset, commits }))
     }
 
-    /// Head and runs in one piece; None if one of them does not lie in the written part of the first one's segment.
-    fn joined<'py>(
-        &self,
-        py: Python<'py>,
-        head: &[u8],
-        runs: &[(i64, i64)],
-        size_bytes: usize,
-        log_end: i64,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let segment = self.segments.bind(py).call_method1(intern!(py, "holding"), (runs[0].0,))?;
+    /// The segment of the log with that position, as it is mapped; None if there is none.
+    fn segment(&self, py: Python<'_>, position: i64) -> PyResult<Option<Segment>> {
+        let segment = self.segments.bind(py).call_method1(intern!(py, "holding"), (position,))?;
         if segment.is_none() {
             return Ok(None);
         }
         let base: i64 = segment.getattr(intern!(py, "base"))?.extract()?;
         let mapped = segment.call_method0(intern!(py, "open_once"))?.call_method0(intern!(py, "map_once"))?;
-        let mapped = PyBuffer::<u8>::get(&mapped)?;
-        if !mapped.is_c_contiguous() {
-            return Err(PyValueError::new_err("a segment is one piece"));
-        }
-        let end = log_end.min(base.saturating_add(mapped.item_count() as i64));
-        if runs.iter().any(|&(start, stop)| start < base || stop > end || start > stop) {
-            return Ok(None);
-        }
-        // SAFETY: the buffer is contiguous and alive until this function returns; what is in a segment before the end of the
-        // log, where runs lie, is never written again.
-        let stored = unsafe { std::slice::from_raw_parts(mapped.buf_ptr() as *const u8, mapped.item_count()) };
-        let response = PyBytes::new_with(py, head.len() + size_bytes, |into| {
-            into[..head.len()].copy_from_slice(head);
-            let mut at = head.len();
-            for &(start, stop) in runs {
-                let run = &stored[(start - base) as usize..(stop - base) as usize];
-                into[at..at + run.len()].copy_from_slice(run);
-                at += run.len();
-            }
-            Ok(())
-        })?;
-        Ok(Some(response))
+        Segment::new(base, PyBuffer::get(&mapped)?).map(Some)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::guard::guarded;
 use crate::records::ENTRY_BYTES;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -51,7 +52,7 @@ pub fn pull_entries<'py>(
         let end = runs.last().map_or(0, |run| run.1);
         let mut joined = None;
         if runs.len() > 1 && size_bytes < SCATTERED_BYTES * runs.len() as i64 {
-            joined = join(py, &segment, base, log_end, &runs)?;
+            joined = Segment::new(base, segment)?.joined(py, b"", &runs, log_end)?;
             if joined.is_some() {
                 runs.clear();
             }
@@ -107,33 +108,67 @@ pub(crate) fn scan(
     Some(found)
 }
 
-/// The runs in one piece; None if one of them does not lie in the written part of the segment.
-fn join<'py>(
-    py: Python<'py>,
-    segment: &PyBuffer<u8>,
+/// A segment of the log, as it is mapped.
+pub(crate) struct Segment {
     base: i64,
-    log_end: i64,
-    runs: &[(i64, i64)],
-) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    if !segment.is_c_contiguous() {
-        return Err(PyValueError::new_err("a segment is one piece"));
-    }
-    let end = log_end.min(base.saturating_add(segment.item_count() as i64));
-    if runs.iter().any(|&(start, stop)| start < base || stop > end || start > stop) {
-        return Ok(None);
-    }
-    // SAFETY: the buffer is contiguous and alive until this function returns; what is in a segment before the end of the
-    // log, where runs lie, is never written again.
-    let stored = unsafe { std::slice::from_raw_parts(segment.buf_ptr() as *const u8, segment.item_count()) };
-    let size = runs.iter().map(|run| (run.1 - run.0) as usize).sum();
-    let joined = PyBytes::new_with(py, size, |into| {
-        let mut at = 0;
-        for &(start, stop) in runs {
-            let run = &stored[(start - base) as usize..(stop - base) as usize];
-            into[at..at + run.len()].copy_from_slice(run);
-            at += run.len();
+    mapped: PyBuffer<u8>,
+}
+
+impl Segment {
+    /// `base`: where it begins in the log.
+    pub(crate) fn new(base: i64, mapped: PyBuffer<u8>) -> PyResult<Self> {
+        if !mapped.is_c_contiguous() {
+            return Err(PyValueError::new_err("a segment is one piece"));
         }
-        Ok(())
-    })?;
-    Ok(Some(joined))
+        Ok(Segment { base, mapped })
+    }
+
+    pub(crate) fn holds(&self, position: i64) -> bool {
+        self.base <= position && position - self.base < self.mapped.item_count() as i64
+    }
+
+    /// The head and the runs behind it in one piece; None if a run does not lie in the written part of the segment.
+    pub(crate) fn joined<'py>(
+        &self,
+        py: Python<'py>,
+        head: &[u8],
+        runs: &[(i64, i64)],
+        log_end: i64,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let end = log_end.min(self.base.saturating_add(self.mapped.item_count() as i64));
+        if runs.iter().any(|&(start, stop)| start < self.base || stop > end || start > stop) {
+            return Ok(None);
+        }
+        // SAFETY: the buffer is contiguous and alive as long as this object; what is in a segment before the end of the
+        // log, where runs lie, is never written again.
+        let stored =
+            unsafe { std::slice::from_raw_parts(self.mapped.buf_ptr() as *const u8, self.mapped.item_count()) };
+        let run = |&(start, stop): &(i64, i64)| &stored[(start - self.base) as usize..(stop - self.base) as usize];
+        let size = head.len() + runs.iter().map(|run| (run.1 - run.0) as usize).sum::<usize>();
+        concatenated(py, size, std::iter::once(head).chain(runs.iter().map(run))).map(Some)
+    }
+}
+
+/// The pieces, `size` bytes in all, one behind the other. `PyBytes::new_with` would fill the object with zeros first, which
+/// is a twentieth of a pull.
+fn concatenated<'a, 'py>(
+    py: Python<'py>,
+    size: usize,
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    // SAFETY: the object is new and nobody else has it; a null pointer asks for `size` bytes without a value, all of which
+    // are written before it is shown to anyone: less or more would panic, and drop it.
+    unsafe {
+        let made = ffi::PyBytes_FromStringAndSize(std::ptr::null(), size as ffi::Py_ssize_t);
+        let made = Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked::<PyBytes>();
+        let into = ffi::PyBytes_AsString(made.as_ptr()) as *mut u8;
+        let mut at = 0;
+        for piece in pieces {
+            assert!(piece.len() <= size - at, "more bytes than were asked for");
+            std::ptr::copy_nonoverlapping(piece.as_ptr(), into.add(at), piece.len());
+            at += piece.len();
+        }
+        assert!(at == size, "fewer bytes than were asked for");
+        Ok(made)
+    }
 }

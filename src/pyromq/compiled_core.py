@@ -42,18 +42,17 @@ Of each queue: its topic and number, the offset of its first record in the run, 
 """
 
 
-TakenPulls = tuple[
-    int, "list[tuple[tuple[str, str, int], tuple[str, str], int, int | None, int, int, bytes, Any | None]]"
-]
-"""Bytes consumed, and the pulls that these are.
-
-Of each: topic, group and queue id; topic and group; the next offset; the offset that it commits, if it does; messages
-and bytes; its response, whole or up to its body; the parts of the body, if they are not in there.
+TakenPull = tuple[tuple[str, str, int], tuple[str, str], int, int | None, int, int, bytes, Any | None]
+"""Topic, group and queue id; topic and group; the next offset; the offset that it commits, if it does; messages and
+bytes; its response, whole or up to its body; the parts of the body, if they are not in there.
 """
+
+TakenPulls = tuple[int, list[TakenPull]]
+"""Bytes consumed, and the pulls that these are."""
 
 
 class PullLane(Protocol):
-    """Takes plain pulls from the beginning of what was read; ``core/src/pull_lane.rs``."""
+    """Takes plain pulls from the beginning of a read; ``core/src/pull_lane.rs``, and in Python ``PythonLane``."""
 
     def learn(
         self,

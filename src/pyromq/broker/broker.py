@@ -536,6 +536,8 @@ class Broker(Handler):
         if self._parts is None:
             return None
         sends, pulls = self._parts.handlers.sends.lane, self._parts.handlers.pulls.lane
+        if core is None:
+            return None  # a connection that pulls is given its fast path then
         if sends is None or not sends.serves(connection):
             return pulls.take if pulls is not None else None
         return sends.take  # which hands pulls on

@@ -391,6 +391,14 @@ class Connection(asyncio.BufferedProtocol):
         self._fast_path = self._handler.fast_path(self)
         self._decode = self._handler.decoder(self)
 
+    @property
+    def has_fast_path(self) -> bool:
+        return self._fast_path is not None
+
+    def use_fast_path(self, fast_path: FastPath | None) -> None:
+        """From the next read on: the handler knows by now what this peer sends."""
+        self._fast_path = fast_path
+
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 

@@ -64,6 +64,7 @@ LOOPBACK_HOST = b"\x7f\x00\x00\x01" + (10911).to_bytes(4, "big")
 QUEUE_ID_MAX = 65_535
 QUEUES_AT_ONCE = 256  # whose entries are written in one go; the others wait for the next
 EVERYTHING = 1 << 63  # a position that no log reaches
+_ASYNC = Flush.ASYNC  # to look up a member of an enum costs a call, and every read asks
 _COMMIT, _ROLLBACK = int(SysFlag.COMMIT), int(SysFlag.ROLLBACK)  # plain ints: IntFlag arithmetic is slow
 
 
@@ -205,7 +206,7 @@ class MessageStore:
     @property
     def readable_end(self) -> int:
         """Consumers may see records that end here or before, for all that the disk knows."""
-        asynchronous = self.settings.flush is Flush.ASYNC and self.health.trusted
+        asynchronous = self.settings.flush is _ASYNC and self.health.trusted
         return self.log.end if asynchronous else self.log.flushed
 
     @property

@@ -11,12 +11,19 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, compress, islice
 from operator import add, eq
 from typing import NamedTuple
 
 from pyromq.compiled_core import Core, PullLane, core
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
-from pyromq.store.derived.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry, entry_numbers
+from pyromq.store.derived.consume_queue import (
+    FILLER_SIZE,
+    ConsumeQueue,
+    QueueEntry,
+    positions_and_sizes,
+    tag_hashes,
+)
 from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.health import Health
 from pyromq.store.log.commit_log import CommitLog
@@ -34,6 +41,7 @@ _FILTER_BYTES_MAX = 16 << 20  # of records that a filter looks into for one read
 _FILTER_WORK_MAX = 1 << 28  # likewise, terms × bytes: about 30 ms
 _TERM_BYTES = 1_000  # a term costs as much as looking for it in so many bytes
 _PROPERTY_BYTES_MAX = 32_767
+_WIDENING = 4  # where too few of some messages pass a filter, so many times as many are looked at
 _TAGS_MAX = 16  # that the compiled core compares one after the other
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
@@ -44,6 +52,38 @@ class WeighedFilter(NamedTuple):
 
     accept: RecordFilter
     terms: int
+
+
+class PlainRecords(NamedTuple):
+    """Records of one segment, which begins at ``base`` of the log: where each lies in the log, in order."""
+
+    view: memoryview
+    base: int
+    positions: tuple[int, ...]
+    sizes: tuple[int, ...]
+    size_bytes: int
+    next_offset: int  # behind those that were looked at
+
+    @property
+    def end(self) -> int:
+        """Where the last one ends in the log."""
+        return self.positions[-1] + self.sizes[-1]
+
+    def has_neighbours(self) -> bool:
+        """Some follow others in the log, but not all."""
+        if self.end - self.positions[0] == self.size_bytes:
+            return False
+        return any(map(eq, map(add, self.positions, self.sizes), self.positions[1:]))
+
+    def pieces(self) -> tuple[memoryview, ...]:
+        """All in one piece if they follow each other in the log, else each by itself."""
+        view, base, positions, sizes, size_bytes, _ = self
+        start = positions[0] - base
+        if positions[-1] + sizes[-1] - positions[0] == size_bytes:
+            return (view[start : start + size_bytes],)
+        if base:
+            return tuple([view[(at := each - base) : at + size] for each, size in zip(positions, sizes, strict=True)])
+        return tuple([view[at : at + size] for at, size in zip(positions, sizes, strict=True)])
 
 
 class QueueReader:
@@ -73,9 +113,10 @@ class QueueReader:
     def range_of(self, topic: str, queue_id: int) -> QueueRange | None:
         """Offsets that can be read; None when the queue was never written. Writes owed entries first."""
         queue = self._queues.get((topic, queue_id))
-        return QueueRange(queue.first, self._end_of(queue)) if queue else None
+        return QueueRange(queue.first, self.end_of(queue)) if queue else None
 
-    def _end_of(self, queue: ConsumeQueue) -> int:
+    def end_of(self, queue: ConsumeQueue) -> int:
+        """Behind the last offset that consumers see. Writes owed entries first."""
         if queue.owed_bytes:
             self._write_owed(queue)
         visible = self._visible_end()
@@ -103,7 +144,7 @@ class QueueReader:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return 0
-        end = self._end_of(queue)
+        end = self.end_of(queue)
         if boundary is Boundary.LOWER:
             found = queue.search(lambda entry: self._stored_ms(entry) >= stored_ms)
         else:
@@ -113,7 +154,7 @@ class QueueReader:
     def earliest_ms(self, topic: str, queue_id: int) -> int | None:
         """Store time of the oldest message of a queue."""
         queue = self._queues.get((topic, queue_id))
-        return self._stored_ms(queue.entry(queue.first)) if queue and queue.first < self._end_of(queue) else None
+        return self._stored_ms(queue.entry(queue.first)) if queue and queue.first < self.end_of(queue) else None
 
     def stored_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Store time of one message."""
@@ -161,7 +202,7 @@ class QueueReader:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-        first, end = queue.first, self._end_of(queue)
+        first, end = queue.first, self.end_of(queue)
         if end == 0:
             return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, first, end)
         if offset < first:
@@ -238,38 +279,55 @@ class QueueReader:
     def _collect_plain(
         self, queue: ConsumeQueue, offset: int, end: int, limits: _Limits, accept_tag: TagFilter | None
     ) -> ReadResult | None:
-        """``_collect`` of messages that all pass, fit, are in memory and lie in one segment; None when some do not.
+        """``_collect`` of messages that are plain; None when some are not, or some are neighbours in the log."""
+        within = (self.plain_from, self._log.end)
+        found = self.plain_records(queue, offset, end, limits.in_memory, accept_tag, within)
+        if found is None or found.has_neighbours():
+            return None
+        count, size_bytes, runs = len(found.positions), found.size_bytes, found.pieces()
+        return ReadResult(ReadStatus.FOUND, found.next_offset, queue.first, end, runs, count, size_bytes, found.end)
 
-        What is asked of them is asked of all at once: a loop would cost more than all the rest of a pull.
+    @property
+    def plain_from(self) -> int:
+        """Records from there on were verified, and count as in memory."""
+        return max(self._log.trusted_from, self._log.end - self._settings.hot_bytes)
+
+    def plain_records(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        end: int,
+        limits: tuple[int, int],
+        accept_tag: TagFilter | None,
+        within: tuple[int, int],
+    ) -> PlainRecords | None:
+        """What ``read`` finds in [offset, end) if that is verified, in memory and in one segment; else None.
+
+        ``limits``: messages and bytes. ``within``: ``plain_from``, and the end of the log. What is asked of messages is
+        asked of all at once: a loop would cost more than all the rest of a pull.
         """
-        count = limits.count if accept_tag is None else limits.count + 1  # those behind the last that do not pass count
-        data = queue.entry_bytes(offset, min(count, end - offset))
-        numbers = entry_numbers(data)
-        if not numbers or (accept_tag is not None and not all(map(accept_tag, numbers[2::3]))):
-            return None
-        numbers = numbers[: limits.count * 3]
-        count, positions, sizes = len(numbers) // 3, numbers[0::3], numbers[1::3]
-        log, first, size_bytes = self._log, positions[0], sum(sizes)
-        ends = tuple(map(add, positions, sizes))
-        segment, last_end = log.segments.holding(first), ends[-1]
-        if (
-            segment is None
-            or first < max(log.trusted_from, log.end - self._settings.hot_bytes)
-            or not limits.has_room(size_bytes)
-            or FILLER_SIZE in sizes
-            or last_end > min(segment.end, log.end)
-        ):
-            return None
-        view, base = segment.open_once().map_once(), segment.base
-        if last_end - first == size_bytes:
-            runs: tuple[memoryview, ...] = (view[first - base : last_end - base],)
-        elif any(map(eq, ends, positions[1:])):
-            return None  # some are neighbours
-        elif base:
-            runs = tuple([view[start - base : end - base] for start, end in zip(positions, ends, strict=True)])
+        count_max, bytes_max = limits
+        if accept_tag is None:
+            positions, sizes = positions_and_sizes(queue.entry_bytes(offset, min(count_max, end - offset)))
+            numbers: Sequence[int] = range(len(sizes) + 1)
         else:
-            runs = tuple([view[start:end] for start, end in zip(positions, ends, strict=True)])
-        return ReadResult(ReadStatus.FOUND, offset + count, queue.first, end, runs, count, size_bytes, last_end)
+            scanned = min(self._settings.scan_entries_max, end - offset)
+            positions, sizes, numbers = _passing(queue, offset, scanned, count_max, accept_tag)
+        if not sizes:
+            return None
+        size_bytes = sum(sizes)
+        if size_bytes > bytes_max or size_bytes >= FILLER_SIZE:
+            if FILLER_SIZE in sizes:
+                return None
+            fitting = max(1, bisect_right(list(accumulate(sizes)), bytes_max))
+            positions, sizes = positions[:fitting], sizes[:fitting]
+            size_bytes = sum(sizes)
+        next_offset = offset + numbers[len(sizes)]
+        first, last_end = positions[0], positions[-1] + sizes[-1]
+        segment = self._log.segments.holding(first)
+        if segment is None or first < within[0] or last_end > segment.end or last_end > within[1]:
+            return None
+        return PlainRecords(segment.open_once().map_once(), segment.base, positions, sizes, size_bytes, next_offset)
 
     def _collect_compiled(
         self, core: Core, queue: ConsumeQueue, offset: int, end: int, limits: _Limits, tags: Sequence[int]
@@ -301,6 +359,14 @@ class QueueReader:
             logger.error("record passed over: position=%d reason=%s", position, error.reason)
             return False
         return True
+
+    def limits_in_memory(self, count_max: int, bytes_max: int | None) -> tuple[int, int]:
+        """How many messages and bytes ``read`` finds at most, as long as these are in memory."""
+        of = self._settings
+        if bytes_max is not None:
+            return _Limits(of, count_max, bytes_max).in_memory
+        count = of.read_count_max
+        return max(1, count_max) if count_max < count else count, of.read_bytes_max
 
     def new_lane(self, core: Core, frame_bytes_max: int, response: Sequence[bytes]) -> PullLane:
         """A lane of the compiled core that reads as ``read`` does; each call of it wants ``lane_bounds``."""
@@ -376,14 +442,43 @@ class _Limits:
         """Messages and bytes, and how many of both when they have to come from disk."""
         return self.count, self._bytes, self._cold_count, self._cold_bytes
 
-    def has_room(self, size_bytes: int) -> bool:
-        """For as many messages as may be read, in memory."""
-        return size_bytes <= self._bytes
+    @property
+    def in_memory(self) -> tuple[int, int]:
+        """Messages and bytes, when they are in memory."""
+        return self.count, self._bytes
 
     def reached(self, count: int, size_bytes: int, cold: bool) -> bool:
         if cold:
             return count >= self._cold_count or size_bytes > self._cold_bytes
         return count >= self.count or size_bytes > self._bytes
+
+
+def _passing(
+    queue: ConsumeQueue, offset: int, scanned: int, count_max: int, accept_tag: TagFilter
+) -> tuple[tuple[int, ...], tuple[int, ...], Sequence[int]]:
+    """Of the next ``scanned`` messages, positions and sizes of up to ``count_max`` that pass; nothing before a filler.
+
+    Then their numbers among all that were looked at, and the number of the next one to look at. At first only a few are
+    looked at: it may be that all pass.
+    """
+    width = count_max + 1
+    while True:
+        data = queue.entry_bytes(offset, min(width, scanned))
+        passes = list(map(accept_tag, tag_hashes(data)))
+        if sum(passes) > count_max or width >= scanned or len(passes) < width:
+            break
+        width *= _WIDENING
+    positions, sizes = positions_and_sizes(data)
+    numbers: Sequence[int] = range(len(passes) + 1)
+    if not all(passes):
+        found = list(islice(compress(numbers, passes), count_max + 1))
+        positions, sizes = tuple([positions[at] for at in found]), tuple([sizes[at] for at in found])
+        numbers = [*found, len(passes)]
+    if len(sizes) > count_max:
+        if sizes[count_max] == FILLER_SIZE:
+            return (), (), (0,)
+        positions, sizes = positions[:count_max], sizes[:count_max]
+    return positions, sizes, numbers
 
 
 def tags_of(accept_tag: TagFilter | None) -> Sequence[int] | None:

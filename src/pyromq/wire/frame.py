@@ -25,7 +25,7 @@ HEADER_BYTES_MAX: Final = 0xFF_FFFF  # three bytes hold its size
 PREFIX_BYTES: Final = 8
 
 _prefix = Struct(">II")
-_unpack_prefix = _prefix.unpack_from
+unpack_prefix: Final = _prefix.unpack_from
 pack_prefix: Final = _prefix.pack
 """Total length, and type and size of the header: unchecked, for headers and bodies that are known to be small."""
 
@@ -105,7 +105,7 @@ class FrameDecoder:
         frames: list[Frame] = []
         size, start, needed, bytes_max = len(chunk), 0, PREFIX_BYTES, self._bytes_max
         while size - start >= PREFIX_BYTES:
-            length, word = _unpack_prefix(chunk, start)
+            length, word = unpack_prefix(chunk, start)
             header_size = word & HEADER_BYTES_MAX
             if not header_size + 4 <= length <= bytes_max - 4 or word >> 24 > 1:
                 raise self._fail(length, word, frames)

@@ -65,22 +65,34 @@ def test_a_record_is_tested_after_its_tag() -> None:
     assert (result.status, looked) == (ReadStatus.NO_MATCHED_MESSAGE, [])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_messages_that_are_read_all_at_once_are_those_that_are_read_one_by_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neighbours and others, several segments and queue files, tags, limits of all kinds, records to be verified."""
+    """Neighbours, lost ones, several segments and queue files, tags, limits of all kinds, records to be verified."""
     monkeypatch.setattr(queue_reader, "core", None)
     rng = Random(seed)
-    settings = replace(SETTINGS, segment_bytes=6_000, queue_file_entries=40, scan_entries_max=25, hot_bytes=9_000)
+    sizes = rng.choice(((6_000, 40, 25, 9_000), (60_000, 100, 80, 90_000)))
+    segment_bytes, entries, scanned, hot_bytes = sizes
+    settings = replace(
+        SETTINGS,
+        segment_bytes=segment_bytes,
+        queue_file_entries=entries,
+        scan_entries_max=scanned,
+        hot_bytes=hot_bytes,
+    )
     store = MessageStore.open(Path("/data"), settings, disk=FaultyDisk(), clock=ManualClock())
     for _ in range(150):
         tag = rng.choice((b"", b"TAGS\x01a\x02", b"TAGS\x01a\x02", b"TAGS\x01b\x02"))
         body = b"x" * rng.choice((0, 10, 10, 500))
         store.append([Draft(topic="orders", queue_id=rng.choice((0, 0, 1)), body=body, properties=tag)])
+        if ("orders", 0) in store.queues and rng.random() < 0.02:
+            store.write_entries()
+            store.queues["orders", 0].stage_filler(1, store.end_position)
+            store.queues["orders", 0].write_staged()
     store.flush()
     store.log.trusted_from = rng.choice((0, 6_000, 20_000))
-    plain, found = store.reader._collect_plain, 0
+    plain, found, together = store.reader._collect_plain, 0, 0
     for _ in range(400):
         offset, count, bytes_max = rng.randrange(80), rng.choice((1, 2, 5, 32)), rng.choice((None, None, 1, 300, 4_000))
         codes = rng.choice((None, frozenset((java_hash("a"),)), frozenset((java_hash("a"), 0)), frozenset((1,))))
@@ -100,4 +112,15 @@ def test_messages_that_are_read_all_at_once_are_those_that_are_read_one_by_one(
         monkeypatch.setattr(store.reader, "_collect_plain", plain)
         assert read() == expected
         found += expected.count > 0
+        if not expected.count:
+            continue
+        queue, limits = store.queues["orders", 0], store.reader.limits_in_memory(count, bytes_max)
+        within = (store.reader.plain_from, store.end_position)
+        accept_tag = codes.__contains__ if codes else None
+        records = store.reader.plain_records(queue, offset, expected.end, limits, accept_tag, within)
+        if records is not None:
+            facts = (b"".join(records.pieces()), len(records.positions), records.size_bytes, records.next_offset)
+            assert facts == (expected.to_bytes(), expected.count, expected.size_bytes, expected.next_offset)
+            together += 1
     assert found > 100
+    assert together > 10 or store.reader.plain_from > 0, "most are old, or have to be verified"

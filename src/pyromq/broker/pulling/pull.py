@@ -101,8 +101,8 @@ class PullHandler:
         self.master_is_near: Callable[[], bool] | None = None  # of a replica: whether it follows a master now
         self._to_recheck: list[HeldPull] = []  # the rules have changed since these were admitted
         self.lane: PullLane | None = None
-        if core is not None:
-            access = self._access if isinstance(self._access, GuardedAccess) else None
+        access = self._access if isinstance(self._access, GuardedAccess) else None
+        if core is not None or access is None:
             self.lane = PullLane(core, store, tables, counters, environment.clock, access)
 
     def pull(self, connection: Connection, request: Received[PullHeader]) -> None:
@@ -128,7 +128,7 @@ class PullHandler:
             return
         self.leave(connection, request, code, result, topic, group)
         if self.lane is not None and code is _SUCCESS and not (topic.topic_sys_flag or group.group_sys_flag):
-            self.lane.learn(connection, request, wanted)
+            self.lane.learn(connection, request, wanted, result.end_position)
 
     @property
     def is_plain(self) -> bool:

@@ -1,6 +1,6 @@
-"""The pull lane: plain pulls at the beginning of a read, answered by the compiled core in one call.
+"""The pull lane: plain pulls at the beginning of a read, answered in one call, by the compiled core if there is one.
 
-    bytes of a read ─▶ core: entries, stored bytes, responses ─▶ counted, committed and sent here
+    bytes of a read ─▶ entries, stored bytes, responses       ─▶ counted, committed and sent here
                   └──▶ the first frame that is not plain, and all behind it ─▶ ``PullHandler``, as ever
 
 It only narrows: what it answers is what ``PullHandler`` would have answered in the same way, byte for byte. It knows a
@@ -11,7 +11,8 @@ is closed where anything stands between requests and ``PullHandler``: quotas, a 
 
 With access control user and address belong to the kind: it answers what is signed by a user whom the guard has let pull
 the same from the same address before. The core verifies every signature; any change of users or policies empties the
-lane. Where more than signatures is asked for, it is closed.
+lane. Where more than signatures is asked for, it is closed. Without the core there is a lane only where nobody is asked
+who they are, and a connection has it from its first pull on: reads of others need not pass it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pyromq.broker.base.session import Session
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.system_names import is_run_by_broker, is_system_group
 from pyromq.broker.base.window_counters import CALL, MESSAGE
+from pyromq.broker.pulling.python_lane import PythonLane
 from pyromq.broker.state.subscriptions import PullFilter
 from pyromq.broker.state.tables import Tables
 from pyromq.clock import Clock
@@ -41,20 +43,21 @@ from pyromq.wire.headers.consumer import PullHeader
 from pyromq.wire.received import Received
 
 KNOWN_MAX: Final = 16_384
-_TEXT_MAX: Final = 4_096  # of a subscription, in characters
 """Kinds of pulls that are known; one more, and all are forgotten."""
 
+_TEXT_MAX: Final = 4_096  # of a subscription, in characters
+_MISSED_MAX: Final = 3  # reads in a row
 _CODE: Final = int(RequestCode.PULL_MESSAGE)
-_CODE_AT: Final = slice(8, 19)  # of a frame as clients write it
-_BEGINNING: Final = b'{"code":11,'
+_DIGIT_AT: Final = 16  # the first of the code, in a frame as clients write it
+_DIGIT: Final = ord("1")
 
 
 class PullLane:
-    """Owner of the core's lane, which knows kinds of pulls and changes nothing."""
+    """Owner of the core's lane, or the one in Python, which knows kinds of pulls and changes nothing."""
 
     def __init__(
         self,
-        core: Core,
+        core: Core | None,
         store: MessageStore,
         tables: Tables,
         counters: Counters,
@@ -88,6 +91,8 @@ class PullLane:
         self._lane = self._new_lane()
 
     def _new_lane(self) -> CoreLane:
+        if self._core is None:
+            return PythonLane(self._reader, self._now_s)
         return self._reader.new_lane(self._core, FRAME_BYTES_MAX, found_messages_pieces())
 
     @property
@@ -106,9 +111,16 @@ class PullLane:
             self._seen = self._versions()
             self._lane.forget()
 
-    def learn(self, connection: Connection, request: Received[PullHeader], wanted: PullFilter) -> None:
-        """``PullHandler`` has just answered such a pull with messages, and without flags of its topic or group."""
+    def learn(
+        self, connection: Connection, request: Received[PullHeader], wanted: PullFilter, end_position: int
+    ) -> None:
+        """``PullHandler`` has just answered such a pull with messages, and without flags of its topic or group.
+
+        ``end_position``: where the last of these ends in the log.
+        """
         header = request.header
+        if self._core is None and end_position <= self._reader.plain_from:
+            return  # the next ones will not be plain, either
         tags = tags_of(wanted.accept_tag)
         queue = self._store.queues.get((header.topic, header.queue_id))
         if tags is None or wanted.accept_record is not None or queue is None or not self.is_open:
@@ -130,6 +142,8 @@ class PullLane:
         key = (header.topic, header.consumer_group, header.queue_id)
         subscription = (header.subscription, header.sub_version, header.expression_type)
         self._lane.learn(key, header.sys_flag, subscription, queue, tags, signer)
+        if self._core is None and not connection.has_fast_path:
+            connection.use_fast_path(_OwnPath(self))
 
     def _signer(
         self, access: GuardedAccess, connection: Connection, request: Received[PullHeader]
@@ -148,7 +162,7 @@ class PullLane:
     def take(self, connection: Connection, data: Buffer) -> int:
         """Answer the plain pulls that the data begins with; says how many bytes these are."""
         progress = self._progress
-        if not self.is_open or data[_CODE_AT] != _BEGINNING or self.has_waiting(connection):
+        if len(data) <= _DIGIT_AT or data[_DIGIT_AT] != _DIGIT or not self.is_open or self.has_waiting(connection):
             return 0
         self._forget_what_changed()
         began_s = self._now_s()
@@ -157,7 +171,7 @@ class PullLane:
         if taken is None:
             return 0
         consumed, pulls = taken
-        if progress.has_reset(pull[0] for pull in pulls):  # nothing has been changed so far
+        if progress.has_resets and progress.has_reset(pull[0] for pull in pulls):  # nothing has been changed so far
             return 0
         counters, messages, size_bytes = self._counters, 0, 0
         for key, pair, next_offset, committed, count, size, response, parts in pulls:
@@ -180,3 +194,24 @@ class PullLane:
         took_ms = (self._now_s() - began_s) * 1000 / len(pulls)
         counters.requests.note(_CODE, SUCCESS, took_ms, len(pulls))
         return consumed
+
+
+class _OwnPath:
+    """The lane of one connection, without the core.
+
+    It is given up after some reads in a row that it could not serve: of pulls that find nothing and wait, or of sends.
+    Then those do not pass it any more, until ``PullHandler`` has answered a pull of that connection at once.
+    """
+
+    __slots__ = ("_lane", "_missed")
+
+    def __init__(self, lane: PullLane) -> None:
+        self._lane = lane
+        self._missed = 0
+
+    def __call__(self, connection: Connection, data: Buffer) -> int:
+        taken = self._lane.take(connection, data)
+        self._missed = 0 if taken else self._missed + 1
+        if self._missed == _MISSED_MAX:
+            connection.use_fast_path(None)
+        return taken

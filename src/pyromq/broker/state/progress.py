@@ -77,9 +77,14 @@ class Progress:
         """``note_pull`` by topic, group and queue."""
         self._pulled[key] = offset
 
+    @property
+    def has_resets(self) -> bool:
+        """Whether any pull is to be told where to go on."""
+        return bool(self._resets)
+
     def has_reset(self, keys: Iterable[tuple[str, str, int]]) -> bool:
         """Whether one of these pulls, by topic, group and queue, is to be told where to go on."""
-        return bool(self._resets) and any(key in self._resets for key in keys)
+        return any(key in self._resets for key in keys)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The next pull is told to go on there."""

@@ -283,13 +283,11 @@ class ConsumeQueue:
 
     def entry_bytes(self, offset: int, count: int) -> bytes:
         """The same as they lie in the file."""
-        end = self.end
-        segment = self._segments.holding(offset * ENTRY_BYTES)
-        if segment is None or not self.first <= offset < end:
+        at, size = offset * ENTRY_BYTES, min(count, self.end - offset) * ENTRY_BYTES
+        segment = self._segments.holding(at)
+        if segment is None or size <= 0 or offset < self.first:
             return b""
-        at = offset * ENTRY_BYTES - segment.base
-        size = min(count, end - offset) * ENTRY_BYTES
-        return segment.open_once().read_at(at, min(size, segment.size - at))
+        return segment.open_once().read_at(at - segment.base, min(size, segment.end - at))
 
     def first_at_or_after(self, position: int) -> int:
         """The first offset whose record starts at ``position`` or later; ``end`` when there is none."""
@@ -309,14 +307,20 @@ class ConsumeQueue:
         return low
 
 
-def entry_numbers(data: bytes) -> tuple[int, ...]:
-    """Position, size and tag hash of all entries in there, one behind the other."""
-    return _struct_of(len(data) // ENTRY_BYTES).unpack(data)
+def positions_and_sizes(data: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of all entries in there."""
+    numbers = _struct_of("qi8x", len(data) // ENTRY_BYTES).unpack(data)
+    return numbers[0::2], numbers[1::2]
 
 
-@lru_cache(maxsize=256)
-def _struct_of(count: int) -> struct.Struct:
-    return struct.Struct(">" + ENTRY.format[1:] * count)
+def tag_hashes(data: bytes) -> tuple[int, ...]:
+    """Of all entries in there."""
+    return _struct_of("12xq", len(data) // ENTRY_BYTES).unpack(data)
+
+
+@lru_cache(maxsize=512)
+def _struct_of(entry: str, count: int) -> struct.Struct:
+    return struct.Struct(">" + entry * count)
 
 
 def _position_of(entry: bytes) -> int:

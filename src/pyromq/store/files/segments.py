@@ -99,12 +99,18 @@ class SegmentList:
     def last(self) -> Segment:
         return self._segments[-1]
 
+    @property
+    def start(self) -> int:
+        """The first byte of the run that is kept; 0 while there is none."""
+        return self._segments[0].base if self._segments else 0
+
     def holding(self, at: int) -> Segment | None:
         """The segment with byte ``at`` of the run."""
-        if not self._segments:
+        segments = self._segments
+        if not segments:
             return None
-        index = (at - self._segments[0].base) // self.segment_bytes
-        return self._segments[index] if 0 <= index < len(self._segments) else None
+        index = (at - segments[0].base) // self.segment_bytes
+        return segments[index] if 0 <= index < len(segments) else None
 
     def get_or_create(self, at: int) -> Segment:
         """The segment with byte ``at``, which may be the one after the last. Raises OSError."""

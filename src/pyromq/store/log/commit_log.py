@@ -116,7 +116,7 @@ class CommitLog:
     @property
     def first(self) -> int:
         """Position of the oldest byte that is still kept."""
-        return self._segments.first.base if len(self._segments) else 0
+        return self._segments.start
 
     def open_at(self, end: int, *, trusted_from: int, last_stored_ms: int) -> None:
         """Recovery's verdict: the log ends at ``end``, is durable, and was verified from ``trusted_from`` on."""

@@ -1,16 +1,23 @@
-"""The pull lane: what it answers, what keeps it from answering, and that it answers as ``PullHandler`` does."""
+"""The pull lane: what it answers, what keeps it from answering, and that it answers as ``PullHandler`` does.
+
+With the compiled core, and in Python.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable
+from itertools import count
 from random import Random
 from typing import Any
 
 import pytest
 
+from pyromq.broker import broker as broker_module
+from pyromq.broker.pulling import pull as pull_module
 from pyromq.broker.pulling import pull_lane
+from pyromq.broker.sending import send as send_module
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.topic import GroupConfig, TopicConfig
 from pyromq.store import queue_reader
@@ -20,11 +27,26 @@ from pyromq.wire.command import Command, decode_command, encode_request
 from pyromq.wire.frame import FrameDecoder, SerializeType
 from tests.unit.broker.sending.lane_rig import LaneRig, Peer, random_frame, send_frame
 from tests.unit.broker.sending.test_one_truth import compare
+from tests.unit.broker.sending.test_signed_lane import ACCESS
 
-pytestmark = pytest.mark.skipif(core is None, reason=f"there is no lane: {DESCRIPTION}")
 _SEEDS = int(os.environ.get("PYROMQ_TRUTH_SEEDS", "8"))
 _STEPS = 60
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
+
+
+@pytest.fixture(autouse=True, params=["core", "python"])
+def lane_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    kind: str = request.param
+    if kind == "core" and core is None:
+        pytest.skip(f"there is no such lane: {DESCRIPTION}")
+    if kind == "python":
+        without_core(monkeypatch)
+    return kind
+
+
+def without_core(patch: pytest.MonkeyPatch) -> None:
+    for module in (broker_module, pull_module, send_module, queue_reader):
+        patch.setattr(module, "core", None)
 
 
 def pull_frame(number: int, offset: Any = 0, **odd: Any) -> bytes:
@@ -125,13 +147,15 @@ async def test_it_takes_whole_frames_and_leaves_the_rest() -> None:
         assert taken(rig, pull_frame(2) + sends(7, 1)) == len(pull_frame(2))
 
 
-async def test_pulls_that_find_nothing_or_are_odd_are_pythons() -> None:
+async def test_pulls_that_find_nothing_or_are_odd_are_pythons(lane_kind: str) -> None:
     async with LaneRig(with_core=True) as rig:
         await learned(rig)
         for offset in (40, 41, -1, 1 << 40):
             assert taken(rig, pull_frame(1, offset)) == 0
-        for odd in ({"flag": 2}, {"flag": 1}, {"code": 361}, {"remark": "hello"}, {"language": 12}):
+        for odd in ({"flag": 2}, {"flag": 1}, {"code": 361}, {"code": 12}, {"ext": {"queueOffset": "x"}}):
             assert taken(rig, pull_frame(1, **odd)) == 0
+        for odd in ({"remark": "hello"}, {"language": 12}):
+            assert (taken(rig, pull_frame(1, **odd)) == 0) == (lane_kind == "core"), "what decodes all is not so strict"
         binary = encode_request(RequestCode.PULL_MESSAGE, 1, {"topic": "orders"}, serialize_type=SerializeType.ROCKETMQ)
         assert taken(rig, binary) == 0
         body = pull_frame(1)
@@ -162,6 +186,86 @@ async def test_a_woken_pull_and_its_send_are_answered_in_the_same_turn() -> None
         assert len(rig.clients[0].transport.writes) == sent + 1
         assert len(rig.clients[1].transport.writes) == before + 1, "both in one write"
         assert len(FrameDecoder().feed(rig.clients[1].transport.writes[-1])) == 2
+
+
+async def test_a_read_full_of_pulls_is_answered_in_order(lane_kind: str) -> None:
+    async with LaneRig(with_core=True) as rig:
+        await learned(rig)
+        before = len(answers(rig.clients[1]))
+        rig.arrive(1, b"".join(pull_frame(number, number % 40) for number in range(400)))
+        await rig.settle()
+        found = answers(rig.clients[1])[before:]
+        assert [command.correlation_id for command, _ in found] == list(range(400))
+        assert {command.code for command, _ in found} == {ResponseCode.SUCCESS}
+
+
+async def test_records_that_take_long_to_read_end_the_turn(lane_kind: str) -> None:
+    if lane_kind == "core":
+        pytest.skip("it has a clock of its own")
+    async with LaneRig(with_core=True) as rig:
+        await learned(rig)
+        times = count(step=0.009)
+        rig.pulls.lane._lane._now_s = lambda: next(times)
+        data = pull_frame(1)
+        assert taken(rig, data * 10) == len(data) * 4
+
+
+async def test_large_messages_are_sent_from_where_they_lie(lane_kind: str) -> None:
+    async with LaneRig(with_core=True) as rig:
+        rig.arrive(0, sends(1, 3, 15_000) + sends(4, 5))
+        await rig.settle()
+        for _ in range(2):
+            rig.arrive(1, pull_frame(100))
+        (first, body), (second, again) = answers(rig.clients[1])
+        assert body == again and first.ext == second.ext
+        large = pull_frame(101, ext={"maxMsgNums": "2"})
+        assert taken(rig, large) == len(large)
+        head, *parts = rig.clients[1].connection._queue
+        assert body.startswith(b"".join(parts)) and all(isinstance(part, memoryview) for part in parts)
+        assert len(head) < 1000
+
+
+async def test_without_the_core_a_connection_has_the_lane_from_its_first_pull_on(lane_kind: str) -> None:
+    async with LaneRig(with_core=True) as rig:
+        await learned(rig)
+        has_it = [each.connection._fast_path is not None for each in rig.clients]
+        assert has_it == ([True] * 3 if lane_kind == "core" else [False, True, False])
+        rig.arrive(2, pull_frame(1))
+        assert rig.clients[2].connection._fast_path is not None
+        before = len(answers(rig.clients[2]))
+        rig.arrive(2, sends(41, 1) + pull_frame(2) + pull_frame(3))
+        rig.arrive(2, pull_frame(4) + sends(42, 1))
+        await rig.settle()
+        found = answers(rig.clients[2])[before:]
+        assert sorted(command.correlation_id for command, _ in found) == [2, 3, 4, 41, 42]
+        assert {command.code for command, _ in found} == {ResponseCode.SUCCESS}
+
+
+async def test_a_connection_whose_reads_it_cannot_serve_gives_it_up(lane_kind: str) -> None:
+    async with LaneRig(with_core=True) as rig:
+        await learned(rig)
+        connection = rig.clients[1].connection
+        for reads in (pull_frame(1, 40), sends(50, 1)):  # it is at the end; it sends
+            for _ in range(2):
+                rig.arrive(1, reads)
+                rig.arrive(1, pull_frame(2))
+            assert connection.has_fast_path, "not in a row"
+            for _ in range(3):
+                rig.arrive(1, reads)
+            await rig.settle()
+            assert connection.has_fast_path == (lane_kind == "core")
+            rig.arrive(1, pull_frame(3))
+            assert connection.has_fast_path
+        rig.broker.store.log.trusted_from = rig.broker.store.end_position
+        for _ in range(5):
+            rig.arrive(1, pull_frame(4))
+        assert connection.has_fast_path == (lane_kind == "core"), "recovery has not verified what it reads"
+        assert {command.code for command, body in answers(rig.clients[1]) if body} == {ResponseCode.SUCCESS}
+
+
+async def test_where_users_are_asked_for_there_is_no_lane_without_the_core(lane_kind: str) -> None:
+    async with LaneRig(with_core=True, settings={"access": ACCESS}) as rig:
+        assert (rig.pulls.lane is not None) == (lane_kind == "core")
 
 
 # --- what closes or empties it ---
@@ -452,7 +556,7 @@ async def outcome_of(seed: int, flush: Flush, *, with_core: bool) -> tuple[dict[
 async def test_the_same_pulls_are_answered_the_same(seed: int, flush: Flush, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"seed {seed}")
     with monkeypatch.context() as patch:
-        patch.setattr(queue_reader, "core", None)
+        without_core(patch)
         expected, _ = await outcome_of(seed, flush, with_core=False)
     found, answered = await outcome_of(seed, flush, with_core=True)
     compare(found, expected)
