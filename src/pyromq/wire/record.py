@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -46,6 +47,7 @@ from pyromq.wire.record_layout import (
 _FIXED_V4 = FIXED[0]
 _PROPERTIES_LENGTH = struct.Struct(">H")
 _LONG_TOPIC_LENGTH = struct.Struct(">H")
+_CHECKSUM_BACKWARDS = CHECKSUM_END + b"%010d" + CHECKSUM_NAME[::-1]
 _CHECKSUM_FRAME = int.from_bytes(CHECKSUM_NAME + CHECKSUM_END, "big")  # what surrounds the digits
 _RESEMBLING_BITS = 3
 _TRANSACTION, _COMMIT = TRANSACTION_MASK, int(SysFlag.COMMIT)  # plain ints: IntFlag arithmetic is too slow per message
@@ -197,7 +199,12 @@ def has_checksum(properties: bytes) -> bool:
 
 def checksum_property(crc: int) -> bytes:
     """The checksum as the 20 last bytes of a record."""
-    return CHECKSUM_NAME + (b"%010d" % (crc & CRC_MASK))[::-1] + CHECKSUM_END
+    return (_CHECKSUM_BACKWARDS % (crc & CRC_MASK))[::-1]
+
+
+def checksum_properties(crcs: Iterable[int]) -> list[bytes]:
+    """``checksum_property`` of many."""
+    return [(_CHECKSUM_BACKWARDS % (crc & CRC_MASK))[::-1] for crc in crcs]
 
 
 def scan_record(
