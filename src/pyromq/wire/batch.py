@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 import msgspec
@@ -75,6 +76,32 @@ def encode_batch(items: Iterable[BatchItem]) -> bytes:
 
 def decode_batch(data: bytes) -> Batch:
     """All items, or RemoteProtocolError when lengths do not add up; never half of a batch."""
+    return _decode_alike(data) or _decode_each(data)
+
+
+def _decode_alike(data: bytes) -> Batch | None:
+    """Items that all have the lengths of the first, in one step; None for others, and for what does not add up."""
+    if len(data) < ITEM_OVERHEAD_BYTES:
+        return None
+    total, _, body_bytes = _read_head(data)
+    text_bytes = total - body_bytes - ITEM_OVERHEAD_BYTES
+    if body_bytes < 0 or not 0 <= text_bytes <= PROPERTIES_BYTES_MAX or len(data) % total:
+        return None
+    found = _item(body_bytes, text_bytes).iter_unpack(data)
+    totals, flags, body_sizes, bodies, text_sizes, texts = zip(*found, strict=True)
+    count = len(totals)
+    if totals.count(total) < count or body_sizes.count(body_bytes) < count or text_sizes.count(text_bytes) < count:
+        return None
+    return Batch(list(bodies), list(texts), list(flags))
+
+
+@lru_cache(maxsize=256)
+def _item(body_bytes: int, text_bytes: int) -> struct.Struct:
+    """Total size, flag, body size, body, properties length, properties."""
+    return struct.Struct(f">i8xii{body_bytes}sh{text_bytes}s")
+
+
+def _decode_each(data: bytes) -> Batch:
     bodies: list[bytes] = []
     texts: list[bytes] = []
     flags: list[int] = []

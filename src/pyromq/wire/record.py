@@ -26,6 +26,7 @@ from pyromq.wire.record_layout import (
     ANY_V6,
     BLANK_BYTES,
     BORN_V6,
+    CHECKSUM_BACKWARDS,
     CHECKSUM_BYTES,
     CHECKSUM_END,
     CHECKSUM_NAME,
@@ -47,7 +48,6 @@ from pyromq.wire.record_layout import (
 _FIXED_V4 = FIXED[0]
 _PROPERTIES_LENGTH = struct.Struct(">H")
 _LONG_TOPIC_LENGTH = struct.Struct(">H")
-_CHECKSUM_BACKWARDS = CHECKSUM_END + b"%010d" + CHECKSUM_NAME[::-1]
 _CHECKSUM_FRAME = int.from_bytes(CHECKSUM_NAME + CHECKSUM_END, "big")  # what surrounds the digits
 _RESEMBLING_BITS = 3
 _TRANSACTION, _COMMIT = TRANSACTION_MASK, int(SysFlag.COMMIT)  # plain ints: IntFlag arithmetic is too slow per message
@@ -199,12 +199,12 @@ def has_checksum(properties: bytes) -> bool:
 
 def checksum_property(crc: int) -> bytes:
     """The checksum as the 20 last bytes of a record."""
-    return (_CHECKSUM_BACKWARDS % (crc & CRC_MASK))[::-1]
+    return (CHECKSUM_BACKWARDS % (crc & CRC_MASK))[::-1]
 
 
 def checksum_properties(crcs: Iterable[int]) -> list[bytes]:
     """``checksum_property`` of many."""
-    return [(_CHECKSUM_BACKWARDS % (crc & CRC_MASK))[::-1] for crc in crcs]
+    return [(CHECKSUM_BACKWARDS % (crc & CRC_MASK))[::-1] for crc in crcs]
 
 
 def scan_record(

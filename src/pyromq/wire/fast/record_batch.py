@@ -9,7 +9,7 @@ What their fixed parts share is packed once. The plain form is ``record.encode_r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain, count, repeat
 from struct import Struct
 from typing import Final, NamedTuple
@@ -54,37 +54,37 @@ def pack_shared(shared: Draft, sys_flag: int, stored_ms: int, store_host: bytes)
     return whole[SHARED_AT:-_BODY_SIZE_BYTES]
 
 
-def encode_records(batch: Batch, shared: SharedFields, places: Places, *, whole: bool) -> Iterator[bytes]:
-    """The records in pieces: ``whole`` ones where bodies are small, else with each body as it is, not copied.
+def encode_records(batch: Batch, shared: SharedFields, places: Places) -> Iterator[bytes]:
+    """The records in pieces, the bodies as they are.
 
     ``batch`` has properties as they are stored, without checksum. Raises struct.error for flags that do not fit.
     """
     bodies, texts, flags = batch
-    heads = map(
-        BATCH_HEADS[shared.kind],
-        places.sizes,
-        repeat(shared.magic),
-        [crc32(body) & CRC_MASK for body in bodies],
-        repeat(shared.queue_id),
-        flags,
-        count(places.offset),
-        places.positions,
-        repeat(shared.middle),
-        map(len, bodies),
+    heads = list(
+        map(
+            BATCH_HEADS[shared.kind],
+            places.sizes,
+            repeat(shared.magic),
+            [crc32(body) & CRC_MASK for body in bodies],
+            repeat(shared.queue_id),
+            flags,
+            count(places.offset),
+            places.positions,
+            repeat(shared.middle),
+            map(len, bodies),
+        )
     )
-    parts: tuple[Sequence[bytes], ...] = list(heads), bodies, _tails(texts, shared)
-    if whole:
-        parts = (list(map(b"".join, zip(*parts, strict=True))),)
+    tails = _tails(texts, shared)
     if not shared.checksums:
-        return chain.from_iterable(zip(*parts, strict=True))
-    crcs: Iterator[int] = map(crc32, parts[0])
-    for more in parts[1:]:
-        crcs = map(crc32, more, crcs)
-    return chain.from_iterable(zip(*parts, checksum_properties(crcs), strict=True))
+        return chain.from_iterable(zip(heads, bodies, tails, strict=True))
+    checksums = checksum_properties(map(crc32, tails, map(crc32, bodies, map(crc32, heads))))
+    return chain.from_iterable(zip(heads, bodies, tails, checksums, strict=True))
 
 
 def _tails(texts: list[bytes], shared: SharedFields) -> list[bytes]:
     """What follows the bodies."""
     more, field = CHECKSUM_BYTES if shared.checksums else 0, shared.topic_field
+    if not any(texts):
+        return [field + more.to_bytes(2, "big")] * len(texts)
     before = {size: field + (size + more).to_bytes(2, "big") for size in set(map(len, texts))}
     return [before[len(text)] + text for text in texts]

@@ -111,10 +111,9 @@ class SendResponses:
         recall_handle: str | None,
     ) -> bytes:
         """The response to a message that was stored there. ``on_disk`` is "true" or "false"."""
-        plain = recall_handle is None and unique_key.isalnum() and unique_key.isascii()
-        if plain and request.frame.serialize_type is _JSON:
-            facts = (position, queue_id, offset, unique_key, on_disk, request.correlation_id)
-            header = (self._template % facts).encode()
+        key = unique_key.encode()
+        if recall_handle is None and key.isalnum() and request.frame.serialize_type is _JSON:
+            header = self._template % (position, queue_id, offset, key, on_disk.encode(), request.correlation_id)
             size = len(header)
             return pack_prefix(size + 4, size) + header
         message_id = f"{self._host_hex}{position:016X}"
@@ -132,7 +131,8 @@ class SendResponses:
         """The response to a batch: an id for each of its messages, the offset of the first."""
         ids = self._message_ids(positions)
         if unique_key is None and request.frame.serialize_type is _JSON:
-            header = (self._batch_template % (ids, queue_id, offset, on_disk, request.correlation_id)).encode()
+            facts = (ids.encode(), queue_id, offset, on_disk.encode(), request.correlation_id)
+            header = self._batch_template % facts
             size = len(header)
             return pack_prefix(size + 4, size) + header
         return self._encode_plain(request, queue_id, offset, ids, unique_key, on_disk, None)
@@ -165,15 +165,15 @@ class SendResponses:
         return encode_response(_SUCCESS_CODE, request.correlation_id, header, serialize_type=request.serialize_type)
 
 
-def _send_template(host_hex: str, region: str) -> str:
+def _send_template(host_hex: str, region: str) -> bytes:
     """For position, queue id, offset, unique key, ``on_disk`` and correlation id, in this order."""
     text = _response_text(f"{host_hex}<position>", "<unique key>")
-    return _with_places(text, (("<position>", "%016X"), ("<unique key>", "%s")), region)
+    return _with_places(text, (("<position>", "%016X"), ("<unique key>", "%b")), region)
 
 
-def _batch_template(region: str) -> str:
+def _batch_template(region: str) -> bytes:
     """For message ids, queue id, offset, ``on_disk`` and correlation id, in this order; without a unique key."""
-    return _with_places(_response_text("<ids>", None), (("<ids>", "%s"),), region)
+    return _with_places(_response_text("<ids>", None), (("<ids>", "%b"),), region)
 
 
 def _response_text(message_id: str, unique_key: str | None) -> str:
@@ -189,14 +189,14 @@ def _response_text(message_id: str, unique_key: str | None) -> str:
     return encode_response(_SUCCESS_CODE, _NUMBER, header)[PREFIX_BYTES:].decode()
 
 
-def _with_places(text: str, own: tuple[tuple[str, str], ...], region: str) -> str:
+def _with_places(text: str, own: tuple[tuple[str, str], ...], region: str) -> bytes:
     for there, place in (
         *own,
         ("111111111", "%d"),
         ("222222222", "%d"),
-        ("<on disk>", "%s"),
+        ("<on disk>", "%b"),
         (f"{_NUMBER}", "%d"),
         ('"<region>"', msgspec.json.encode(region).decode().replace("%", "%%")),  # the last: it may hold anything
     ):
         text = text.replace(there, place)
-    return text
+    return text.encode()
