@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.measure import Row, measure
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
-from pyromq.wire.batch import BatchItem
+from pyromq.wire.batch import Batch, BatchItem
 from pyromq.wire.record import Draft
 
 BODIES = ((128, "128 B"), (1024, "1 KiB"), (65536, "64 KiB"))
@@ -78,12 +78,12 @@ def _appends(name: str, body_bytes: int, total: int, group: int, flush: Flush, *
 
 def _batches(name: str, body_bytes: int, total: int) -> Row:
     messages = drafts(body_bytes, 32)
-    items = [BatchItem(each.body, each.properties) for each in messages]
+    batch = Batch.of(BatchItem(each.body, each.properties) for each in messages)
 
     def run() -> int:
         store = stores.pop()
         for _ in range(total // 32):
-            store.stage_batch(messages[0], items)
+            store.stage_batch(messages[0], batch)
             store.commit()
         return total // 32 * 32
 

@@ -110,7 +110,7 @@ def test_ipv6_hosts_are_announced_by_flags_and_move_what_follows(
 def test_the_batch_example_both_ways() -> None:
     item = BatchItem(b"hi", b"TAGS\x01A\x02")
     assert encode_batch([item]) == BATCH
-    assert decode_batch(BATCH + BATCH) == [item, item]
+    assert decode_batch(BATCH + BATCH).items() == [item, item]
 
 
 def test_tags_have_the_hashes_that_clients_filter_by() -> None:

@@ -13,7 +13,7 @@ from pyromq.store.files.disk import Disk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
-from pyromq.wire.batch import BatchItem
+from pyromq.wire.batch import Batch, BatchItem
 from pyromq.wire.fast.key_hashes import key_hash
 from pyromq.wire.properties import encode_properties, message_keys
 from pyromq.wire.record import (
@@ -71,7 +71,7 @@ def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, gro
             drafts = [msgspec.structs.replace(each, topic="orders", queue_id=1) for each in drafts]
         witness.sent += drafts
         if group % 4 == 3:
-            store.stage_batch(drafts[0], [BatchItem(each.body, each.properties, each.flag) for each in drafts])
+            store.stage_batch(drafts[0], Batch.of(BatchItem(each.body, each.properties, each.flag) for each in drafts))
             store.commit()
         else:
             store.append(drafts)

@@ -20,7 +20,7 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.testing.faulty_disk import FaultyFile
-from pyromq.wire.batch import BatchItem
+from pyromq.wire.batch import Batch
 from pyromq.wire.frame import SerializeType
 from pyromq.wire.record import Draft, encode_record, split_records
 from tests.crash.script import ROOT, SMALL, draft, log_records, note, open_store, retain
@@ -129,7 +129,7 @@ class Sender:
             code=310, header=None, is_oneway=False, correlation_id=1, serialize_type=SerializeType.JSON
         )
         sent = self.responses.append
-        connection = SimpleNamespace(send=sent, queue=lambda response, count: sent(response))
+        connection = SimpleNamespace(send=sent, send_now=lambda response, count: sent(response))
         self.group_commit.staged((connection, request, b"ok " + body), ("orders", 0), wait=wait)  # type: ignore[arg-type]
 
     async def settle(self) -> None:
@@ -268,7 +268,7 @@ def test_a_refused_message_does_not_lend_its_time_to_the_next(disk: FaultyDisk, 
 def test_a_batch_with_one_bad_message_is_refused_as_a_whole(disk: FaultyDisk, clock: ManualClock) -> None:
     store = open_store(disk, clock)
     with pytest.raises(MQError):
-        store.stage_batch(message(b""), [BatchItem(b"good"), BatchItem(b"bad", flag=1 << 40)])
+        store.stage_batch(message(b""), Batch([b"good", b"bad"], [b"", b""], [0, 1 << 40]))
     store.commit()
     assert log_records(store) == []
 

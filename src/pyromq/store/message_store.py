@@ -26,6 +26,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -54,7 +55,8 @@ from pyromq.store.recovery_report import RecoveryProgress
 from pyromq.store.removal import Removal
 from pyromq.store.sealing.seals import Seals
 from pyromq.store.settings import Flush, StoreSettings
-from pyromq.wire.batch import BatchItem
+from pyromq.wire.batch import Batch
+from pyromq.wire.fast.record_batch import Places
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
 from pyromq.wire.record import Draft
 
@@ -259,40 +261,37 @@ class MessageStore:
             self.indexer.staged.append((topic_bytes.key_prefix, properties, position, stored_ms))
         return Placed(position, offset, size)
 
-    def stage_batch(self, shared: Draft, items: Sequence[BatchItem]) -> list[Placed]:
+    def stage_batch(self, shared: Draft, batch: Batch) -> Places:
         """Stage messages of one batch: all of them or none, side by side in one segment.
 
         ``shared`` has everything but their bodies, properties and flags.
         """
         if not self.health.writable:
             raise self.health.error()
-        if shared.sys_flag & TRANSACTION_MASK or not items:
+        if shared.sys_flag & TRANSACTION_MASK or not batch.bodies:
             raise LocalProtocolError("a batch needs at least one message, and cannot be part of a transaction")
         topic, queue_id = shared.topic, shared.queue_id
         queue = self._queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
         topic_bytes = self._topics.get(topic) or self._topic_bytes(topic)
-        stored_ms, offset = self._commit_ms or self._clock.now_ms(), queue.next_offset
+        stored_ms = self._commit_ms or self._clock.now_ms()
         try:
-            places = self.log.stage_batch(shared, items, topic_bytes, offset, stored_ms)
+            places = self.log.stage_batch(shared, batch, topic_bytes, queue.next_offset, stored_ms)
         except OSError as error:
             raise self.health.failed_write("a commit log file", error) from error
         self._commit_ms = stored_ms
-        ladder_ms, prefix, keys, stage_entry = (
-            self._ladder_ms,
-            topic_bytes.key_prefix,
-            self.indexer.staged,
-            queue.stage,
-        )
-        placed = []
-        for item, (position, size) in zip(items, places, strict=True):
-            properties = item.properties
-            stage_entry(position, size, entry_tag(topic, properties, stored_ms, ladder_ms) if properties else 0)
-            keys.append((prefix, properties, position, stored_ms))
-            placed.append(Placed(position, offset, size))
-            offset += 1
         self._queues[topic, queue_id] = queue
         self._backlog.staged.add(queue)
-        return placed
+        if any(batch.properties):
+            ladder_ms, texts = self._ladder_ms, batch.properties
+            tags = [entry_tag(topic, text, stored_ms, ladder_ms) for text in texts]
+            prefix = topic_bytes.key_prefix
+            queue.stage_many(places.positions, places.sizes, tags)
+            self.indexer.staged += [
+                (prefix, text, position, stored_ms) for text, position in zip(texts, places.positions, strict=True)
+            ]
+        else:
+            queue.stage_many(places.positions, places.sizes, repeat(0))  # neither tags nor keys
+        return places
 
     @property
     def encoding_limits(self) -> EncodingLimits:

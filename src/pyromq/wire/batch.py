@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -18,18 +20,36 @@ from pyromq.errors import LocalProtocolError, PropertiesTooLargeError, RemotePro
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX
 
 _HEAD = struct.Struct(">iiiii")
-_READ_HEAD = struct.Struct(">i8xii").unpack_from
+_read_head = struct.Struct(">i8xii").unpack_from
 _PROPERTIES_LENGTH = struct.Struct(">h")
+_read_properties_length = _PROPERTIES_LENGTH.unpack_from
 pack_item_head = _HEAD.pack
 """Total size, magic 0, CRC 0, flag, body size."""
 pack_properties_length = _PROPERTIES_LENGTH.pack
-ITEM_OVERHEAD_BYTES = _HEAD.size + _PROPERTIES_LENGTH.size
+_HEAD_BYTES, _LENGTH_BYTES = _HEAD.size, _PROPERTIES_LENGTH.size
+ITEM_OVERHEAD_BYTES = _HEAD_BYTES + _LENGTH_BYTES
 
 
 class BatchItem(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     properties: bytes = b""
     flag: int = 0
+
+
+class Batch(NamedTuple):
+    """The items by columns, all of one length: so a store can do each step for all of them at once."""
+
+    bodies: list[bytes]
+    properties: list[bytes]
+    flags: list[int]
+
+    @classmethod
+    def of(cls, items: Iterable[BatchItem]) -> Self:
+        found = list(items)
+        return cls([each.body for each in found], [each.properties for each in found], [each.flag for each in found])
+
+    def items(self) -> list[BatchItem]:
+        return list(map(BatchItem, *self))
 
 
 def encode_batch(items: Iterable[BatchItem]) -> bytes:
@@ -54,26 +74,57 @@ def encode_batch(items: Iterable[BatchItem]) -> bytes:
     return b"".join(parts)
 
 
-def decode_batch(data: bytes) -> list[BatchItem]:
+def decode_batch(data: bytes) -> Batch:
     """All items, or RemoteProtocolError when lengths do not add up; never half of a batch."""
-    items: list[BatchItem] = []
+    return _decode_alike(data) or _decode_each(data)
+
+
+def _decode_alike(data: bytes) -> Batch | None:
+    """Items that all have the lengths of the first, in one step; None for others, and for what does not add up."""
+    if len(data) < ITEM_OVERHEAD_BYTES:
+        return None
+    total, _, body_bytes = _read_head(data)
+    text_bytes = total - body_bytes - ITEM_OVERHEAD_BYTES
+    if body_bytes < 0 or not 0 <= text_bytes <= PROPERTIES_BYTES_MAX or len(data) % total:
+        return None
+    found = _item(body_bytes, text_bytes).iter_unpack(data)
+    totals, flags, body_sizes, bodies, text_sizes, texts = zip(*found, strict=True)
+    count = len(totals)
+    if totals.count(total) < count or body_sizes.count(body_bytes) < count or text_sizes.count(text_bytes) < count:
+        return None
+    return Batch(list(bodies), list(texts), list(flags))
+
+
+@lru_cache(maxsize=256)
+def _item(body_bytes: int, text_bytes: int) -> struct.Struct:
+    """Total size, flag, body size, body, properties length, properties."""
+    return struct.Struct(f">i8xii{body_bytes}sh{text_bytes}s")
+
+
+def _decode_each(data: bytes) -> Batch:
+    bodies: list[bytes] = []
+    texts: list[bytes] = []
+    flags: list[int] = []
     start, end = 0, len(data)
     while start < end:
         if end - start < ITEM_OVERHEAD_BYTES:
-            raise RemoteProtocolError(f"batch item {len(items)} is cut: {end - start} bytes left")
-        total, flag, body_bytes = _READ_HEAD(data, start)
-        body_start, item_end = start + _HEAD.size, start + total
+            raise RemoteProtocolError(f"batch item {len(bodies)} is cut: {end - start} bytes left")
+        total, flag, body_bytes = _read_head(data, start)
+        body_start, item_end = start + _HEAD_BYTES, start + total
         body_end = body_start + body_bytes
-        if body_bytes < 0 or item_end > end or body_end + 2 > item_end:
+        text_start = body_end + _LENGTH_BYTES
+        if body_bytes < 0 or item_end > end or text_start > item_end:
             raise RemoteProtocolError(
-                f"batch item {len(items)} has impossible lengths: {total} total, {body_bytes} body"
+                f"batch item {len(bodies)} has impossible lengths: {total} total, {body_bytes} body"
             )
-        properties_bytes = data[body_end] << 8 | data[body_end + 1]
-        if body_end + 2 + properties_bytes != item_end or properties_bytes > PROPERTIES_BYTES_MAX:
-            raise RemoteProtocolError(f"batch item {len(items)} has impossible properties length {properties_bytes}")
-        items.append(BatchItem(data[body_start:body_end], data[body_end + 2 : item_end], flag))
+        (text_bytes,) = _read_properties_length(data, body_end)
+        if text_start + text_bytes != item_end or text_bytes < 0:
+            raise RemoteProtocolError(f"batch item {len(bodies)} has impossible properties length {text_bytes}")
+        bodies.append(data[body_start:body_end])
+        texts.append(data[text_start:item_end])
+        flags.append(flag)
         start = item_end
-    return items
+    return Batch(bodies, texts, flags)
 
 
 def count_items(data: bytes) -> int:
@@ -81,5 +132,5 @@ def count_items(data: bytes) -> int:
     count, start, end = 0, 0, len(data)
     while end - start >= ITEM_OVERHEAD_BYTES:
         count += 1
-        start += max(ITEM_OVERHEAD_BYTES, _READ_HEAD(data, start)[0])
+        start += max(ITEM_OVERHEAD_BYTES, _read_head(data, start)[0])
     return count

@@ -63,6 +63,7 @@ class HeaderReader(Generic[H]):
         self._boolean_names = [field.encode_name for field in booleans]
         names = [field.name for field in booleans]
         self.truths: Truths | None = attrgetter(*names, names[0]) if names else None
+        self._decode_truth_texts = _decoder_of_texts(booleans)
 
     def from_json(self, text: bytes | msgspec.Raw) -> H:
         """The header that an ``extFields`` value holds. Raises HeaderFieldError, UndecodableHeaderError."""
@@ -73,6 +74,20 @@ class HeaderReader(Generic[H]):
         if self.truths is not None and True in self.truths(header):  # msgspec takes "1" for true, Java does not
             return self.from_ext(parse_ext(text))
         return header
+
+    def is_spelled_as_in_java(self, text: bytes, header: H) -> bool:
+        """Whether what msgspec took for true in ``header``, out of the JSON ``text`` of a whole command, is so in Java.
+
+        Java wants the word, in any case; msgspec takes "1", too. False is said of other oddities as well.
+        """
+        assert self.truths is not None
+        try:
+            texts: tuple[Any, ...] = self.truths(self._decode_truth_texts(text).extFields)
+        except JSON_ERRORS:
+            return False
+        return [bool(each) for each in self.truths(header)] == [
+            each is not None and each.lower() == "true" for each in texts
+        ]
 
     def from_ext(self, ext: Mapping[str, str]) -> H:
         """The header that a string map holds. Raises HeaderFieldError."""
@@ -100,6 +115,17 @@ class HeaderReader(Generic[H]):
                 shown = repr(value)[:_SHOWN_CHARACTERS_MAX]
                 return HeaderFieldError(header=name, field=field.encode_name, reason=f"holds {shown}: {error}")
         raise AssertionError(f"every field of {name} converts, but not the whole")
+
+
+def _decoder_of_texts(fields: list[msgspec.structs.FieldInfo]) -> Callable[[bytes], Any]:
+    """Of commands, of which it reads these fields of the header, as the strings they must be."""
+    texts = msgspec.defstruct(
+        "Texts",
+        [(field.name, str | None, None) for field in fields],
+        rename={field.name: field.encode_name for field in fields},
+        gc=False,
+    )
+    return msgspec.json.Decoder(msgspec.defstruct("CommandTexts", [("extFields", texts)], gc=False)).decode
 
 
 _readers: dict[type[Header], HeaderReader[Any]] = {}

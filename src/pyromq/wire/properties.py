@@ -54,8 +54,11 @@ def find_property(raw: bytes, name: bytes) -> bytes | None:
 
 def message_keys(raw: bytes) -> list[bytes]:
     """What the key index holds of a message: its unique key first, then each part of KEYS."""
-    unique, words = _value_behind(raw, _UNIQUE_KEY), _value_behind(raw, _KEYS)
-    if words is None:
+    before, found, behind = raw.rpartition(_UNIQUE_KEY)  # ``_value_behind``, unrolled for what nearly all have
+    unique: bytes | None = behind.partition(_ITEM_END)[0] if found else None
+    if not unique or (before and before[-1] != ITEM_END_BYTE):
+        unique = _value_behind(raw, _UNIQUE_KEY)
+    if raw.rfind(_KEYS) < 0 or (words := _value_behind(raw, _KEYS)) is None:
         return [unique] if unique else []
     keys = words.split(b" ")
     if len(keys) > 1:

@@ -41,14 +41,18 @@ def encode_text(text: str) -> bytes:
 def value_of(text: str, name: str) -> str:
     """The value of the last item with this name; empty when there is none."""
     key = f"{name}\x01"
-    start = text.rfind(key)
+    before, found, behind = text.rpartition(key)  # cheaper than rfind, find and a slice
+    if not found:
+        return ""
+    if before and before[-1] != ITEM_END:  # the end of another name, or part of a value
+        return _value_further_in_front(text, key, len(before))
+    return behind.partition(ITEM_END)[0]
+
+
+def _value_further_in_front(text: str, key: str, start: int) -> str:
     while start > 0 and text[start - 1] != ITEM_END:
         start = text.rfind(key, 0, start)
-    if start < 0:
-        return ""
-    start += len(key)
-    end = text.find(ITEM_END, start)
-    return text[start:] if end < 0 else text[start:end]
+    return text[start + len(key) :].partition(ITEM_END)[0] if start >= 0 else ""
 
 
 def number_of(text: str, name: str) -> int | None:

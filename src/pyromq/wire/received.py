@@ -113,11 +113,12 @@ _readers: Final[dict[int, HeaderReader[Any]]] = {
 }
 HEADER_BYTES_DECODED_MAX: Final = 1280 * 1024  # twenty times what a message with the longest properties needs
 _PEEKED_BYTES: Final = 12
-_typed_decoders: Final[dict[bytes, tuple[int, Callable[[bytes], Received[Any]], Truths | None]]] = {
+_typed_decoders: Final[dict[bytes, tuple[int, Callable[[bytes], Received[Any]], Truths | None, HeaderReader[Any]]]] = {
     f'{{"code":{code.value},"'.encode()[:_PEEKED_BYTES]: (
         code.value,
         msgspec.json.Decoder(Received[header], strict=False).decode,  # type: ignore[valid-type]
         reader_of(header).truths,
+        reader_of(header),
     )
     for code, header in REQUEST_HEADERS.items()
     if 10 <= code <= 999
@@ -136,13 +137,14 @@ def decode_received(frame: Frame) -> Received[Any]:
         return _decode_sent(frame)
     typed = _typed_decoders.get(header[:_PEEKED_BYTES])
     if typed is not None and frame.serialize_type is _JSON:
-        code, decode, truths = typed
+        code, decode, truths, reader = typed
         try:
             received = decode(header)
         except JSON_ERRORS:
             return _decode_stepwise(frame)
         if received.code == code and not received.flag & _RESPONSE:
-            if truths is None or True not in truths(received.header):
+            found = received.header
+            if truths is None or True not in truths(found) or reader.is_spelled_as_in_java(header, found):
                 received.body, received.frame = frame.body, frame
                 return received
     return _decode_stepwise(frame)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from pyromq.wire.record_layout import (
     ANY_V6,
     BLANK_BYTES,
     BORN_V6,
+    CHECKSUM_BACKWARDS,
     CHECKSUM_BYTES,
     CHECKSUM_END,
     CHECKSUM_NAME,
@@ -197,7 +199,12 @@ def has_checksum(properties: bytes) -> bool:
 
 def checksum_property(crc: int) -> bytes:
     """The checksum as the 20 last bytes of a record."""
-    return CHECKSUM_NAME + (b"%010d" % (crc & CRC_MASK))[::-1] + CHECKSUM_END
+    return (CHECKSUM_BACKWARDS % (crc & CRC_MASK))[::-1]
+
+
+def checksum_properties(crcs: Iterable[int]) -> list[bytes]:
+    """``checksum_property`` of many."""
+    return [(CHECKSUM_BACKWARDS % (crc & CRC_MASK))[::-1] for crc in crcs]
 
 
 def scan_record(

@@ -83,3 +83,4 @@ RECORD_OVERHEAD_BYTES: Final = 91  # V1, both hosts IPv4: the fixed part and bot
 CHECKSUM_BYTES: Final = 20
 CHECKSUM_NAME: Final = item_key(CHECKSUM).encode()
 CHECKSUM_END: Final = ITEM_END.encode()
+CHECKSUM_BACKWARDS: Final = CHECKSUM_END + b"%010d" + CHECKSUM_NAME[::-1]

@@ -24,7 +24,7 @@ from pyromq.store.read_result import Boundary, ReadStatus
 from pyromq.store.sealing.seal import load_seal, save_seal
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
-from pyromq.wire.batch import BatchItem
+from pyromq.wire.batch import Batch
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.java_hash import tag_hash
 from pyromq.wire.properties import encode_properties
@@ -155,13 +155,18 @@ def test_a_record_that_no_segment_can_hold_is_refused() -> None:
         bench.send(Draft(topic="orders", queue_id=0, body=b"x" * 4000))
 
 
+def batch_of(*bodies: bytes) -> Batch:
+    return Batch(list(bodies), [b""] * len(bodies), [0] * len(bodies))
+
+
 def test_a_batch_lies_in_one_segment_or_moves_on_as_a_whole(bench: Bench) -> None:
     bench.send(Draft(topic="orders", queue_id=0, body=b"x" * 2500))
-    placed = bench.store.stage_batch(message(0), [BatchItem(b"y" * 500) for _ in range(4)])
+    placed = bench.store.stage_batch(message(0), batch_of(*[b"y" * 500] * 4))
     bench.store.commit()
     bench.store.flush()
-    assert [each.offset for each in placed] == [1, 2, 3, 4]
-    assert placed[0].position == 4096
+    assert placed.offset == 1
+    assert placed.positions[0] == 4096
+    assert placed.positions[1:] == [at + size for at, size in zip(placed.positions, placed.sizes, strict=True)][:-1]
     assert len(bench.bodies()) == 5
     bench.reopen()
     assert len(bench.bodies()) == 5
@@ -169,16 +174,16 @@ def test_a_batch_lies_in_one_segment_or_moves_on_as_a_whole(bench: Bench) -> Non
 
 def test_a_batch_with_an_illegal_message_is_refused_whole(bench: Bench) -> None:
     with pytest.raises(MessageTooLargeError):
-        bench.store.stage_batch(message(0), [BatchItem(b"x"), BatchItem(b"x" * 3001)])
+        bench.store.stage_batch(message(0), batch_of(b"x", b"x" * 3001))
     with pytest.raises(MessageTooLargeError, match="batch has"):
-        bench.store.stage_batch(message(0), [BatchItem(b"x" * 2900) for _ in range(2)])
+        bench.store.stage_batch(message(0), batch_of(b"x" * 2900, b"x" * 2900))
     with pytest.raises(PropertiesTooLargeError):
-        bench.store.stage_batch(message(0), [BatchItem(b"x"), BatchItem(b"x", b"a\x01" + b"b" * 32_760 + b"\x02")])
-    for shared, items in ((message(0), []), (message(0, sys_flag=4), [BatchItem(b"x")])):
+        bench.store.stage_batch(message(0), Batch([b"x", b"x"], [b"", b"a\x01" + b"b" * 32_760 + b"\x02"], [0, 0]))
+    for shared, batch in ((message(0), batch_of()), (message(0, sys_flag=4), batch_of(b"x"))):
         with pytest.raises(LocalProtocolError, match="a batch needs at least one message"):
-            bench.store.stage_batch(shared, items)
+            bench.store.stage_batch(shared, batch)
     with pytest.raises(LocalProtocolError, match="does not fit in a record"):
-        bench.store.stage_batch(msgspec.structs.replace(message(0), born_ms=1 << 64), [BatchItem(b"x")])
+        bench.store.stage_batch(msgspec.structs.replace(message(0), born_ms=1 << 64), batch_of(b"x"))
     bench.store.commit()
     assert bench.send(message(1)) == [0]
 

@@ -109,3 +109,17 @@ def test_the_unique_key_comes_first_then_each_word_of_the_keys(raw: bytes, keys:
 
 def test_properties_are_closed_once() -> None:
     assert [closed_properties(raw) for raw in (b"", b"A\x011", b"A\x011\x02")] == [b"", b"A\x011\x02", b"A\x011\x02"]
+
+
+ODD = st.lists(
+    st.sampled_from([b"UNIQ_KEY\1", b"KEYS\1", b"MY_KEYS\1", b"k1 k2", b" ", b"k", b"\1", b"\2", b"\2KEYS\1k\2"]),
+    max_size=12,
+).map(b"".join)
+
+
+@settings(derandomize=True, deadline=None, max_examples=1_000)
+@given(ODD)
+def test_keys_of_odd_properties_are_those_of_their_values(raw: bytes) -> None:
+    unique, words = find_property(raw, b"UNIQ_KEY"), find_property(raw, b"KEYS")
+    keys = [] if words is None else words.split(b" ")
+    assert message_keys(raw) == [each for each in (unique, *keys) if each]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyromq.errors import LocalProtocolError
@@ -79,3 +79,22 @@ def test_items_joined_are_what_is_stored_and_come_apart_again(properties: dict[s
 def test_text_that_is_no_unicode_is_a_typed_error() -> None:
     with pytest.raises(LocalProtocolError):
         encode_text("\ud800")
+
+
+# Names inside of names and of values, items without an end: whatever names and marks can be put together to.
+ODD = st.lists(st.sampled_from(["A", "BA", "x", "\x01", "\x02", "A\x01", "\x02A\x01"]), max_size=12).map("".join)
+
+
+def last_value(text: str, name: str) -> str:
+    """The plain form of ``value_of``: every place where the name may stand, from the end."""
+    for start in range(len(text), -1, -1):
+        if text.startswith(f"{name}\x01", start) and (start == 0 or text[start - 1] == "\x02"):
+            return text[start + len(name) + 1 :].split("\x02")[0]
+    return ""
+
+
+@settings(derandomize=True, deadline=None, max_examples=1_000)
+@given(ODD)
+def test_odd_texts_give_the_value_that_a_walk_from_the_end_finds(text: str) -> None:
+    for name in ("A", "BA", "x"):
+        assert value_of(text, name) == last_value(text, name)

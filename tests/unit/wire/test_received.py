@@ -118,22 +118,35 @@ def test_the_code_that_counts_is_the_last_one_whatever_the_first_bytes_promise()
     assert (request.code, request.header) == (105, GetRouteHeader(topic="t"))
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ('"true"', True),
-        ('"TRUE"', True),
-        ('"tRue"', True),
-        ("true", True),
-        ('"false"', False),
-        ("false", False),
-        ('"1"', False),
-        ("1", False),
-        ('"yes"', False),
-        ('""', False),
-        ("null", None),
-    ],
-)
+WRITTEN_BOOLEANS = [
+    ('"true"', True),
+    ('"TRUE"', True),
+    ('"tRue"', True),
+    ("true", True),
+    ('"false"', False),
+    ("false", False),
+    ('"1"', False),
+    ("1", False),
+    ('"yes"', False),
+    ('""', False),
+    ("null", None),
+]
+
+
+@pytest.mark.parametrize(("written", "read"), WRITTEN_BOOLEANS)
+def test_a_batch_is_one_when_it_says_so_in_any_case(written: str, read: bool | None) -> None:
+    """Likewise where the one field is read again as text, whatever other fields of that name there are."""
+    ext = '"a":"g","b":"t","c":"TBW102","d":"4","e":"0","f":"0","g":"1","h":"0"'
+    for text in (
+        f'{{"code":320,"extFields":{{{ext},"m":{written}}}}}',
+        f'{{"code":320,"m":"true","extFields":{{"m":"true",{ext},"k":"false","\\u006d":{written}}}}}',
+    ):
+        header = decode_received(json_frame(text)).header
+        assert isinstance(header, SendV2Header)
+        assert header.batch is read
+
+
+@pytest.mark.parametrize(("written", "read"), WRITTEN_BOOLEANS)
 def test_a_boolean_is_true_when_it_says_so_in_any_case_and_otherwise_false(written: str, read: bool | None) -> None:
     ext = (
         f'{{"topic":"t","key":"k","maxNum":"1","beginTimestamp":"0","endTimestamp":"1","_UNIQUE_KEY_QUERY":{written}}}'

@@ -219,8 +219,8 @@ class SendHandler:
             header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)
         )
         queue_id, session = self._queue_id(config, header.queue_id), connection.session_as(Session)
-        items = decode_batch(request.body)
-        if not items:
+        batch = decode_batch(request.body)
+        if not batch.bodies:
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
         shared = Draft(
             topic=header.topic,
@@ -231,22 +231,18 @@ class SendHandler:
             born_host=session.born_host,
             delivery_attempt=header.reconsume_times or 0,
         )
-        placed = self._store.stage_batch(shared, items)
+        placed = self._store.stage_batch(shared, batch)
         wait = _NO_WAIT not in (header.properties or "")
         response = b""
         if not request.is_oneway:
             batch_key = value_of(header.properties or "", _UNIQUE_KEY) or None  # the items have keys of their own
             response = self._encode_batch_response(
-                request,
-                queue_id,
-                [each.position for each in placed],
-                placed[0].offset,
-                batch_key,
-                self._on_disk if wait else "false",
+                request, queue_id, placed.positions, placed.offset, batch_key, self._on_disk if wait else "false"
             )
-        self._counters.put_messages += len(placed)
-        self._counters.put_bytes += len(request.body)
-        self._counters.puts[header.topic] += CALL + len(placed) * MESSAGE + sum([each.size for each in placed])
+        counters, messages = self._counters, len(batch.bodies)
+        counters.put_messages += messages
+        counters.put_bytes += len(request.body)
+        counters.puts[header.topic] += CALL + messages * MESSAGE + sum(placed.sizes)
         self._group_commit.staged((connection, request, response), (header.topic, queue_id), wait=wait)
         if self.lane is not None:
             self.lane.learn(connection, request, config, queue_id)

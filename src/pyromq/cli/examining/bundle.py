@@ -136,7 +136,7 @@ def _about(nameserver: str) -> dict[str, Any]:
         "pyromq": metadata.version("pyromq"),
         "python": sys.version,
         "platform": platform.platform(),
-        "packages": {name: _version(name) for name in ("msgspec", "uvloop", "isal", "lz4", "zstandard", "pyspark")},
+        "packages": {name: _version(name) for name in ("msgspec", "uvloop", "zlib-ng", "lz4", "zstandard", "pyspark")},
         "nameserver": nameserver,
         "collected_at_s": int(time.time()),
     }

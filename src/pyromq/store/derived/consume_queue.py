@@ -195,6 +195,11 @@ class ConsumeQueue:
         self._staged += ENTRY.pack(position, size, tag_hash)
         self.next_offset += 1
 
+    def stage_many(self, positions: Sequence[int], sizes: Iterable[int], tag_hashes: Iterable[int]) -> None:
+        """``stage`` of many messages at once."""
+        self._staged += b"".join(map(ENTRY.pack, positions, sizes, tag_hashes))
+        self.next_offset += len(positions)
+
     @staticmethod
     def stage_encoded(found: Iterable[StagedEntries]) -> None:
         """``stage`` of entries as they lie in the file, of many queues: a call for each would cost more."""

@@ -11,7 +11,6 @@ from pyromq.wire.property_text import item_key
 _LEVEL_WITHOUT_STEP_MS = 1_000
 _DELAY, _TAGS = names.DELAY.encode(), names.TAGS.encode()
 _TAGS_KEY = item_key(names.TAGS).encode()
-_TAGS_KEY_BYTES = len(_TAGS_KEY)
 _ITEM_END = names.ITEM_END.encode()
 
 
@@ -19,14 +18,13 @@ def entry_tag(topic: str, properties: bytes, stored_ms: int, ladder_ms: tuple[in
     """The hash of the message's tag (0 without one) or, in the topic of delay levels, its time of delivery."""
     if topic == SCHEDULE_TOPIC and (level := find_property(properties, _DELAY)):
         return stored_ms + _delay_ms(level, ladder_ms)
-    start = properties.rfind(_TAGS_KEY)
-    if start < 0:
+    before, found, behind = properties.rpartition(_TAGS_KEY)
+    if not found:
         return 0
-    if start and properties[start - 1] != ITEM_END_BYTE:  # the end of another name, or part of a value
+    if before and before[-1] != ITEM_END_BYTE:  # the end of another name, or part of a value
         tag = find_property(properties, _TAGS) or b""
     else:
-        end = properties.find(_ITEM_END, start)
-        tag = properties[start + _TAGS_KEY_BYTES : end] if end >= 0 else properties[start + _TAGS_KEY_BYTES :]
+        tag = behind.partition(_ITEM_END)[0]
     return tag_hash(tag) if tag else 0
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
-from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -37,8 +37,8 @@ from pyromq.errors import (
 from pyromq.store.files.disk import DiskFile
 from pyromq.store.files.segments import Segment, SegmentList
 from pyromq.store.settings import StoreSettings
-from pyromq.wire.batch import BatchItem
-from pyromq.wire.fast.record_batch import BATCH_HEADS, pack_shared
+from pyromq.wire.batch import Batch
+from pyromq.wire.fast.record_batch import Places, SharedFields, encode_records, pack_shared
 from pyromq.wire.properties import ITEM_END_BYTE, PROPERTIES_BYTES_MAX
 from pyromq.wire.record import (
     Draft,
@@ -51,8 +51,8 @@ from pyromq.wire.record_layout import (
     ANY_V6,
     BLANK_BYTES,
     BORN_V6,
+    CHECKSUM_BACKWARDS,
     CHECKSUM_BYTES,
-    CHECKSUM_END,
     CHECKSUM_NAME,
     FIXED,
     HOST_V4_BYTES,
@@ -65,6 +65,8 @@ logger = logging.getLogger(__name__)
 
 WORTH_NO_COPY = 16_384
 """Bodies of this size are written from where they are."""
+
+_HASH_SIGN = CHECKSUM_NAME[-2]  # at the end of the name; without it there is no checksum of an earlier life
 
 _Write = tuple[Segment | None, int, list[Buffer]]
 
@@ -135,8 +137,8 @@ class CommitLog:
         body, properties, sys_flag = draft.body, draft.properties, draft.sys_flag
         if sys_flag & ANY_V6 or self._host_flag or len(draft.born_host) != HOST_V4_BYTES:
             sys_flag = self._stored_sys_flag(draft)
-        # one byte is found six times as fast as a name
-        if properties and (properties[-1] != ITEM_END_BYTE or b"#" in properties or not self._checksum_bytes):
+        # one byte is found six times as fast as a name, if it is given as a number
+        if properties and (properties[-1] != ITEM_END_BYTE or _HASH_SIGN in properties or not self._checksum_bytes):
             properties = self._stored_properties(properties)
         body_bytes, properties_bytes = len(body), len(properties) + self._checksum_bytes
         fixed = FIXED[sys_flag >> 4 & 3]
@@ -170,56 +172,42 @@ class CommitLog:
             raise LocalProtocolError(f"a field of the message does not fit in a record: {error}") from error
         tail = topic.field + properties_bytes.to_bytes(2, "big") + properties
         if self._checksum_bytes:
-            digits = b"%010d" % (crc32(tail, crc32(body, crc32(head))) & CRC_MASK)
-            self._parts += (head, body, tail, CHECKSUM_NAME, digits[::-1], CHECKSUM_END)
+            checksum = CHECKSUM_BACKWARDS % (crc32(tail, crc32(body, crc32(head))) & CRC_MASK)
+            self._parts += (head, body, tail, checksum[::-1])
         else:
             self._parts += (head, body, tail)
         self.staged_end = position + size
         self.room -= size
         return position, size
 
-    def stage_batch(
-        self, shared: Draft, items: Sequence[BatchItem], topic: TopicBytes, offset: int, stored_ms: int
-    ) -> list[tuple[int, int]]:
+    def stage_batch(self, shared: Draft, batch: Batch, topic: TopicBytes, offset: int, stored_ms: int) -> Places:
         """``stage`` for messages that differ in body, properties and flag alone, side by side in one segment.
 
-        Positions and sizes. Raises before anything changed: all are staged or none.
+        Raises before anything changed: all are staged or none.
         """
         sys_flag = self._stored_sys_flag(shared)
         kind = sys_flag >> 4 & 3
-        middle, head_of = self._middle(shared, sys_flag, stored_ms), BATCH_HEADS[kind]
-        texts = [self._batch_properties(item) for item in items]
+        middle, bodies, texts = self._middle(shared, sys_flag, stored_ms), batch.bodies, self._batch_properties(batch)
         fixed_bytes = FIXED[kind].size + topic.field_bytes + 2 + self._checksum_bytes
-        sizes = [fixed_bytes + len(item.body) + len(text) for item, text in zip(items, texts, strict=True)]
-        body_bytes_max = max(len(item.body) for item in items)
+        sizes = [fixed_bytes + len(body) + len(text) for body, text in zip(bodies, texts, strict=True)]
+        size, largest_body = sum(sizes), max(map(len, bodies))
         if (
-            body_bytes_max > self._body_bytes_max
+            largest_body > self._body_bytes_max
             or max(sizes) > self._size_max
             or max(map(len, texts)) + self._checksum_bytes > PROPERTIES_BYTES_MAX
         ):
-            for item in items:
-                self._check_limits(msgspec.structs.replace(shared, body=item.body, properties=item.properties), topic)
-        if sum(sizes) + BLANK_BYTES > self.room:
-            self._next_segment(sum(sizes))
-        self._has_large = self._has_large or body_bytes_max >= WORTH_NO_COPY
-        parts, position, queue_id, checksum_bytes = self._parts, self.staged_end, shared.queue_id, self._checksum_bytes
-        field, magic, found = topic.field, topic.magic, []
-        for item, properties, size in zip(items, texts, sizes, strict=True):
-            body = item.body
-            body_crc = crc32(body) & CRC_MASK
-            head = head_of(size, magic, body_crc, queue_id, item.flag, offset, position, middle, len(body))
-            tail = field + (len(properties) + checksum_bytes).to_bytes(2, "big") + properties
-            if checksum_bytes:
-                digits = b"%010d" % (crc32(tail, crc32(body, crc32(head))) & CRC_MASK)
-                parts += (head, body, tail, CHECKSUM_NAME, digits[::-1], CHECKSUM_END)
-            else:
-                parts += (head, body, tail)
-            found.append((position, size))
-            position += size
-            offset += 1
-        self.room -= position - self.staged_end
-        self.staged_end = position
-        return found
+            for body, properties in zip(bodies, batch.properties, strict=True):
+                self._check_limits(msgspec.structs.replace(shared, body=body, properties=properties), topic)
+        if size + BLANK_BYTES > self.room:
+            self._next_segment(size)
+        *positions, end = accumulate(sizes, initial=self.staged_end)
+        places = Places(positions, sizes, offset)
+        fields = SharedFields(kind, topic.magic, shared.queue_id, middle, topic.field, bool(self._checksum_bytes))
+        self._parts += encode_records(Batch(bodies, texts, batch.flags), fields, places)
+        self._has_large = self._has_large or largest_body >= WORTH_NO_COPY
+        self.room -= size
+        self.staged_end = end
+        return places
 
     @property
     def body_bytes_max(self) -> int:
@@ -250,13 +238,19 @@ class CommitLog:
         except struct.error as error:
             raise LocalProtocolError(f"a field of the batch does not fit in a record: {error}") from error
 
-    def _batch_properties(self, item: BatchItem) -> bytes:
-        properties, flag = item.properties, item.flag
-        if flag and not -(1 << 31) <= flag < 1 << 31:
-            raise LocalProtocolError(f"flag {flag} of the message does not fit in a record")
-        if properties and (properties[-1] != ITEM_END_BYTE or b"#" in properties or not self._checksum_bytes):
-            return self._stored_properties(properties)
-        return properties
+    def _batch_properties(self, batch: Batch) -> list[bytes]:
+        """As they are stored. Raises LocalProtocolError for a flag that does not fit, which a batch must not have."""
+        if any(batch.flags) and not -(1 << 31) <= min(batch.flags) <= max(batch.flags) < 1 << 31:
+            raise LocalProtocolError(f"a flag among {batch.flags} does not fit in a record")
+        texts = batch.properties
+        if not self._checksum_bytes:
+            return [self._stored_properties(text) for text in texts]
+        if not any(texts):
+            return texts
+        return [
+            self._stored_properties(text) if text and (text[-1] != ITEM_END_BYTE or _HASH_SIGN in text) else text
+            for text in texts
+        ]
 
     def _check_limits(self, draft: Draft, topic: TopicBytes) -> int:
         """Bytes the record will take; raises when no limit allows it."""

@@ -6,6 +6,7 @@ places for what differs between responses, so it follows from the typed header.
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final
 
 import msgspec
@@ -68,6 +69,7 @@ class SendResponses:
         self._host_hex = host_hex
         self._region = region
         self._template = _send_template(host_hex, region)
+        self._batch_template = _batch_template(region)
 
     def pieces(self, on_disk: str) -> tuple[bytes, ...]:
         """The text of a response around what differs between responses, for the compiled core.
@@ -109,10 +111,9 @@ class SendResponses:
         recall_handle: str | None,
     ) -> bytes:
         """The response to a message that was stored there. ``on_disk`` is "true" or "false"."""
-        plain = recall_handle is None and unique_key.isalnum() and unique_key.isascii()
-        if plain and request.frame.serialize_type is _JSON:
-            facts = (position, queue_id, offset, unique_key, on_disk, request.correlation_id)
-            header = (self._template % facts).encode()
+        key = unique_key.encode()
+        if recall_handle is None and key.isalnum() and request.frame.serialize_type is _JSON:
+            header = self._template % (position, queue_id, offset, key, on_disk.encode(), request.correlation_id)
             size = len(header)
             return pack_prefix(size + 4, size) + header
         message_id = f"{self._host_hex}{position:016X}"
@@ -128,8 +129,18 @@ class SendResponses:
         on_disk: str,
     ) -> bytes:
         """The response to a batch: an id for each of its messages, the offset of the first."""
-        ids = ",".join([f"{self._host_hex}{position:016X}" for position in positions])
+        ids = self._message_ids(positions)
+        if unique_key is None and request.frame.serialize_type is _JSON:
+            facts = (ids.encode(), queue_id, offset, on_disk.encode(), request.correlation_id)
+            header = self._batch_template % facts
+            size = len(header)
+            return pack_prefix(size + 4, size) + header
         return self._encode_plain(request, queue_id, offset, ids, unique_key, on_disk, None)
+
+    def _message_ids(self, positions: list[int]) -> str:
+        """Host and 16 digits of each, with commas between: all digits at once."""
+        digits = struct.pack(f">{len(positions)}Q", *positions).hex(",", 8).upper()
+        return self._host_hex + digits.replace(",", f",{self._host_hex}")
 
     def _encode_plain(
         self,
@@ -154,26 +165,38 @@ class SendResponses:
         return encode_response(_SUCCESS_CODE, request.correlation_id, header, serialize_type=request.serialize_type)
 
 
-def _send_template(host_hex: str, region: str) -> str:
+def _send_template(host_hex: str, region: str) -> bytes:
     """For position, queue id, offset, unique key, ``on_disk`` and correlation id, in this order."""
+    text = _response_text(f"{host_hex}<position>", "<unique key>")
+    return _with_places(text, (("<position>", "%016X"), ("<unique key>", "%b")), region)
+
+
+def _batch_template(region: str) -> bytes:
+    """For message ids, queue id, offset, ``on_disk`` and correlation id, in this order; without a unique key."""
+    return _with_places(_response_text("<ids>", None), (("<ids>", "%b"),), region)
+
+
+def _response_text(message_id: str, unique_key: str | None) -> str:
     header = SendResponseHeader(
-        msg_id=f"{host_hex}<position>",
+        msg_id=message_id,
         queue_id=111_111_111,
         queue_offset=222_222_222,
-        transaction_id="<unique key>",
+        transaction_id=unique_key,
         region="<region>",
         trace_on="true",
         on_disk="<on disk>",
     )
-    text = encode_response(_SUCCESS_CODE, _NUMBER, header)[PREFIX_BYTES:].decode()
+    return encode_response(_SUCCESS_CODE, _NUMBER, header)[PREFIX_BYTES:].decode()
+
+
+def _with_places(text: str, own: tuple[tuple[str, str], ...], region: str) -> bytes:
     for there, place in (
-        ("<position>", "%016X"),
+        *own,
         ("111111111", "%d"),
         ("222222222", "%d"),
-        ("<unique key>", "%s"),
-        ("<on disk>", "%s"),
+        ("<on disk>", "%b"),
         (f"{_NUMBER}", "%d"),
         ('"<region>"', msgspec.json.encode(region).decode().replace("%", "%%")),  # the last: it may hold anything
     ):
         text = text.replace(there, place)
-    return text
+    return text.encode()

@@ -42,11 +42,11 @@ def test_a_batch_is_split_in_order_and_no_part_is_too_large(sizes: list[int], by
     parts = split_batch(messages, ids, "", bytes_max)
     assert all(len(part.body) <= bytes_max for part in parts)
     assert [each for part in parts for each in part.unique_ids] == ids
-    items = [item for part in parts for item in decode_batch(part.body)]
+    items = [item for part in parts for item in decode_batch(part.body).items()]
     assert [item.body for item in items] == [message.body for message in messages]
     assert [decode_properties(item.properties)["UNIQ_KEY"] for item in items] == ids
     for one, other in pairwise(parts):  # the first of the next part would not have fitted into this one
-        first = decode_batch(other.body)[0]
+        first = decode_batch(other.body).items()[0]
         assert len(one.body) + ITEM_OVERHEAD_BYTES + len(first.body) + len(first.properties) > bytes_max
 
 

@@ -35,5 +35,5 @@ def packed(made: Packer | JoinedPacker, *batches: pa.RecordBatch) -> list[SinkRe
 
 
 def rows_of(requests: list[SinkRequest]) -> list[tuple[bytes, dict[str, str]]]:
-    items = [item for request in requests for item in decode_batch(request.body)]
+    items = [item for request in requests for item in decode_batch(request.body).items()]
     return [(item.body, decode_properties(item.properties)) for item in items]

@@ -13,7 +13,7 @@ from pyromq.store.log.commit_log import CommitLog, TopicBytes
 from pyromq.store.log.log_reader import LogReader
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk
-from pyromq.wire.batch import BatchItem
+from pyromq.wire.batch import Batch, BatchItem
 from pyromq.wire.record import Draft, decode_record, encode_record
 
 V4, V6 = bytes.fromhex("0a00000100002a9f"), bytes(range(16)) + b"\0\0\x2a\x9f"
@@ -89,22 +89,24 @@ def test_what_the_log_writes_is_what_encode_record_gives(
 
 
 @kinds_of_logs
+@pytest.mark.parametrize("large_body", [b"small", b"large" * 4_000])
 def test_a_batch_gives_the_records_that_its_messages_would_give(
-    checksums: bool, properties: list[bytes], store_host: bytes
+    checksums: bool, properties: list[bytes], store_host: bytes, large_body: bytes
 ) -> None:
-    settings = StoreSettings(segment_bytes=16_384, checksums=checksums)
+    settings = StoreSettings(segment_bytes=65_536, checksums=checksums)
     log = log_with(settings, store_host)
     records = LogReader(log)
     items = [BatchItem(b"body" * number, text, flag=-number) for number, text in enumerate(properties)]
+    items.append(BatchItem(large_body))
     for offset, shared in enumerate(drafts([b""])):
         topic = TopicBytes(shared.topic)
-        found = log.stage_batch(shared, items, topic, offset, STORED_MS)
+        found = log.stage_batch(shared, Batch.of(items), topic, offset, STORED_MS)
         log.write_staged(STORED_MS)
-        for number, (item, (position, size)) in enumerate(zip(items, found, strict=True)):
+        for number, (item, position, size) in enumerate(zip(items, found.positions, found.sizes, strict=True)):
             draft = msgspec.structs.replace(shared, body=item.body, properties=item.properties, flag=item.flag)
             assert bytes(records.bytes_at(position, size)) == encode_record(
                 draft, offset=offset + number, position=position, stored_ms=STORED_MS, store_host=store_host,
                 checksum=checksums,
             )  # fmt: skip
             assert records.verify(position).size == size
-        assert found[0][0] // settings.segment_bytes == found[-1][0] // settings.segment_bytes
+        assert found.positions[0] // settings.segment_bytes == found.positions[-1] // settings.segment_bytes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -63,14 +62,24 @@ def test_a_response_to_a_send_is_that_of_the_typed_header(
     )
 
 
-@pytest.mark.parametrize("serialize_type", SerializeType)
-@pytest.mark.parametrize("key", [None, "KEY"])
-def test_a_response_to_a_batch_names_all_messages(serialize_type: SerializeType, key: str | None) -> None:
-    request = asked(5, serialize_type)
-    given_back = SendResponses(HOST, "here").encode_batch(request, 3, [16, 255], 9, key, "true")
-    ids = f"{HOST}0000000000000010,{HOST}00000000000000FF"
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(I32, st.sampled_from(SerializeType), REGIONS, I32, st.lists(I64, min_size=1, max_size=40), I64, st.none() | KEYS)
+@example(5, SerializeType.JSON, "here", 3, [16, 255], 9, None)
+@example(5, SerializeType.JSON, '100 %d "<on disk>" <ids>', 3, [(1 << 63) - 1], 9, None)
+def test_a_response_to_a_batch_names_all_messages(
+    correlation_id: int,
+    serialize_type: SerializeType,
+    region: str,
+    queue_id: int,
+    positions: list[int],
+    offset: int,
+    key: str | None,
+) -> None:
+    request = asked(correlation_id, serialize_type)
+    given_back = SendResponses(HOST, region).encode_batch(request, queue_id, positions, offset, key, "true")
+    ids = ",".join(f"{HOST}{position:016X}" for position in positions)
     assert given_back == plain(
-        request, "here", msg_id=ids, queue_id=3, queue_offset=9, transaction_id=key, on_disk="true"
+        request, region, msg_id=ids, queue_id=queue_id, queue_offset=offset, transaction_id=key, on_disk="true"
     )
 
 
