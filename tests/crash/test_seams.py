@@ -148,7 +148,7 @@ class Sender:
             code=310, header=None, is_oneway=False, correlation_id=1, serialize_type=SerializeType.JSON
         )
         sent = self.responses.append
-        connection = SimpleNamespace(send=sent, queue=lambda response, count: sent(response))
+        connection = SimpleNamespace(send=sent, send_now=lambda response, count: sent(response))
         self.group_commit.staged((connection, request, b"ok " + body), ("orders", 0), wait=wait)  # type: ignore[arg-type]
 
     async def settle(self) -> None:

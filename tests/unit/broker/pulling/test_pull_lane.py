@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.pulling import pull_lane
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.topic import GroupConfig, TopicConfig
@@ -252,12 +253,12 @@ async def learned_by_others(rig: LaneRig) -> None:
     await rig.settle()
 
 
-async def test_what_is_not_on_disk_is_not_shown() -> None:
+async def test_what_is_not_on_disk_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     async with LaneRig(with_core=True, flush=Flush.SYNC) as rig:
         await learned(rig)
         store, lane = rig.broker.store, rig.pulls.lane
         store.append([])
-        rig.broker.parts.write_path.group_commit._flush = lambda: None
+        monkeypatch.setattr(GroupCommit, "_flush", lambda self: None)
         rig.arrive(0, sends(50, 3))
         rig.broker.parts.write_path.group_commit.commit_now()
         assert store.end_position > store.flushed_position
@@ -270,7 +271,7 @@ async def test_what_is_not_on_disk_is_not_shown() -> None:
         command, _ = answers(rig.clients[1])[before]
         assert (command.ext["maxOffset"], command.ext["nextBeginOffset"]) == ("40", "40")
         assert lane.known == 1
-        del rig.broker.parts.write_path.group_commit._flush
+        monkeypatch.undo()
 
 
 async def test_what_recovery_has_not_verified_is_pythons() -> None:
