@@ -64,6 +64,46 @@ def _read_buffer() -> memoryview:
 class Connection(asyncio.BufferedProtocol):
     """Made by ``Server`` and ``open_connection``, never by hand."""
 
+    # named, because Python finds the attributes of objects with more than thirty of them in a slower way
+    __slots__ = (
+        "__weakref__",
+        "_body_parts",
+        "_buffer",
+        "_clock",
+        "_close_callbacks",
+        "_decode",
+        "_decoder",
+        "_drained",
+        "_fast_path",
+        "_half_read",
+        "_handler",
+        "_is_held",
+        "_is_over",
+        "_is_reading",
+        "_is_server",
+        "_is_turn_timed",
+        "_loop",
+        "_pending_calls",
+        "_progress",
+        "_progress_ms",
+        "_queue",
+        "_settings",
+        "_stalls",
+        "_transport",
+        "_watch",
+        "bytes_in",
+        "bytes_out",
+        "close_reason",
+        "connected_ms",
+        "frames_in",
+        "frames_out",
+        "half_read_bytes",
+        "local",
+        "remote",
+        "remote_text",
+        "session",
+    )
+
     def __init__(
         self,
         handler: Handler,
@@ -423,8 +463,9 @@ class Connection(asyncio.BufferedProtocol):
                     self._receive(frames)
                 else:
                     self._receive_timed(frames, self._stalls)
-            if self._half_read is not None and len(decoder.half_read) != self.half_read_bytes:
-                self._half_read.note(self, len(decoder.half_read))
+            half_read = len(decoder.half_read)
+            if half_read != self.half_read_bytes and self._half_read is not None:
+                self._half_read.note(self, half_read)
 
     def _take_fast(self, fast_path: FastPath, chunk: Part) -> Part:
         """What the fast path leaves of a read, and of what came before it.
@@ -478,8 +519,9 @@ class Connection(asyncio.BufferedProtocol):
             try:  # as ``_call`` does it, without the calls: this is once for every read
                 if requests:
                     self._handler.on_requests(self, requests)
-                for error in bad_headers:
-                    self._handler.on_bad_header(self, error)
+                if bad_headers:
+                    for error in bad_headers:
+                        self._handler.on_bad_header(self, error)
             except Exception:  # a defect of the handler must not break the protocol's callbacks
                 self._fail()
             self._is_reading = False

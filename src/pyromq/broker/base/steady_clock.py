@@ -23,6 +23,7 @@ class SteadyClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._monotonic_ms = clock.monotonic_ms
         self._looked_ms = clock.monotonic_ms()  # when the two clocks were compared last
         self._shift_ms = clock.now_ms() - self._looked_ms  # what is added to the monotonic clock
         self._spare_ms = 0  # passed, and not yet used for a correction
@@ -35,7 +36,9 @@ class SteadyClock:
         return self._clock.monotonic_s()
 
     def now_ms(self) -> int:
-        monotonic_ms = self._clock.monotonic_ms()
+        monotonic_ms = self._monotonic_ms()
+        if monotonic_ms == self._looked_ms:  # no time has passed, so there is nothing to correct
+            return monotonic_ms + self._shift_ms
         off_ms = self._clock.now_ms() - monotonic_ms - self._shift_ms
         if -_NOTICED_MS <= off_ms <= _NOTICED_MS:
             self._looked_ms, self._spare_ms = monotonic_ms, 0

@@ -99,6 +99,48 @@ class ReplicaWait(Protocol):
 class GroupCommit:
     """Commits at the end of each turn in which something was staged, and answers when that is safe."""
 
+    # named, because Python finds the attributes of objects with more than thirty of them in a slower way
+    __slots__ = (
+        "_after_flush_more",
+        "_alone_commits",
+        "_answered_after_flush",
+        "_answered_at_commit",
+        "_asked_again",
+        "_at_commit_more",
+        "_before_commit",
+        "_clock",
+        "_flush_timeout_ms",
+        "_flusher",
+        "_idle",
+        "_internal",
+        "_internal_waiting",
+        "_loop",
+        "_replicas",
+        "_running",
+        "_running_since_ms",
+        "_running_since_s",
+        "_scheduled",
+        "_sender",
+        "_store",
+        "_stuck_disk_ms",
+        "_sync",
+        "_touched",
+        "_unflushed_bytes_max",
+        "_unseen",
+        "_waiting",
+        "_waiting_max",
+        "_waiting_sends",
+        "flushes_early",
+        "is_busy",
+        "is_stuck",
+        "lease",
+        "on_durable",
+        "on_look",
+        "on_visible",
+        "times",
+        "waits",
+    )
+
     def __init__(
         self,
         store: MessageStore,
@@ -247,11 +289,16 @@ class GroupCommit:
             self._run_before_commit()
         self._scheduled = False
         self._alone_commits += 1
-        at_commit, self._answered_at_commit = self._answered_at_commit, []
-        after_flush, self._answered_after_flush = self._answered_after_flush, []
-        at_commit_count, self._at_commit_more = len(at_commit) + self._at_commit_more, 0
-        after_flush_count, self._after_flush_more = len(after_flush) + self._after_flush_more, 0
-        internal, self._internal = self._internal, []
+        at_commit, after_flush, internal = self._answered_at_commit, self._answered_after_flush, self._internal
+        at_commit_count = after_flush_count = 0
+        if at_commit:
+            at_commit_count = len(at_commit) + self._at_commit_more
+            self._answered_at_commit, self._at_commit_more = [], 0
+        if after_flush:
+            after_flush_count = len(after_flush) + self._after_flush_more
+            self._answered_after_flush, self._after_flush_more = [], 0
+        if internal:
+            self._internal = []
         touched, self._touched = self._touched, set()
         try:
             end = self._store.commit()
@@ -267,7 +314,8 @@ class GroupCommit:
             self.times.answered_at_once[at_commit[0][1].code] += at_commit_count
         if not self._sync:
             if self._replicas is None:
-                self._tell(internal, end)
+                if internal:
+                    self._tell(internal, end)
                 self._tell_readers(touched)
             else:
                 self._hold(self._replicas, end, after_flush, after_flush_count, internal)
@@ -452,8 +500,7 @@ class GroupCommit:
         return False
 
     def _tell(self, internal: list[OnStored], end: int) -> None:
-        if internal:
-            tell(internal, None if self.lease is None or self.lease.admits(end) else self.lease.doubt())
+        tell(internal, None if self.lease is None or self.lease.admits(end) else self.lease.doubt())
 
     def refuse(self, sends: list[PendingSend], error: Exception) -> None:
         code, remark = refusal_of(error) if isinstance(error, MQError) else (ResponseCode.SYSTEM_ERROR, str(error))

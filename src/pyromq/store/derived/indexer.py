@@ -65,7 +65,8 @@ class Indexer:
             self._last_run = None
             self._waiting += len(self.staged) + self._staged_more
             self._hashed_waiting += self._hashed_staged
-            self.drop_staged()
+            self._staged_more = self._hashed_staged = 0
+            self.staged.clear()
         return self._waiting >= self._waiting_max
 
     def stage_hashed(self, keys: bytes, messages: int, position: int) -> None:

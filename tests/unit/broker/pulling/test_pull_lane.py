@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pyromq.broker import broker as broker_module
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.pulling import pull as pull_module
 from pyromq.broker.pulling import pull_lane
 from pyromq.broker.sending import send as send_module
@@ -356,12 +357,12 @@ async def learned_by_others(rig: LaneRig) -> None:
     await rig.settle()
 
 
-async def test_what_is_not_on_disk_is_not_shown() -> None:
+async def test_what_is_not_on_disk_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     async with LaneRig(with_core=True, flush=Flush.SYNC) as rig:
         await learned(rig)
         store, lane = rig.broker.store, rig.pulls.lane
         store.append([])
-        rig.broker.parts.write_path.group_commit._flush = lambda: None
+        monkeypatch.setattr(GroupCommit, "_flush", lambda self: None)
         rig.arrive(0, sends(50, 3))
         rig.broker.parts.write_path.group_commit.commit_now()
         assert store.end_position > store.flushed_position
@@ -374,7 +375,7 @@ async def test_what_is_not_on_disk_is_not_shown() -> None:
         command, _ = answers(rig.clients[1])[before]
         assert (command.ext["maxOffset"], command.ext["nextBeginOffset"]) == ("40", "40")
         assert lane.known == 1
-        del rig.broker.parts.write_path.group_commit._flush
+        monkeypatch.undo()
 
 
 async def test_what_recovery_has_not_verified_is_pythons() -> None:
