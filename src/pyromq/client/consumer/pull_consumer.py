@@ -213,6 +213,10 @@ class PullConsumer(GroupMember):
     async def __anext__(self) -> ReceivedMessage:
         """Ends when the consumer is closed."""
         while self._is_open:
+            if not self._hooks and not self._refusals and self._clock.monotonic_s() - self._yielded <= _YIELD_S:
+                self._settle()  # as ``poll`` does for what is there already, without a coroutine for each message
+                if batch := self._hand_out.next(1):
+                    return batch[0]
             if batch := await self.poll(count_max=1):
                 return batch[0]
         raise StopAsyncIteration

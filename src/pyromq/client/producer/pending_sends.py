@@ -32,12 +32,15 @@ class PendingSends:
         self._in_flight_max = in_flight_max
         self._receipt_of = retrying_sender.receipt
         self._receipt_of_facts = retrying_sender.receipt_of_facts
-        self._outcomes: set[Outcome] = set()
+        self._outcomes: set[Outcome] = set()  # also those that were cancelled and whose response is not there yet
+        self._untold: set[Outcome] = set()  # those whose callback was not called yet, whether they are over or not
 
     def require_room(self, topic: str) -> None:
         """Raises TooManyRequestsError."""
         if len(self._outcomes) >= self._in_flight_max:
-            raise TooManyRequestsError(peer=f"topic {topic}", in_flight_max=self._in_flight_max)
+            self._outcomes = {outcome for outcome in self._outcomes if not outcome.done()}
+            if len(self._outcomes) >= self._in_flight_max:
+                raise TooManyRequestsError(peer=f"topic {topic}", in_flight_max=self._in_flight_max)
 
     def add_begun(self, begun: Begun, callback: SendCallback | None) -> Outcome:
         """One that took the fast path and waits for its response."""
@@ -52,9 +55,9 @@ class PendingSends:
         return outcome
 
     async def close(self, timeout_ms: int) -> None:
-        """Waits a while for them."""
-        if self._outcomes:
-            await asyncio.wait(self._outcomes, timeout=timeout_ms / 1000)
+        """Waits a while for them, and for their callbacks."""
+        if waited_for := self._outcomes | self._untold:
+            await asyncio.wait(waited_for, timeout=timeout_ms / 1000)
 
     def give_up(self) -> None:
         """Those that are left fail."""
@@ -65,21 +68,29 @@ class PendingSends:
     def _added(self, callback: SendCallback | None) -> Outcome:
         outcome: Outcome = asyncio.get_running_loop().create_future()
         self._outcomes.add(outcome)
-        outcome.add_done_callback(partial(self._over, callback))
+        if callback is not None:
+            self._untold.add(outcome)
+            outcome.add_done_callback(partial(self._tell, callback))
         return outcome
 
     def _on_response(self, begun: Begun, outcome: Outcome, response: asyncio.Future[Received[Any] | SentFacts]) -> None:
-        if outcome.done() or response.cancelled():
+        if outcome.done():
+            self._outcomes.discard(outcome)
+            return
+        if response.cancelled():
             return
         outgoing, queue, connection, _ = begun
         error = response.exception()
         if isinstance(error, TransportError):
             self._continue(self._retrying_sender.after_failure(outgoing, queue, error), outcome)
         elif error is not None:
+            self._outcomes.discard(outcome)
             outcome.set_exception(error)
         elif isinstance(received := response.result(), tuple):
+            self._outcomes.discard(outcome)
             outcome.set_result(self._receipt_of_facts(outgoing, queue, received))
         elif received.code == 0:
+            self._outcomes.discard(outcome)
             try:
                 outcome.set_result(self._receipt_of(outgoing, queue, received))
             except MQError as unreadable:
@@ -89,6 +100,7 @@ class PendingSends:
 
     def _continue(self, work: Coroutine[Any, Any, SendReceipt], outcome: Outcome) -> None:
         """The rest of a send, as a task."""
+        outcome.add_done_callback(self._over)
         try:
             task = self._tasks().start(_settle(work, outcome), name="send")
         except ClientClosedError as error:
@@ -98,10 +110,11 @@ class PendingSends:
             outcome.add_done_callback(lambda done: task.cancel() if done.cancelled() else None)
             task.add_done_callback(partial(_left_behind, outcome))
 
-    def _over(self, callback: SendCallback | None, outcome: Outcome) -> None:
+    def _over(self, outcome: Outcome) -> None:
         self._outcomes.discard(outcome)
-        if callback is None:
-            return
+
+    def _tell(self, callback: SendCallback, outcome: Outcome) -> None:
+        self._untold.discard(outcome)
         error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
         try:
             callback(None if error else outcome.result(), error)

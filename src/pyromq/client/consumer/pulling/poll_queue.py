@@ -42,9 +42,10 @@ class PollQueue:
                 self._listed.discard(owned)
                 continue
             self._line.append(owned)
-            owned.buffer.finish(batch)
+            owned.buffer.consumed(batch)
             owned.position = batch[-1].offset + 1 if len(owned.buffer) else owned.pull.offset
-            owned.made_room(self._messages_max)
+            if owned.is_held:
+                owned.made_room(self._messages_max)
             self._out.add(owned)
             self._repeated.discard(owned)
             return batch
@@ -52,10 +53,13 @@ class PollQueue:
 
     def settle(self) -> dict[QueueId, int]:
         """What was handed out is dealt with; returns how far that is, for queues that are still ours."""
-        settled, self._out = self._out, set()
-        for owned in settled:
+        settled: dict[QueueId, int] = {}
+        for owned in self._out:
             owned.done = owned.position
-        return {owned.queue: owned.done for owned in settled if not owned.is_released}
+            if not owned.is_released:
+                settled[owned.queue] = owned.done
+        self._out.clear()
+        return settled
 
     def reached(self, owned: OwnedQueue, offset: Offset) -> bool:
         """All before was filtered out, or is not in the queue any more; True when what came before is dealt with."""

@@ -44,8 +44,9 @@ class MemberOffsets:
 
     def update(self, queue: QueueId, offset: int) -> None:
         """Consuming came this far; a smaller offset than known is old news."""
-        if queue not in self._frozen and offset > self._offsets.get(queue, -1):
-            self._set(queue, offset)
+        if offset > self._offsets.get(queue, -1) and not (self._frozen and queue in self._frozen):
+            self._offsets[queue] = Offset(offset)
+            self._revision += 1
 
     def reset(self, queue: QueueId, offset: int) -> None:
         """Go on here, even if it is further back: the application's own wish."""

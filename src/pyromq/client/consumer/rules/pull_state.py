@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Final
 
 from pyromq.client.consumer.rules.flow_control import FlowDecision, Hold, HoldOff
@@ -189,6 +190,7 @@ _WITH_HEADER: Final = frozenset(
 )
 
 
+@cache  # asked with every pull, and an enum's | takes a microsecond each
 def pull_flags(*, commit: bool, suspend: bool = True, subscription: bool = False, lite: bool = False) -> PullFlag:
     """``sysFlag`` of a pull: commit on the way, hold when there is nothing, expression in the request, lite pull."""
     flags = PullFlag.COMMIT_OFFSET if commit else PullFlag(0)
