@@ -18,7 +18,9 @@ from typing import NamedTuple
 from pyromq.compiled_core import Core, PullLane, core
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.store.derived.consume_queue import (
+    ENTRY_BYTES,
     FILLER_SIZE,
+    POSITION_AND_SIZE,
     ConsumeQueue,
     QueueEntry,
     positions_and_sizes,
@@ -41,7 +43,6 @@ _FILTER_BYTES_MAX = 16 << 20  # of records that a filter looks into for one read
 _FILTER_WORK_MAX = 1 << 28  # likewise, terms × bytes: about 30 ms
 _TERM_BYTES = 1_000  # a term costs as much as looking for it in so many bytes
 _PROPERTY_BYTES_MAX = 32_767
-_WIDENING = 4  # where too few of some messages pass a filter, so many times as many are looked at
 _TAGS_MAX = 16  # that the compiled core compares one after the other
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
@@ -55,12 +56,12 @@ class WeighedFilter(NamedTuple):
 
 
 class PlainRecords(NamedTuple):
-    """Records of one segment, which begins at ``base`` of the log: where each lies in the log, in order."""
+    """Records of one segment, which begins at ``base`` of the log: where each lies in the log, in order; or none."""
 
     view: memoryview
     base: int
-    positions: tuple[int, ...]
-    sizes: tuple[int, ...]
+    positions: Sequence[int]
+    sizes: Sequence[int]
     size_bytes: int
     next_offset: int  # behind those that were looked at
 
@@ -282,6 +283,8 @@ class QueueReader:
         """``_collect`` of messages that are plain; None when some are not, or some are neighbours in the log."""
         within = (self.plain_from, self._log.end)
         found = self.plain_records(queue, offset, end, limits.in_memory, accept_tag, within)
+        if found is not None and not found.positions:
+            return ReadResult(ReadStatus.NO_MATCHED_MESSAGE, found.next_offset, queue.first, end)
         if found is None or found.has_neighbours():
             return None
         count, size_bytes, runs = len(found.positions), found.size_bytes, found.pieces()
@@ -307,14 +310,19 @@ class QueueReader:
         asked of all at once: a loop would cost more than all the rest of a pull.
         """
         count_max, bytes_max = limits
+        positions: Sequence[int]
+        sizes: Sequence[int]
         if accept_tag is None:
             positions, sizes = positions_and_sizes(queue.entry_bytes(offset, min(count_max, end - offset)))
             numbers: Sequence[int] = range(len(sizes) + 1)
         else:
             scanned = min(self._settings.scan_entries_max, end - offset)
-            positions, sizes, numbers = _passing(queue, offset, scanned, count_max, accept_tag)
+            passing = _passing(queue, offset, scanned, count_max, accept_tag)
+            if passing is None:
+                return None
+            positions, sizes, numbers = passing
         if not sizes:
-            return None
+            return PlainRecords(memoryview(b""), 0, (), (), 0, offset + numbers[0])
         size_bytes = sum(sizes)
         if size_bytes > bytes_max or size_bytes >= FILLER_SIZE:
             if FILLER_SIZE in sizes:
@@ -455,28 +463,31 @@ class _Limits:
 
 def _passing(
     queue: ConsumeQueue, offset: int, scanned: int, count_max: int, accept_tag: TagFilter
-) -> tuple[tuple[int, ...], tuple[int, ...], Sequence[int]]:
-    """Of the next ``scanned`` messages, positions and sizes of up to ``count_max`` that pass; nothing before a filler.
+) -> tuple[Sequence[int], Sequence[int], Sequence[int]] | None:
+    """Of the next ``scanned`` messages, positions and sizes of up to ``count_max`` that pass; None before a filler.
 
     Then their numbers among all that were looked at, and the number of the next one to look at. At first only a few are
-    looked at: it may be that all pass.
+    looked at, for it may be that all pass; then as many as it seems to take.
     """
     width = count_max + 1
     while True:
         data = queue.entry_bytes(offset, min(width, scanned))
         passes = list(map(accept_tag, tag_hashes(data)))
-        if sum(passes) > count_max or width >= scanned or len(passes) < width:
+        passed = sum(passes)
+        if passed > count_max or width >= scanned or len(passes) < width:
             break
-        width *= _WIDENING
-    positions, sizes = positions_and_sizes(data)
+        width = width * (count_max + 1) // passed * 5 // 4 + 1 if passed else scanned
     numbers: Sequence[int] = range(len(passes) + 1)
-    if not all(passes):
+    if passed == len(passes):
+        positions, sizes = positions_and_sizes(data)
+    else:
         found = list(islice(compress(numbers, passes), count_max + 1))
-        positions, sizes = tuple([positions[at] for at in found]), tuple([sizes[at] for at in found])
+        entries = [POSITION_AND_SIZE.unpack_from(data, at * ENTRY_BYTES) for at in found]
+        positions, sizes = tuple([position for position, _ in entries]), tuple([size for _, size in entries])
         numbers = [*found, len(passes)]
     if len(sizes) > count_max:
         if sizes[count_max] == FILLER_SIZE:
-            return (), (), (0,)
+            return None
         positions, sizes = positions[:count_max], sizes[:count_max]
     return positions, sizes, numbers
 

@@ -89,7 +89,7 @@ class PythonLane:
                 records = reader.plain_records(queue, offset, end, limits, accept_tag, within)
             except (OSError, StoreError):
                 break  # the ordinary way meets the same failure, and explains it
-            if records is None or records.size_bytes >= _BYTES_MAX:
+            if records is None or not 0 < records.size_bytes < _BYTES_MAX:
                 break
             size_bytes, count, pieces = records.size_bytes, len(records.positions), records.pieces()
             next_offset = records.next_offset

@@ -31,6 +31,7 @@ from pyromq.store.settings import StoreSettings
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = ENTRY.size
+POSITION_AND_SIZE = struct.Struct(">qi")  # an entry begins with them
 FILLER_SIZE = 0x7FFFFFFF
 
 _FILLERS_AT_ONCE = 10_000

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from pyromq.net import Address, Connection, Handler, Server
 from pyromq.net.connection import Part
+from pyromq.net.handler import FastPath
 from pyromq.testing.traffic.memory_network import MemoryNetwork
 from pyromq.wire.frame import FrameDecoder
 from pyromq.wire.header_errors import HeaderFieldError
@@ -39,6 +40,9 @@ class WatchedConnection(Connection):
     def call_with_response(self, request: Received[Any], call: OnResponse) -> None:
         if not request.is_oneway:
             self.awaited.setdefault(request.correlation_id, []).append(call)
+
+    def use_fast_path(self, fast_path: FastPath | None) -> None:
+        """Has none: the watcher sees every request."""
 
     def send(self, frame: bytes) -> None:
         if not self.awaited or self._may_leave(frame):
