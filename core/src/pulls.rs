@@ -4,7 +4,6 @@ use crate::guard::guarded;
 use crate::records::ENTRY_BYTES;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -149,26 +148,18 @@ impl Segment {
     }
 }
 
-/// The pieces, `size` bytes in all, one behind the other. `PyBytes::new_with` would fill the object with zeros first, which
-/// is a twentieth of a pull.
+/// The pieces, `size` bytes in all, one behind the other.
 fn concatenated<'a, 'py>(
     py: Python<'py>,
     size: usize,
     pieces: impl Iterator<Item = &'a [u8]>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    // SAFETY: the object is new and nobody else has it; a null pointer asks for `size` bytes without a value, all of which
-    // are written before it is shown to anyone: less or more would panic, and drop it.
-    unsafe {
-        let made = ffi::PyBytes_FromStringAndSize(std::ptr::null(), size as ffi::Py_ssize_t);
-        let made = Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked::<PyBytes>();
-        let into = ffi::PyBytes_AsString(made.as_ptr()) as *mut u8;
-        let mut at = 0;
+    PyBytes::new_with(py, size, |mut into| {
         for piece in pieces {
-            assert!(piece.len() <= size - at, "more bytes than were asked for");
-            std::ptr::copy_nonoverlapping(piece.as_ptr(), into.add(at), piece.len());
-            at += piece.len();
+            let (here, behind) = into.split_at_mut(piece.len());
+            here.copy_from_slice(piece);
+            into = behind;
         }
-        assert!(at == size, "fewer bytes than were asked for");
-        Ok(made)
-    }
+        Ok(())
+    })
 }

@@ -226,7 +226,7 @@ mod tests {
                 claim.read(&ext_fields(header.as_bytes()).unwrap()).unwrap();
                 assert_eq!((claim.content.as_slice(), claim.signature.as_slice()), (content.as_bytes(), &b"s"[..]));
                 let properties = &claim.content[claim.properties.clone()];
-                assert!(content.as_bytes().ends_with(properties) && properties.is_empty() == !header.contains("\"i\""));
+                assert!(content.as_bytes().ends_with(properties) && properties.is_empty() != header.contains("\"i\""));
             }
         }
         for odd in [

@@ -254,14 +254,15 @@ fn check(columns: &arrow::Columns) -> usize {
         &columns.born_hosts,
         &columns.store_hosts,
         &columns.texts,
-    ] {
-        if let Some(values) = values {
-            assert_eq!(values.count(), rows);
-            assert!(values.ends.windows(2).all(|pair| pair[0] <= pair[1]));
-            assert_eq!(*values.ends.last().unwrap() as usize, values.data.len());
-            assert!(values.valid.len() == rows.div_ceil(8) && values.nulls <= rows);
-            assert!(std::str::from_utf8(&values.data).is_ok());
-        }
+    ]
+    .into_iter()
+    .flatten()
+    {
+        assert_eq!(values.count(), rows);
+        assert!(values.ends.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert_eq!(*values.ends.last().unwrap() as usize, values.data.len());
+        assert!(values.valid.len() == rows.div_ceil(8) && values.nulls <= rows);
+        assert!(std::str::from_utf8(&values.data).is_ok());
     }
     if let Some(names) = &columns.map_names {
         assert_eq!((columns.map_ends.len(), names.count()), (rows + 1, columns.map_values.count()));
