@@ -139,7 +139,7 @@ class Sender:
     def __init__(self, store: MessageStore, clock: ManualClock) -> None:
         self.store, self.executor, self.seen = store, HandDriven(), set[tuple[str, int]]()
         self.group_commit = GroupCommit(store, self.executor, clock)
-        self.group_commit.on_visible = self.seen.update
+        self.group_commit.on_visible = lambda queues: self.seen.update(queues.names())
         self.responses: list[bytes] = []
 
     def send(self, body: bytes, *, wait: bool = True) -> None:

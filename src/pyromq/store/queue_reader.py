@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from pyromq.compiled_core import Core, PullLane, core
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
-from pyromq.store.derived.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry, entry_numbers
+from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.key_index import KeyIndex
+from pyromq.store.derived.queue_entry import FILLER_SIZE, QueueEntry, entry_numbers
 from pyromq.store.files.health import Health
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.log.log_reader import LogReader
