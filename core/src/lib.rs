@@ -1,8 +1,9 @@
 //! The compiled core of PyroMQ: what its Python functions do, byte for byte, for many messages in one call.
 //!
 //! Python is the reference. What is taken here is what Python would do the same way; whatever is out of the ordinary
-//! is left to it (`None`), and no function here explains or refuses anything. Nothing here holds state of a store:
-//! a call gets what it needs to know, and returns what is to be staged. Python writes all files.
+//! is left to it (`None`), and no function here explains or refuses anything. A call gets what it needs to know, and returns
+//! what is to be staged. The one thing of a store that is held here are queue entries on their way into files
+//! (`queue_tail`), which Python sees and moves through methods. Python writes all files.
 
 pub mod arrow;
 pub mod batch;
@@ -20,6 +21,7 @@ pub mod properties;
 pub mod pull_header;
 pub mod pull_lane;
 pub mod pulls;
+pub mod queue_tail;
 pub mod records;
 pub mod send_lane;
 pub mod signature;
@@ -27,7 +29,7 @@ pub mod signature;
 use pyo3::prelude::*;
 
 /// Which functions there are and what they mean: moves whenever one of them changes. Python wants the one it knows.
-pub const INTERFACE: u32 = 4;
+pub const INTERFACE: u32 = 5;
 
 #[pymodule]
 fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -36,6 +38,8 @@ fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pull_lane::PullLane>()?;
     module.add_class::<client::RecordValues>()?;
     module.add_class::<client::SendFrame>()?;
+    module.add_class::<queue_tail::QueueLine>()?;
+    module.add_class::<queue_tail::QueueTail>()?;
     module.add_class::<send_lane::SendLane>()?;
     module.add_class::<signature::SigningKeys>()?;
     module.add_function(wrap_pyfunction!(copied::copied_records, module)?)?;

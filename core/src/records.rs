@@ -17,10 +17,20 @@ pub struct TopicField {
 
 impl TopicField {
     pub fn new(topic: &[u8]) -> Self {
+        let mut field = TopicField { magic: MAGIC_V1, bytes: Vec::new() };
+        field.set(topic);
+        field
+    }
+
+    /// Of another topic.
+    #[inline]
+    pub fn set(&mut self, topic: &[u8]) {
         let is_long = topic.len() > TOPIC_V1_BYTES_MAX;
         let length = (topic.len() as u16).to_be_bytes();
-        let bytes = [if is_long { &length[..] } else { &length[1..] }, topic].concat();
-        TopicField { magic: if is_long { MAGIC_V2 } else { MAGIC_V1 }, bytes }
+        self.magic = if is_long { MAGIC_V2 } else { MAGIC_V1 };
+        self.bytes.clear();
+        self.bytes.extend_from_slice(if is_long { &length } else { &length[1..] });
+        self.bytes.extend_from_slice(topic);
     }
 }
 

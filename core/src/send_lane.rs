@@ -2,8 +2,9 @@
 //! and responses, in one call and without an object for each message.
 //!
 //! The first frame that is not plain ends it; that frame and all behind it are Python's. Plain is what Python has shown to
-//! be plain: a message for a queue that the lane was told of, whose properties ask for nothing special. The lane stages
-//! nothing: it says what is to be staged from where on, and forgets it.
+//! be plain: a message for a queue that the lane was told of, whose properties ask for nothing special. `take` stages
+//! nothing: it says what is to be staged from where on. After Python has staged the records, `stage_entries` puts the
+//! entries into the tails of their queues; what was not staged is forgotten with the next call.
 
 use crate::batch::{item_at, Item, PROPERTIES_BYTES_MAX};
 use crate::frame::{self, frame_at, PREFIX_BYTES};
@@ -14,34 +15,48 @@ use crate::java_hash;
 use crate::json::{put_decimal, unescape};
 use crate::layout::{ANY_V6, TRANSACTION_MASK};
 use crate::properties::{self, Facts};
+use crate::queue_tail::{QueueLine, QueueTail};
 use crate::records::{put_entry, put_record, Own, Shared, TopicField, BLANK_BYTES, ENTRY_BYTES};
 use crate::signature::{Claim, SigningKey};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString};
 use std::collections::{HashMap, HashSet};
 
 const RESPONSE: i32 = 1;
 const ONEWAY: i32 = 2;
 const BATCH_CODE: i32 = 320;
+const NONE: usize = usize::MAX;
 
 /// A queue that a plain send has reached before.
 struct Queue {
-    object: Py<PyAny>, // its ConsumeQueue
-    key: Py<PyTuple>,  // topic and queue id
-    is_touched: bool,  // in this call; only then the rest means something
+    tail: Py<QueueTail>,
+    touched_as: usize, // in this call, its place among all that are; else `NONE`
+}
+
+/// What a call has found for one queue.
+struct Touched {
+    topic: usize,
+    queue: usize,
     next_offset: i64,
-    entries: Vec<u8>,
+    tally: Tally,
+}
+
+/// What came in for a topic and was not taken by Python yet.
+#[derive(Clone, Copy, Default)]
+struct Tally {
     sends: u64,
+    messages: u64,
     record_bytes: u64,
 }
 
 struct Topic {
-    field: TopicField,
+    name: Py<PyString>,
     key_hash: u32, // of the name and "#", from which the hashes of its keys go on
     write_queues: i32,
-    queues: Vec<Option<Queue>>,
+    queues: Vec<Option<Queue>>, // by queue id
+    tally: Tally,
 }
 
 /// Of records and bodies; Python refuses, or takes, what is larger.
@@ -122,13 +137,16 @@ struct Found {
     sends: usize,
     messages: usize,
     body_bytes: usize,
-    touched: Vec<(usize, usize)>,
+    entries: Vec<u8>,
+    entry_queues: Vec<usize>, // of each, its place in `touched`
+    touched: Vec<Touched>,
 }
 
 #[pyclass]
 pub struct SendLane {
     by_name: HashMap<Vec<u8>, usize>,
     topics: Vec<Topic>,
+    counted: Vec<usize>, // topics whose tallies are not 0
     limits: Limits,
     store_host: [u8; 8],
     added: Vec<u8>,
@@ -136,23 +154,17 @@ pub struct SendLane {
     waits_for_disk: bool,
     found: Found,
     admitted: Admitted,
-    claim: Claim,     // of the request under way
-    text: Vec<u8>,    // properties of the message under way
-    items: Vec<Item>, // of the batch under way
+    claim: Claim,      // of the request under way
+    field: TopicField, // likewise
+    text: Vec<u8>,     // properties of the message under way
+    items: Vec<Item>,  // of the batch under way
 }
 
-/// Bytes consumed; sends, messages, bytes of bodies; records; hashed keys; responses and how many; queues touched.
-type Taken<'py> = (
-    usize,
-    usize,
-    usize,
-    usize,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    usize,
-    Bound<'py, PyList>,
-);
+/// Bytes consumed; sends, messages, bytes of bodies; records; hashed keys; responses and how many.
+type Taken<'py> = (usize, usize, usize, usize, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, usize);
+
+/// A topic; sends, messages, bytes of records.
+type TopicTally = (Py<PyString>, u64, u64, u64);
 
 #[pymethods]
 impl SendLane {
@@ -172,6 +184,7 @@ impl SendLane {
         SendLane {
             by_name: HashMap::new(),
             topics: Vec::new(),
+            counted: Vec::new(),
             limits: Limits { frame_bytes, body_bytes, copied_bytes, batch_bytes, record_bytes, keys },
             store_host,
             added: added.to_vec(),
@@ -189,24 +202,18 @@ impl SendLane {
             found: Found::default(),
             admitted: Admitted::default(),
             claim: Claim::default(),
+            field: TopicField::new(b""),
             text: Vec::new(),
             items: Vec::new(),
         }
     }
 
     /// Python has just staged a plain message for this queue of a topic that is as plain as can be.
-    fn learn(
-        &mut self,
-        py: Python<'_>,
-        topic: &str,
-        write_queues: i32,
-        queue_id: u16,
-        queue: Py<PyAny>,
-    ) -> PyResult<()> {
+    fn learn(&mut self, py: Python<'_>, topic: &str, write_queues: i32, queue_id: u16, queue: Py<QueueTail>) {
         let index = *self.by_name.entry(topic.as_bytes().to_vec()).or_insert_with(|| {
             let key_hash = java_hash::extend(java_hash::extend(0, topic.as_bytes()), b"#");
-            let field = TopicField::new(topic.as_bytes());
-            self.topics.push(Topic { field, key_hash, write_queues, queues: Vec::new() });
+            let name = PyString::new(py, topic).unbind();
+            self.topics.push(Topic { name, key_hash, write_queues, queues: Vec::new(), tally: Tally::default() });
             self.topics.len() - 1
         });
         let known = &mut self.topics[index];
@@ -215,23 +222,26 @@ impl SendLane {
         if known.queues.len() <= number {
             known.queues.resize_with(number + 1, || None);
         }
-        let key = (topic, queue_id).into_pyobject(py)?.unbind();
-        known.queues[number] = Some(Queue {
-            object: queue,
-            key,
-            is_touched: false,
-            next_offset: 0,
-            entries: Vec::new(),
-            sends: 0,
-            record_bytes: 0,
-        });
-        Ok(())
+        known.queues[number] = Some(Queue { tail: queue, touched_as: NONE });
     }
 
-    /// Something has changed: nothing counts as plain any more.
+    /// Something has changed: nothing counts as plain any more. Tallies that were not taken are lost.
     fn forget(&mut self) {
+        self.clear();
         self.by_name.clear();
         self.topics.clear();
+        self.counted.clear();
+    }
+
+    /// What came in for topics since the last call.
+    fn take_tallies(&mut self, py: Python<'_>) -> Vec<TopicTally> {
+        let topics = &mut self.topics;
+        let take = |index: usize| {
+            let topic = &mut topics[index];
+            let tally = std::mem::take(&mut topic.tally);
+            (topic.name.clone_ref(py), tally.sends, tally.messages, tally.record_bytes)
+        };
+        self.counted.drain(..).map(take).collect()
     }
 
     /// Python has verified that a request with this code was sent by this user from this address, and decided that it
@@ -276,55 +286,74 @@ impl SendLane {
             return Err(PyValueError::new_err("what was read is one piece"));
         }
         // SAFETY: the buffer is contiguous and alive until this function returns, and nothing writes to it meanwhile: the
-        // GIL is held all along, and the only Python code that runs is the reading of an attribute of a queue.
+        // GIL is held all along, and no Python code runs.
         let data = unsafe { std::slice::from_raw_parts(data.buf_ptr() as *const u8, data.item_count()) };
         let place = Place { position, room, stored_ms, born_host };
         guarded(|| {
             self.clear();
             let consumed = match ip {
-                None => self.take_plain::<false>(py, data, place, 0)?,
+                None => self.take_plain::<false>(data, place, 0),
                 Some(ip) => match self.admitted.addresses.get(ip) {
                     None => 0,
-                    Some(&address) => self.take_plain::<true>(py, data, place, address)?,
+                    Some(&address) => self.take_plain::<true>(data, place, address),
                 },
             };
-            (self.found.sends > 0).then(|| self.hand_over(py, consumed)).transpose()
+            Ok((self.found.sends > 0).then(|| self.hand_over(py, consumed)))
+        })
+    }
+
+    /// The records that the last `take` found are staged: stage their entries. Says which queues these are.
+    fn stage_entries<'py>(
+        &mut self,
+        py: Python<'py>,
+        mut line: PyRefMut<'py, QueueLine>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let topics = &self.topics;
+        let tails = self.found.touched.iter().map(|touched| tail_of(topics, touched));
+        let tails = PyList::new(py, tails)?; // nothing behind it can fail
+        guarded(|| {
+            let found = &mut self.found;
+            for (entry, &number) in found.entries.chunks_exact(ENTRY_BYTES).zip(&found.entry_queues) {
+                let tail = tail_of(&self.topics, &found.touched[number]);
+                tail.get().put(entry);
+                line.note(py, tail);
+            }
+            for touched in &found.touched {
+                let tally = &mut self.topics[touched.topic].tally;
+                if tally.sends == 0 {
+                    self.counted.push(touched.topic);
+                }
+                tally.sends += touched.tally.sends;
+                tally.messages += touched.tally.messages;
+                tally.record_bytes += touched.tally.record_bytes;
+            }
+            self.clear();
+            Ok(tails)
         })
     }
 }
 
 impl SendLane {
-    /// A call that failed may have left something.
+    /// Forget what the last call found.
     fn clear(&mut self) {
-        for (topic, queue) in self.found.touched.drain(..) {
-            if let Some(queue) = self.topics.get_mut(topic).and_then(|topic| topic.queues.get_mut(queue)?.as_mut()) {
-                queue.is_touched = false;
+        let found = &mut self.found;
+        for touched in found.touched.drain(..) {
+            let topic = self.topics.get_mut(touched.topic);
+            if let Some(queue) = topic.and_then(|topic| topic.queues.get_mut(touched.queue)?.as_mut()) {
+                queue.touched_as = NONE;
             }
         }
-        self.found.records.clear();
-        self.found.keys.clear();
-        self.found.responses.clear();
-        (self.found.response_count, self.found.sends, self.found.messages, self.found.body_bytes) = (0, 0, 0, 0);
+        found.records.clear();
+        found.keys.clear();
+        found.responses.clear();
+        found.entries.clear();
+        found.entry_queues.clear();
+        (found.response_count, found.sends, found.messages, found.body_bytes) = (0, 0, 0, 0);
     }
 
-    fn hand_over<'py>(&mut self, py: Python<'py>, consumed: usize) -> PyResult<Taken<'py>> {
-        let queues = PyList::empty(py);
-        let found = &mut self.found;
-        for &(topic, queue) in &found.touched {
-            let queue = self.topics[topic].queues[queue].as_mut().expect("it was touched");
-            queue.is_touched = false; // of all of them, before anything can fail
-        }
-        for (topic, queue) in found.touched.drain(..) {
-            let queue = self.topics[topic].queues[queue].as_ref().expect("it was touched");
-            queues.append((
-                &queue.object,
-                &queue.key,
-                PyBytes::new(py, &queue.entries),
-                queue.sends,
-                queue.record_bytes,
-            ))?;
-        }
-        Ok((
+    fn hand_over<'py>(&self, py: Python<'py>, consumed: usize) -> Taken<'py> {
+        let found = &self.found;
+        (
             consumed,
             found.sends,
             found.messages,
@@ -333,18 +362,11 @@ impl SendLane {
             PyBytes::new(py, &found.keys),
             PyBytes::new(py, &found.responses),
             found.response_count,
-            queues,
-        ))
+        )
     }
 
     /// How many bytes of the data are plain sends.
-    fn take_plain<const SIGNED: bool>(
-        &mut self,
-        py: Python<'_>,
-        data: &[u8],
-        mut place: Place,
-        address: usize,
-    ) -> PyResult<usize> {
+    fn take_plain<const SIGNED: bool>(&mut self, data: &[u8], mut place: Place, address: usize) -> usize {
         let mut at = 0;
         while let Some(frame) = frame_at(data, at, self.limits.frame_bytes) {
             let Some(header) = header::read::<SIGNED>(&data[frame.header]) else { break };
@@ -352,12 +374,12 @@ impl SendLane {
             if SIGNED && !self.is_admitted(&header, body, address) {
                 break;
             }
-            if !self.take_send::<SIGNED>(py, &header, body, &mut place)? {
+            if !self.take_send::<SIGNED>(&header, body, &mut place) {
                 break;
             }
             at = frame.body.end;
         }
-        Ok(at)
+        at
     }
 
     /// Whether the signature shows that a user sent it who may. Nothing of the request is believed before that.
@@ -373,41 +395,37 @@ impl SendLane {
     }
 
     /// False when it is not plain: then nothing has changed. `SIGNED`: its properties were read with its signature.
-    fn take_send<const SIGNED: bool>(
-        &mut self,
-        py: Python<'_>,
-        header: &SendHeader<'_>,
-        body: &[u8],
-        place: &mut Place,
-    ) -> PyResult<bool> {
+    fn take_send<const SIGNED: bool>(&mut self, header: &SendHeader<'_>, body: &[u8], place: &mut Place) -> bool {
         if header.flag & RESPONSE != 0 || header.sys_flag & (TRANSACTION_MASK | ANY_V6) != 0 {
-            return Ok(false);
+            return false;
         }
-        let Some(&topic_index) = self.by_name.get(header.topic) else { return Ok(false) };
+        let Some(&topic_index) = self.by_name.get(header.topic) else { return false };
         let topic = &mut self.topics[topic_index];
         if header.queue_id < 0 || header.queue_id >= topic.write_queues {
-            return Ok(false);
+            return false;
         }
         let queue_index = header.queue_id as usize;
-        let Some(Some(queue)) = topic.queues.get_mut(queue_index) else { return Ok(false) };
+        let Some(Some(queue)) = topic.queues.get_mut(queue_index) else { return false };
         if !SIGNED {
             self.text.clear();
             if unescape(header.properties, &mut self.text).is_none() {
-                return Ok(false);
+                return false;
             }
         }
-        let Some(facts) = properties::look(&self.text) else { return Ok(false) };
+        let Some(facts) = properties::look(&self.text) else { return false };
         if (self.waits_for_disk && !facts.waits) || !facts.unique_key.iter().all(u8::is_ascii_alphanumeric) {
-            return Ok(false);
+            return false;
         }
-        if !queue.is_touched {
-            queue.next_offset = queue.object.getattr(py, pyo3::intern!(py, "next_offset"))?.extract(py)?;
-            if queue.next_offset == 0 {
-                return Ok(false); // its first message, or the queue of a topic that is gone
+        let mut next_offset = 0; // of a queue that is not touched yet
+        if queue.touched_as == NONE {
+            next_offset = queue.tail.get().next_offset();
+            if next_offset == 0 {
+                return false; // its first message, or the queue of a topic that is gone
             }
         }
+        self.field.set(header.topic);
         let shared = Shared {
-            topic: &topic.field,
+            topic: &self.field,
             queue_id: header.queue_id,
             sys_flag: header.sys_flag,
             born_ms: header.born_ms,
@@ -428,18 +446,18 @@ impl SendLane {
                 record_bytes(&own, &facts, &shared, &self.limits)
             }
         };
-        let Some(total) = total else { return Ok(false) };
+        let Some(total) = total else { return false };
         if total as i64 + BLANK_BYTES > place.room {
-            return Ok(false); // the next segment is Python's
+            return false; // the next segment is Python's
         }
-        if !queue.is_touched {
-            queue.is_touched = true;
-            queue.entries.clear();
-            (queue.sends, queue.record_bytes) = (0, 0);
-            self.found.touched.push((topic_index, queue_index));
+        if queue.touched_as == NONE {
+            queue.touched_as = self.found.touched.len();
+            let (topic, queue) = (topic_index, queue_index);
+            self.found.touched.push(Touched { topic, queue, next_offset, tally: Tally::default() });
         }
-        let first_offset = queue.next_offset;
-        let mut putting = Putting { found: &mut self.found, queue, shared: &shared, key_hash: topic.key_hash };
+        let touched_as = queue.touched_as;
+        let first_offset = self.found.touched[touched_as].next_offset;
+        let mut putting = Putting { found: &mut self.found, touched_as, shared: &shared, key_hash: topic.key_hash };
         let is_answered = header.flag & ONEWAY == 0;
         if is_answered {
             begin_response(putting.found, &self.response);
@@ -461,20 +479,24 @@ impl SendLane {
             }
             putting.put(&own, &facts, place);
         }
-        putting.queue.sends += 1;
+        self.found.touched[touched_as].tally.sends += 1;
         self.found.sends += 1;
         self.found.body_bytes += body.len();
         if is_answered {
             end_response(&mut self.found, &self.response, header, first_offset, facts.unique_key);
         }
-        Ok(true)
+        true
     }
+}
+
+fn tail_of<'a>(topics: &'a [Topic], touched: &Touched) -> &'a Py<QueueTail> {
+    &topics[touched.topic].queues[touched.queue].as_ref().expect("it was touched").tail
 }
 
 /// Messages of one request on their way into what the call has found.
 struct Putting<'a> {
     found: &'a mut Found,
-    queue: &'a mut Queue,
+    touched_as: usize,
     shared: &'a Shared<'a>,
     key_hash: u32,
 }
@@ -483,16 +505,19 @@ impl Putting<'_> {
     #[inline]
     fn put(&mut self, own: &Own<'_>, facts: &Facts<'_>, place: &mut Place) {
         let size = own.record_bytes(self.shared.topic);
-        put_record(&mut self.found.records, self.shared, own, self.queue.next_offset, place.position, size);
-        put_entry(&mut self.queue.entries, place.position, size, java_hash::of_tag(facts.tag));
+        let found = &mut *self.found;
+        let touched = &mut found.touched[self.touched_as];
+        put_record(&mut found.records, self.shared, own, touched.next_offset, place.position, size);
+        put_entry(&mut found.entries, place.position, size, java_hash::of_tag(facts.tag));
+        found.entry_queues.push(self.touched_as);
         for key in properties::keys(facts) {
             let hash = java_hash::for_index(java_hash::extend(self.key_hash, key));
-            put_key(&mut self.found.keys, hash, place.position, place.stored_ms);
+            put_key(&mut found.keys, hash, place.position, place.stored_ms);
         }
-        debug_assert_eq!(self.queue.entries.len() % ENTRY_BYTES, 0);
-        self.queue.next_offset += 1;
-        self.queue.record_bytes += size as u64;
-        self.found.messages += 1;
+        touched.next_offset += 1;
+        touched.tally.messages += 1;
+        touched.tally.record_bytes += size as u64;
+        found.messages += 1;
         place.position += size as i64;
         place.room -= size as i64;
     }

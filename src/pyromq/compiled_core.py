@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
-INTERFACE: Final = 4
+INTERFACE: Final = 5
 """Which functions there are and what they mean; ``core/src/lib.rs`` has the same number."""
 
 SWITCH: Final = "PYROMQ_PURE"
@@ -24,11 +24,8 @@ HASHED_KEY_BYTES: Final = 20
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
 
-TakenSends = tuple[int, int, int, int, bytes, bytes, bytes, int, "list[tuple[Any, tuple[str, int], bytes, int, int]]"]
-"""Bytes consumed; sends, messages, bytes of bodies; records; hashed keys; responses, and how many these are; queues.
-
-Of each queue: its object, its key, its new entries, how many sends these are, and the bytes of their records.
-"""
+TakenSends = tuple[int, int, int, int, bytes, bytes, bytes, int]
+"""Bytes consumed; sends, messages, bytes of bodies; records; hashed keys; responses, and how many these are."""
 
 PulledEntries = tuple["list[tuple[int, int]]", bytes | None, int, int, int, int, int]
 """Runs of records, or their bytes in one piece; messages, bytes, where the last record ends, the next offset, and how
@@ -129,6 +126,12 @@ class SendLane(Protocol):
         self, data: Buffer, born_host: bytes, position: int, room: int, stored_ms: int, ip: str | None
     ) -> TakenSends | None: ...
 
+    def stage_entries(self, line: object) -> list[Any]:
+        """The records that the last ``take`` found are staged: stage their entries. Returns their queues."""
+
+    def take_tallies(self) -> list[tuple[str, int, int, int]]:
+        """Topics with sends, messages and bytes of records that were staged since the last call."""
+
 
 class SigningKeys(Protocol):
     """Says who signed a request; ``core/src/signature.rs``."""
@@ -158,6 +161,8 @@ class Core(Protocol):
 
     VERSION: str
     PullLane: NewPullLane
+    QueueLine: type[Any]
+    QueueTail: type[Any]
     RecordValues: NewRecordValues
     SendFrame: NewSendFrame
     SendLane: NewSendLane

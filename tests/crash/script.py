@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from pyromq.store.derived.consume_queue import ENTRY
 from pyromq.store.derived.entry_tag import entry_tag
+from pyromq.store.derived.queue_entry import ENTRY
 from pyromq.store.files.disk import Disk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings

@@ -120,7 +120,7 @@ class Sender:
     def __init__(self, store: MessageStore, clock: ManualClock) -> None:
         self.store, self.flusher, self.seen = store, HeldThread(), set[tuple[str, int]]()
         self.group_commit = GroupCommit(store, self.flusher, clock)
-        self.group_commit.on_visible = self.seen.update
+        self.group_commit.on_visible = lambda queues: self.seen.update(queues.names())
         self.responses: list[bytes] = []
 
     def send(self, body: bytes, *, wait: bool = True) -> None:

@@ -14,7 +14,7 @@ SOURCE = Path(pyromq.__file__).parent
 # Formats of one file or one protocol that RocketMQ's wire does not have; each module begins with its layout.
 OWN_STRUCTS = {
     "net/preamble.py",  # the PROXY protocol
-    "store/derived/consume_queue.py",
+    "store/derived/queue_entry.py",
     "store/derived/index_file.py",
     "store/files/disk.py",
     "store/files/marked_page.py",

@@ -34,7 +34,6 @@ from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
-from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.signed_link import SignedLink
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.base.table_keeper import TableKeeper
@@ -43,6 +42,7 @@ from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.sealer import Sealer
 from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.touched import Touched
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delay_runner import DelayRunner
 from pyromq.broker.delays.delays import Delays
@@ -144,9 +144,9 @@ class Wiring:
         handlers.access.owners, handlers.access.belong_to_master = owners.text, replication.has_masters_users
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
         tables.topics.on_change = services.registrar.topics_changed
-        write_path.group_commit.on_visible = partial(
-            _wake_readers, services.delay_runner, waiters, handlers.pulls, stats.touched
-        )
+        write_path.group_commit.on_visible = partial(_wake_readers, services.delay_runner, waiters, handlers.pulls)
+        if handlers.sends.lane is not None:
+            stats.puts.before_look = handlers.sends.lane.count_puts
         return Parts(
             tables=tables,
             stats=stats,
@@ -329,11 +329,8 @@ class Wiring:
         )
 
 
-def _wake_readers(
-    delay_runner: DelayRunner, waiters: PullWaiters, pulls: PullHandler, touched: set[QueueKey], queues: set[QueueKey]
-) -> None:
+def _wake_readers(delay_runner: DelayRunner, waiters: PullWaiters, pulls: PullHandler, queues: Touched) -> None:
     """Messages of these queues became visible."""
-    touched |= queues
-    delay_runner.on_visible(queues)
+    delay_runner.on_visible(queues.keys)
     if len(waiters):
-        pulls.wake(queues)
+        pulls.wake(queues.names())

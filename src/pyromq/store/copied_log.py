@@ -22,10 +22,11 @@ from typing import Final
 
 from pyromq.compiled_core import Buffer, core
 from pyromq.errors import CorruptRecordError, ForeignLogError, InvalidNameError, LocalProtocolError
-from pyromq.store.derived.consume_queue import FILLER_SIZE, ConsumeQueue
+from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.derived.indexer import Indexer
+from pyromq.store.derived.queue_entry import FILLER_SIZE
 from pyromq.store.files.health import Health
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.sealing.seals import Seals
@@ -135,10 +136,9 @@ class CopiedLog:
             return False  # one has to be brought there first
         for queue, _, entries in targets:
             if queue is not None:
-                key = queue.topic, queue.queue_id
-                ConsumeQueue.stage_encoded([(queue, key, entries, 0, 0)])
-                self._backlog.staged.add(queue)
-                touched.add(key)
+                queue.stage_encoded(entries)
+                self._backlog.add(queue)
+                touched.add((queue.topic, queue.queue_id))
         self._indexer.stage_hashed(keys, count, position)
         with piece[:size] as records:
             self._write(records, stored_ms)
@@ -216,7 +216,7 @@ class CopiedLog:
                         written = position - base
                         self._bridge(queue, position, record.offset)
                     queue.stage(position, record.size, entry_tag(queue.topic, properties, stored_ms, ladder_ms))
-                    self._backlog.staged.add(queue)
+                    self._backlog.add(queue)
             if not flag or is_indexed(flag):
                 keys.append((topic + b"#", properties, position, stored_ms))
         self._write(data[written:], stored_ms)

@@ -20,7 +20,7 @@ import msgspec
 
 from pyromq.clock import Clock
 from pyromq.errors import LogGapError, PositionOutOfRangeError
-from pyromq.store.derived.consume_queue import ENTRY, ENTRY_BYTES
+from pyromq.store.derived.queue_entry import ENTRY, ENTRY_BYTES
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment, SegmentList

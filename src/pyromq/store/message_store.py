@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import repeat
 from pathlib import Path
 from types import TracebackType
@@ -34,14 +34,16 @@ from typing import NamedTuple, Self
 import msgspec
 
 from pyromq.clock import Clock, SystemClock
+from pyromq.compiled_core import SendLane
 from pyromq.errors import LocalProtocolError, StoreClosedError
 from pyromq.model.names import validate_topic
 from pyromq.store.copied_log import CopiedLog
-from pyromq.store.derived.consume_queue import ConsumeQueue, StagedEntries
+from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.derived.indexer import Indexer
 from pyromq.store.derived.key_index import KeyIndex
+from pyromq.store.derived.queue_tail import QueueTail
 from pyromq.store.files.disk import Disk, DiskLock, RealDisk
 from pyromq.store.files.health import Health, cannot_open
 from pyromq.store.files.layout import Layout
@@ -226,7 +228,7 @@ class MessageStore:
 
     def append(self, drafts: Iterable[Draft]) -> list[Placed]:
         """Stage and commit some messages; all are stored or none. They are durable after ``flush``."""
-        if self._backlog.staged or self.indexer.staged:
+        if self._backlog.line.has_staged or self.indexer.staged:
             raise LocalProtocolError("staged messages of others are not committed yet: commit them first")
         try:
             placed = [self.stage(draft) for draft in drafts]
@@ -256,7 +258,7 @@ class MessageStore:
             if not queue.next_offset:
                 self._queues[topic, draft.queue_id] = queue  # not before the log took its first message
             queue.stage(position, size, entry_tag(topic, properties, stored_ms, self._ladder_ms))
-            self._backlog.staged.add(queue)
+            self._backlog.add(queue)
         if transaction != _ROLLBACK:
             self.indexer.staged.append((topic_bytes.key_prefix, properties, position, stored_ms))
         return Placed(position, offset, size)
@@ -280,7 +282,7 @@ class MessageStore:
             raise self.health.failed_write("a commit log file", error) from error
         self._commit_ms = stored_ms
         self._queues[topic, queue_id] = queue
-        self._backlog.staged.add(queue)
+        self._backlog.add(queue)
         if any(batch.properties):
             ladder_ms, texts = self._ladder_ms, batch.properties
             tags = [entry_tag(topic, text, stored_ms, ladder_ms) for text in texts]
@@ -307,15 +309,18 @@ class MessageStore:
     def stage_encoded(self, records: bytes, stored_ms: int, keys: bytes, messages: int) -> None:
         """Stage so many messages that were encoded for ``next_place``, with their hashed keys; the store is writable.
 
-        ``stage_entries`` of their queues, which have messages already, must follow.
+        ``stage_entries`` of the lane that encoded them must follow.
         """
         self.indexer.stage_hashed(keys, messages, self.log.stage_encoded(records))
         self._commit_ms = stored_ms
 
-    def stage_entries(self, queues: Sequence[StagedEntries]) -> None:
-        """Entries of messages that were staged by ``stage_encoded``."""
-        ConsumeQueue.stage_encoded(queues)
-        self._backlog.staged.update([each[0] for each in queues])
+    def stage_entries(self, lane: SendLane) -> list[QueueTail]:
+        """Entries of messages that were staged by ``stage_encoded``; returns their queues, which had some before."""
+        return lane.stage_entries(self._backlog.line)
+
+    def take_news(self) -> Iterable[str]:
+        """Topics with committed messages since the last call."""
+        return self._backlog.line.take_news()
 
     def commit(self) -> int:
         """Write what is staged; returns the end position.
@@ -398,7 +403,7 @@ class MessageStore:
         Raises StoreReadOnlyError when the deletion cannot be recorded, and then nothing was deleted. That the files are
         gone need not be durable before the next seal: until then an opening knows from the record what to drop.
         """
-        if self._backlog.staged:
+        if self._backlog.line.has_staged:
             raise LocalProtocolError("staged messages of others are not committed yet: commit them first")
         self.seals.record_deletion(topic)
         self._topics.pop(topic, None)

@@ -17,16 +17,16 @@ from typing import NamedTuple
 
 from pyromq.compiled_core import Core, PullLane, core
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
-from pyromq.store.derived.consume_queue import (
+from pyromq.store.derived.consume_queue import ConsumeQueue
+from pyromq.store.derived.key_index import KeyIndex
+from pyromq.store.derived.queue_entry import (
     ENTRY_BYTES,
     FILLER_SIZE,
     POSITION_AND_SIZE,
-    ConsumeQueue,
     QueueEntry,
     positions_and_sizes,
     tag_hashes,
 )
-from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.health import Health
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.log.log_reader import LogReader

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from pyromq.errors import InvalidNameError
 from pyromq.model.names import validate_topic
-from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.entry_tag import entry_tag
+from pyromq.store.derived.queue_entry import ENTRY_BYTES
 from pyromq.store.log.log_walk import DamagedRange
 from pyromq.store.recovery_report import RecoveryReport
 from pyromq.store.sealing.seal import Seal

@@ -28,8 +28,9 @@ from pathlib import Path
 from pyromq.clock import Clock
 from pyromq.errors import InvalidNameError, LogGapError
 from pyromq.model.names import validate_topic
-from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.key_index import KeyIndex
+from pyromq.store.derived.queue_entry import ENTRY_BYTES
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment, SegmentList

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pyromq.errors import StoreError
-from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.key_index import KeyIndex
+from pyromq.store.derived.queue_entry import ENTRY_BYTES
 from pyromq.store.files.segments import SegmentList
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.removal import Removal

@@ -27,7 +27,7 @@ from pyromq.setting_keys import (
     shown,
     times,
 )
-from pyromq.store.derived.consume_queue import ENTRY_BYTES
+from pyromq.store.derived.queue_entry import ENTRY_BYTES
 from pyromq.store.settings import Flush, parse_ladder
 
 _HOUR_MS: Final = 3_600_000

@@ -45,7 +45,7 @@ class Counters:
     timers_delivered: int = 0
     timers_cancelled: int = 0
     delay_late_ms: int = 0  # the latest of all of them, against its time
-    puts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))  # tallies by topic
+    puts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))  # tallies by topic; see ``Stats``
     gets: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # by topic and group
     send_backs: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # likewise
     dead: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # dead letters, likewise
@@ -93,9 +93,8 @@ class Stats:
         self.send_backs: WindowCounters[tuple[str, str]] = WindowCounters(clock)
         self.dead: WindowCounters[tuple[str, str]] = WindowCounters(clock)
         self.counters = Counters(
-            puts=self.puts.totals, gets=self.gets.totals, send_backs=self.send_backs.totals, dead=self.dead.totals
+            puts=self.puts.counted, gets=self.gets.counted, send_backs=self.send_backs.counted, dead=self.dead.counted
         )
-        self.touched: set[tuple[str, int]] = set()  # queues with new messages since lag was looked at
         self._history: deque[tuple[int, dict[str, int]]] = deque(maxlen=WINDOWS_S[-1] + 1)  # all numbers, once a second
         self._mornings = [self.counters.numbers(), self.counters.numbers()]  # yesterday's, today's
         self._day = self._today()  # to notice that a new one has begun

@@ -9,7 +9,7 @@ did not move for a day is forgotten.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -48,16 +48,23 @@ class _Snapshots(Generic[K]):
 
 
 class WindowCounters(Generic[K]):
-    """Totals by key, counted up where things happen: ``totals[key] += ONE_MESSAGE + size``."""
+    """Totals by key, counted up where things happen: ``counted[key] += ONE_MESSAGE + size``."""
 
     def __init__(self, clock: Clock) -> None:
-        self.totals: defaultdict[K, int] = defaultdict(int)  # tallies since the start
+        self.counted: defaultdict[K, int] = defaultdict(int)  # tallies since the start; ``totals`` is for readers
+        self.before_look: Callable[[], None] = lambda: None  # who counts elsewhere brings it here
         self._clock = clock
         now = clock.monotonic_ms()
         self._windows = {
             window: _Snapshots[K](interval_ms, deque([(now, {})], maxlen=kept))
             for window, (interval_ms, kept) in ((each, each.value) for each in Window)
         }
+
+    @property
+    def totals(self) -> defaultdict[K, int]:
+        """Tallies since the start."""
+        self.before_look()
+        return self.counted
 
     def tick(self) -> None:
         """Take the snapshots that are due; call it every second or so."""
@@ -70,7 +77,7 @@ class WindowCounters(Generic[K]):
 
     def _forget_idle(self, day_ago: Mapping[K, int]) -> None:
         for key in [key for key, total in self.totals.items() if day_ago.get(key) == total]:
-            del self.totals[key]
+            del self.counted[key]
             for snapshots in self._windows.values():
                 for _, totals in snapshots.kept:
                     totals.pop(key, None)

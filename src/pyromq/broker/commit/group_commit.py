@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -26,9 +26,11 @@ from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import refusal_of
 from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.base.workers import JobRunner
+from pyromq.broker.commit.touched import Touched
 from pyromq.clock import Clock
 from pyromq.errors import MQError, StoreError
 from pyromq.net.connection import Connection
+from pyromq.store.derived.queue_tail import QueueTail
 from pyromq.store.log.flushes import FlushJob
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush
@@ -165,7 +167,7 @@ class GroupCommit:
         self.is_busy = False  # too many sends, or too many bytes, wait for the disk: the next sends should wait
         self.is_stuck = False  # one flush takes too long: sends should go elsewhere
         self.on_look: Callable[[], None] = lambda: None
-        self.on_visible: Callable[[set[QueueKey]], None] = lambda queues: None  # readers can see more of these queues
+        self.on_visible: Callable[[Touched], None] = lambda queues: None  # readers can see more of these queues
         self.flushes_early = False  # with async flush: at once, not when it is due; replicas get what is on disk
         self.on_durable: Callable[[], None] = lambda: None  # more of the log is on disk
         self._sync = store.settings.flush is Flush.SYNC  # a send is answered when it is on disk
@@ -179,9 +181,9 @@ class GroupCommit:
         self._at_commit_more = self._after_flush_more = 0  # sends in these, beyond one for each
         self._internal: list[OnStored] = []  # internal writes
         self._before_commit: list[Callable[[], None]] = []  # want to stage something behind everything else
-        self._touched: set[QueueKey] = set()  # queues of all of these
+        self._touched = Touched()  # queues of all of these
         # what is committed and not on disk yet
-        self._unseen: set[QueueKey] = set()  # written queues whose readers cannot see it yet
+        self._unseen = Touched()  # written queues whose readers cannot see it yet
         self._waiting: deque[WaitingCommit] = deque()  # oldest first
         self._waiting_sends = 0  # in all of them
         self._internal_waiting: deque[tuple[int, list[OnStored]]] = deque()  # safe once the log is flushed up to there
@@ -199,7 +201,7 @@ class GroupCommit:
         """From now on sends are answered when replicas have them, too."""
         self._replicas, self.waits = replicas, self._sync or replicas is not None
         if replicas is not None:
-            replicas.on_visible(self._tell_readers)
+            replicas.on_visible(lambda queues: self._tell_readers(Touched(queues)))
 
     @property
     def waiting(self) -> int:
@@ -233,7 +235,7 @@ class GroupCommit:
             self._answered_after_flush.append(pending)
         else:
             self._answered_at_commit.append(pending)
-        self._touched.add(queue)
+        self._touched.keys.add(queue)
         if pending[0] is not self._sender:
             self._sender, self._alone_commits = pending[0], 0
         if not self._scheduled and self._alone_commits < _ALONE_COMMITS:
@@ -241,7 +243,7 @@ class GroupCommit:
             self._loop.call_soon(self._commit)
 
     def staged_together(
-        self, connection: Connection, sends: SendsOfOneRead, responses: bytes, queues: Iterable[QueueKey]
+        self, connection: Connection, sends: SendsOfOneRead, responses: bytes, queues: list[QueueTail]
     ) -> None:
         """``staged`` of what the send lane took of one read, and ``commit_early``."""
         if self.waits:
@@ -250,7 +252,7 @@ class GroupCommit:
         else:
             self._answered_at_commit.append((connection, sends, responses))
             self._at_commit_more += sends.sends - 1
-        self._touched.update(queues)
+        self._touched.add_together(queues)
         if connection is not self._sender:
             self._sender, self._alone_commits = connection, 0
         if not self._scheduled:
@@ -263,7 +265,7 @@ class GroupCommit:
     def staged_internally(self, queue: QueueKey, on_stored: OnStored) -> None:
         """An internal write was staged; it shares the commit, and the fsync, with what clients send."""
         self._internal.append(on_stored)
-        self._touched.add(queue)
+        self._touched.keys.add(queue)
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._commit)
@@ -299,7 +301,7 @@ class GroupCommit:
             self._answered_after_flush, self._after_flush_more = [], 0
         if internal:
             self._internal = []
-        touched, self._touched = self._touched, set()
+        touched, self._touched = self._touched, Touched()
         try:
             end = self._store.commit()
         except Exception as error:  # also a defect: a sender without a response would wait for ever
@@ -319,13 +321,13 @@ class GroupCommit:
                 self._tell_readers(touched)
             else:
                 self._hold(self._replicas, end, after_flush, after_flush_count, internal)
-                self._replicas.show(touched)
+                self._replicas.show(touched.names())
             if self._store.unflushed_bytes * 2 >= self._unflushed_bytes_max:
                 self._fall_behind()
             elif self.flushes_early:
                 self.flush_soon()
             return
-        self._unseen |= touched
+        self._unseen.add_all(touched)
         if internal:
             self._internal_waiting.append((end, internal))
         if after_flush:
@@ -347,9 +349,9 @@ class GroupCommit:
     def copied(self, queues: set[QueueKey]) -> None:
         """Of a replica: records of these queues were appended, and shall be on disk soon."""
         if self._sync:
-            self._unseen |= queues
+            self._unseen.add_all(Touched(queues))
         else:
-            self._show(queues)
+            self._show(Touched(queues))
         self.flush_soon()
 
     def _run_before_commit(self) -> None:
@@ -378,10 +380,10 @@ class GroupCommit:
         self._running, self._running_since_ms, self._asked_again = job, self._clock.monotonic_ms(), False
         self._running_since_s = self._clock.monotonic_s()
         self._idle.clear()
-        seen_after, self._unseen = self._unseen, set()
+        seen_after, self._unseen = self._unseen, Touched()
         self._flusher.run(job.run, partial(self._flushed, job, seen_after))
 
-    def _flushed(self, job: FlushJob, seen: set[QueueKey], error: BaseException | None) -> None:
+    def _flushed(self, job: FlushJob, seen: Touched, error: BaseException | None) -> None:
         self._running = None
         self.times.flushes.observe(self._clock.monotonic_s() - self._running_since_s)
         if error is not None:
@@ -402,18 +404,18 @@ class GroupCommit:
         else:  # the next one comes when it is due: else each would start the next, hundreds a second
             self._idle.set()
 
-    def _show(self, queues: set[QueueKey]) -> None:
+    def _show(self, queues: Touched) -> None:
         """Their new messages can be read; those of a sync master once replicas have them, too."""
         if self._replicas is not None:
-            self._replicas.show(queues)
+            self._replicas.show(queues.names())
         else:
             self._tell_readers(queues)
 
-    def _tell_readers(self, queues: set[QueueKey]) -> None:
+    def _tell_readers(self, queues: Touched) -> None:
         try:
             self.on_visible(queues)
         except Exception:  # a defect on the side of readers must not keep writers from their responses
-            logger.exception("readers not told of new messages: queues=%d", len(queues))
+            logger.exception("readers not told of new messages: queues=%d", len(queues.names()))
 
     def _tell_internal(self, end: int, error: MQError | None) -> None:
         while self._internal_waiting and (error is not None or self._internal_waiting[0][0] <= end):
@@ -436,7 +438,7 @@ class GroupCommit:
             return
         while self._waiting and self._waiting[0].end <= self._store.flushed_position:
             self._release_next()
-        seen, self._unseen = self._unseen, set()
+        seen, self._unseen = self._unseen, Touched()
         self._tell_internal(self._store.flushed_position, None)
         self._show(seen)
 

@@ -23,7 +23,7 @@ from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.clock import Clock
 from pyromq.errors import LocalProtocolError, MQError, StoreError
 from pyromq.model.names import SCHEDULE_TOPIC
-from pyromq.store.derived.consume_queue import FILLER_SIZE
+from pyromq.store.derived.queue_entry import FILLER_SIZE
 from pyromq.store.message_store import MessageStore, Placed
 from pyromq.store.tables.offsets import DelayOffsets
 from pyromq.wire.record import Draft

@@ -13,7 +13,7 @@ from typing import Final
 from pyromq.broker.delays.timer_messages import waiting_of
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.model.names import TIMER_TOPIC
-from pyromq.store.derived.consume_queue import FILLER_SIZE
+from pyromq.store.derived.queue_entry import FILLER_SIZE
 from pyromq.store.files.disk import Disk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.timers.check import load_timer_check

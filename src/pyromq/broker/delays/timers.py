@@ -27,7 +27,7 @@ from pyromq.clock import Clock
 from pyromq.errors import CorruptRecordError, LocalProtocolError, MQError, PositionOutOfRangeError, StoreError
 from pyromq.model.names import TIMER_TOPIC
 from pyromq.model.property_names import ITEM_END, REAL_TOPIC, TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS, UNIQUE_KEY
-from pyromq.store.derived.consume_queue import FILLER_SIZE
+from pyromq.store.derived.queue_entry import FILLER_SIZE
 from pyromq.store.message_store import MessageStore
 from pyromq.store.timers.files import TimerFiles
 from pyromq.store.timers.log import SECOND_MS, Kind, TimerUnit

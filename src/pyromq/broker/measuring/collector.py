@@ -75,7 +75,7 @@ class BrokerCollector:
         self._clock = clock
         self._disk = disk
         self._store = parts.write_path.store
-        self._lag = LagTable(self._store, parts.tables.progress, clock, parts.stats.touched)
+        self._lag = LagTable(self._store, parts.tables.progress, clock)
         self._sizes = MessageSizes(self._store)
 
     @property
@@ -115,8 +115,8 @@ class BrokerCollector:
     # --- messages ---
 
     def _traffic(self) -> Collecting:
-        counters = self._parts.stats.counters
-        puts = yield from _in_pieces(counters.puts, self._of_topic)
+        stats, counters = self._parts.stats, self._parts.stats.counters
+        puts = yield from _in_pieces(stats.puts.totals, self._of_topic)
         gets = yield from _in_pieces(counters.gets, self._of_get)
         yield from self._sizes.refresh()
         sizes = [(self._of_topic(topic), value) for topic, value in self._sizes.now().items()]

@@ -58,19 +58,17 @@ class GroupLag:
 
 
 class LagTable:
-    """``refresh`` brings it up to date, in steps; ``touched`` are queues with new messages since the last time."""
+    """``refresh`` brings it up to date, in steps; it alone takes the store's news."""
 
-    def __init__(self, store: MessageStore, progress: Progress, clock: Clock, touched: set[QueueKey]) -> None:
+    def __init__(self, store: MessageStore, progress: Progress, clock: Clock) -> None:
         self._store = store
         self._progress = progress
         self._clock = clock
-        self._touched = touched
         self.groups: dict[tuple[str, str], GroupLag] = {}  # by topic and group
         self.looked_at = 0  # groups whose queues the last refresh has walked
 
     def refresh(self) -> Generator[None, None, None]:
-        topics = {topic for topic, _ in self._touched}
-        self._touched.clear()
+        topics = set(self._store.take_news())
         self.looked_at = 0
         keys = list(dict(self._progress.items()))
         for number, key in enumerate(keys, 1):

@@ -16,7 +16,8 @@ from typing import Final
 
 from pyromq.metrics.broker_table import MESSAGE_SIZE
 from pyromq.metrics.samples import Distribution
-from pyromq.store.derived.consume_queue import ENTRY_BYTES, FILLER_SIZE, ConsumeQueue
+from pyromq.store.derived.consume_queue import ConsumeQueue
+from pyromq.store.derived.queue_entry import ENTRY_BYTES, FILLER_SIZE
 from pyromq.store.message_store import MessageStore
 
 ENTRIES_AT_ONCE: Final = 8_192

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from pyromq.broker.base.access import AccessDeniedError, GuardedAccess
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE
+from pyromq.broker.base.window_counters import CALL, MESSAGE
 from pyromq.broker.commit.group_commit import SendsOfOneRead
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.topics import Topics
@@ -34,7 +34,6 @@ from pyromq.compiled_core import SendLane as CoreLane
 from pyromq.model.topic import TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
 from pyromq.security.guard import REMEMBERED_MAX
-from pyromq.store.derived.consume_queue import ENTRY_BYTES
 from pyromq.wire.frame import FRAME_BYTES_MAX
 from pyromq.wire.headers.producer import SendHeader
 from pyromq.wire.received import Received
@@ -62,7 +61,7 @@ class Lane(Protocol):
 
 
 class SendLane:
-    """Owner of the core's lane, which knows queues and holds nothing that is staged."""
+    """Owner of the core's lane, which knows queues, and what came in for topics since ``count_puts``."""
 
     def __init__(
         self,
@@ -94,6 +93,7 @@ class SendLane:
     def renew(self) -> None:
         """Settings may have changed, or the broker's role."""
         self._waits = self._group_commit.waits
+        self.count_puts()
         self._known.clear()
         self._admitted.clear()
         self._lane = self._new_lane()
@@ -163,9 +163,16 @@ class SendLane:
         self._lane.forget_users()
 
     def _forget(self) -> None:
+        self.count_puts()
         self._version = self._table.version
         self._known.clear()
         self._lane.forget()
+
+    def count_puts(self) -> None:
+        """Bring the counters of topics up to date; to be called before somebody looks at them."""
+        puts = self._counters.puts
+        for topic, sends, messages, size in self._lane.take_tallies():
+            puts[topic] += sends * CALL + messages * MESSAGE + size
 
     def take(self, connection: Connection, data: Buffer) -> int:
         """Stage the plain sends that the data begins with; says how many bytes these are."""
@@ -192,18 +199,12 @@ class SendLane:
         taken = self._lane.take(data, session.born_host, position, room, stored_ms, ip)
         if taken is None:
             return 0
-        consumed, sends, messages, body_bytes, records, keys, responses, response_count, queues = taken
+        consumed, sends, messages, body_bytes, records, keys, responses, response_count = taken
         store.stage_encoded(records, stored_ms, keys, messages)
-        store.stage_entries(queues)
-        counters, puts = self._counters, self._counters.puts
+        touched = store.stage_entries(self._lane)
+        counters = self._counters
         counters.put_messages += messages
         counters.put_bytes += body_bytes
-        for _, (topic, _), entries, calls, size in queues:
-            if len(entries) == ENTRY_BYTES:
-                puts[topic] += ONE_MESSAGE + size
-            else:
-                puts[topic] += calls * CALL + len(entries) // ENTRY_BYTES * MESSAGE + size
         connection.frames_in += sends
-        touched = [each[1] for each in queues]
         group_commit.staged_together(connection, SendsOfOneRead(sends, response_count), responses, touched)
         return consumed

@@ -30,9 +30,9 @@ from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.security.settings import AccessSettings, with_inner_credentials
 from pyromq.store.check.files import find_files, infer_file_bytes
-from pyromq.store.derived.consume_queue import ENTRY_BYTES
 from pyromq.store.derived.index_file import ENTRY as INDEX_ENTRY
 from pyromq.store.derived.index_file import HEADER as INDEX_HEADER
+from pyromq.store.derived.queue_entry import ENTRY_BYTES
 from pyromq.store.files.disk import RealDisk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.overlay import OverlayDisk

@@ -30,7 +30,7 @@ from pyromq.store.check.index import IndexComparison, IndexShape, IndexTrust
 from pyromq.store.check.log import LogScan, Progress
 from pyromq.store.check.queues import LogView, Trust, newest_position, trust_sealed, trust_unsealed
 from pyromq.store.check.report import CheckReport, Findings, IndexCheck, LogCheck, QueuesCheck, StoreSeverity, count_of
-from pyromq.store.derived.consume_queue import ENTRY_BYTES
+from pyromq.store.derived.queue_entry import ENTRY_BYTES
 from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.files.layout import Layout
 from pyromq.store.recovery import queue_folders

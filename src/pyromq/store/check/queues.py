@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from pyromq.checksum import crc32
 from pyromq.store.check.files import FileRun, Ranges
-from pyromq.store.derived.consume_queue import ENTRY, ENTRY_BYTES, FILLER_SIZE, QueueSeal
+from pyromq.store.derived.consume_queue import QueueSeal
+from pyromq.store.derived.queue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
 from pyromq.wire.record_layout import RECORD_OVERHEAD_BYTES
 
 _CHUNK_ENTRIES = 256

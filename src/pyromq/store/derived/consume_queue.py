@@ -1,11 +1,7 @@
-"""Consume queue: where the n-th message of one queue lies in the commit log.
-
-    byte   0          8      12         20
-           position   size   tag_hash        big-endian, entry n starts at n * 20
+"""Consume queue: where the n-th message of one queue lies in the commit log; its entry starts at byte n * 20.
 
 The n of a message is its *offset*. Derived data: rebuilt from the log after a crash, trusted only up to the last seal.
-One writer, any readers. An offset whose record is lost has a *filler entry*: size 0x7FFFFFFF, tag hash 0, and the
-position of the record behind it (0 where a queue begins in the middle of a file), so that positions never go down.
+One writer, any readers.
 
 An entry is *staged* with its record. When the log has the record, the entry is *owed* to the file: it waits in memory
 until ``write_owed``, which comes before a read, when many entries wait, or after a moment. Thousands of queues, each
@@ -14,37 +10,24 @@ waiting, in order, and nothing is lost: the log has the records.
 
     [first ........ end ........ committed_end ........ next_offset)
       in files       owed         staged, their records are not in the log yet
+                    └───────────── its tail ─────────────┘
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple, Self
 
 from pyromq.checksum import crc32
+from pyromq.store.derived.queue_entry import ENTRY, ENTRY_BYTES, FILLER_AT_START, FILLER_SIZE, QueueEntry, position_of
+from pyromq.store.derived.queue_tail import QueueTail
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment, SegmentList
 from pyromq.store.settings import StoreSettings
 
-ENTRY = struct.Struct(">qiq")
-ENTRY_BYTES = ENTRY.size
-POSITION_AND_SIZE = struct.Struct(">qi")  # an entry begins with them
-FILLER_SIZE = 0x7FFFFFFF
-
 _FILLERS_AT_ONCE = 10_000
 _MAY_BE_MISSING = -1  # as the last position of a file that holds nothing
-
-
-class QueueEntry(NamedTuple):
-    position: int
-    size: int
-    tag_hash: int
-
-
-_FILLER_AT_START = QueueEntry(0, FILLER_SIZE, 0)
 
 
 class QueueSeal(NamedTuple):
@@ -59,23 +42,15 @@ class QueueSeal(NamedTuple):
     last_position: int
 
 
-StagedEntries = tuple["ConsumeQueue", tuple[str, int], bytes, int, int]
-"""A queue, its topic and id, and its new entries, as the compiled core hands them over; the numbers are for others."""
-
-
-class ConsumeQueue:
-    """Owns the files of one queue; reads what is in them, [first, end), and writes owed entries when told to."""
+class ConsumeQueue(QueueTail):
+    """A tail and its files: reads what is in them, [first, end), and writes owed entries when told to."""
 
     def __init__(self, topic: str, queue_id: int, segments: SegmentList) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
+        super().__init__(topic, queue_id)
         self._segments = segments
         self.first = 0  # the oldest offset whose record the log still has
         self.end = 0  # behind the last entry in files; readers make ``write_owed`` bring it up to date
         self.claimed_end = 0  # recovery only: offsets before this one may have been given
-        self.next_offset = 0  # what the next message gets
-        self._staged = bytearray()  # entries that are not in files, oldest first
-        self.owed_bytes = 0  # size of those that are owed, the first ones; the others are only staged
         self._seals: dict[int, QueueSeal] = {}  # by base; of the file being written, the CRC runs along
         self.dirty: set[int] = set()  # bases of files with unsynced entries
 
@@ -145,7 +120,7 @@ class ConsumeQueue:
                     intact = position >= before_position or not (position or size or tag_hash)
                     break
                 used, before = used + ENTRY_BYTES, position
-            last_position = _position_of(data[used - ENTRY_BYTES : used]) if used else 0
+            last_position = position_of(data[used - ENTRY_BYTES : used]) if used else 0
             self._accept(segment, QueueSeal(segment.base, used, crc32(data[:used]), last_position))
             if used < segment.size:
                 break
@@ -156,7 +131,8 @@ class ConsumeQueue:
         if not self._seals:
             self.first = segment.base // ENTRY_BYTES
         self._seals[segment.base] = seal
-        self.end = self.next_offset = (segment.base + seal.used_bytes) // ENTRY_BYTES
+        self.end = (segment.base + seal.used_bytes) // ENTRY_BYTES
+        self.restart_tail(self.end)
 
     def _drop_behind(self) -> None:
         """Wipe entries behind ``end``: what is there comes from records that are looked at again."""
@@ -172,7 +148,8 @@ class ConsumeQueue:
         self._segments.remove_from(0)
         self.forget_all()
         entries_per_file = self._segments.segment_bytes // ENTRY_BYTES
-        self.first = self.end = self.next_offset = offset - offset % entries_per_file
+        self.first = self.end = offset - offset % entries_per_file
+        self.restart_tail(self.end)
         if offset > self.end:
             self.stage_filler(offset - self.end, 0)
             self.write_staged()
@@ -186,47 +163,20 @@ class ConsumeQueue:
 
     def forget_all(self) -> None:
         """Be as new, with nothing staged or owed; removing the files is up to the caller."""
-        self._seals, self._staged, self.owed_bytes = {}, bytearray(), 0
+        self._seals = {}
         self.dirty.clear()
-        self.first = self.end = self.next_offset = 0
+        self.first = self.end = 0
+        self.restart_tail(0)
 
     # --- writing ---
 
-    def stage(self, position: int, size: int, tag_hash: int) -> None:
-        self._staged += ENTRY.pack(position, size, tag_hash)
-        self.next_offset += 1
-
     def stage_many(self, positions: Sequence[int], sizes: Iterable[int], tag_hashes: Iterable[int]) -> None:
         """``stage`` of many messages at once."""
-        self._staged += b"".join(map(ENTRY.pack, positions, sizes, tag_hashes))
-        self.next_offset += len(positions)
-
-    @staticmethod
-    def stage_encoded(found: Iterable[StagedEntries]) -> None:
-        """``stage`` of entries as they lie in the file, of many queues: a call for each would cost more."""
-        for queue, _, entries, _, _ in found:
-            queue._staged += entries
-            queue.next_offset += len(entries) // ENTRY_BYTES
+        self.stage_encoded(b"".join(map(ENTRY.pack, positions, sizes, tag_hashes)))
 
     def stage_filler(self, count: int, position: int) -> None:
         """Entries for messages that are lost, so that those behind keep their offsets."""
-        self._staged += ENTRY.pack(position, FILLER_SIZE, 0) * count
-        self.next_offset += count
-
-    def drop_staged(self) -> None:
-        """Forget what the log did not take."""
-        del self._staged[self.owed_bytes :]
-        self.next_offset = self.committed_end
-
-    def commit_staged(self) -> int:
-        """The log has the records, so their entries are owed from now on; returns how many."""
-        before, self.owed_bytes = self.owed_bytes, len(self._staged)
-        return (self.owed_bytes - before) // ENTRY_BYTES
-
-    @property
-    def owed_entries(self) -> int:
-        """Entries that wait for ``write_owed``."""
-        return self.owed_bytes // ENTRY_BYTES
+        self.stage_encoded(ENTRY.pack(position, FILLER_SIZE, 0) * count)
 
     def write_staged(self) -> None:
         """Commit and write at once."""
@@ -239,15 +189,14 @@ class ConsumeQueue:
         while self.owed_bytes:
             segment = self._segments.get_or_create(self.end * ENTRY_BYTES)
             at = self.end * ENTRY_BYTES - segment.base
-            data = bytes(self._staged[: min(self.owed_bytes, segment.size - at)])
+            data = self.owed(segment.size - at)
             segment.open_once().write_at(at, data)
             seal = self._seals.get(segment.base)
-            crc, last_position = crc32(data, seal.crc if seal else 0), _position_of(data[-ENTRY_BYTES:])
+            crc, last_position = crc32(data, seal.crc if seal else 0), position_of(data[-ENTRY_BYTES:])
             self._seals[segment.base] = QueueSeal(segment.base, at + len(data), crc, last_position)
             self.dirty.add(segment.base)
             self.end += len(data) // ENTRY_BYTES
-            self.owed_bytes -= len(data)
-            del self._staged[: len(data)]
+            self.settle(len(data))
         return count
 
     # --- sealing and retention ---
@@ -297,7 +246,7 @@ class ConsumeQueue:
 
     def first_at_or_after(self, position: int) -> int:
         """The first offset whose record starts at ``position`` or later; ``end`` when there is none."""
-        return self.search(lambda entry: entry.position >= position and entry != _FILLER_AT_START)
+        return self.search(lambda entry: entry.position >= position and entry != FILLER_AT_START)
 
     def search(self, is_behind: Callable[[QueueEntry], bool]) -> int:
         """Binary search: the first offset for which ``is_behind`` holds, given that it holds for all after it."""
@@ -311,23 +260,3 @@ class ConsumeQueue:
             else:
                 low = middle + 1
         return low
-
-
-def positions_and_sizes(data: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of all entries in there."""
-    numbers = _struct_of("qi8x", len(data) // ENTRY_BYTES).unpack(data)
-    return numbers[0::2], numbers[1::2]
-
-
-def tag_hashes(data: bytes) -> tuple[int, ...]:
-    """Of all entries in there."""
-    return _struct_of("12xq", len(data) // ENTRY_BYTES).unpack(data)
-
-
-@lru_cache(maxsize=512)
-def _struct_of(entry: str, count: int) -> struct.Struct:
-    return struct.Struct(">" + entry * count)
-
-
-def _position_of(entry: bytes) -> int:
-    return int.from_bytes(entry[:8], "big", signed=True)

@@ -10,9 +10,9 @@ matters.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 
 from pyromq.store.derived.consume_queue import ConsumeQueue
+from pyromq.store.derived.queue_tail import QueueLine
 
 
 class EntryBacklog:
@@ -22,43 +22,42 @@ class EntryBacklog:
         """``note`` is told the position of ``note_when_written`` as soon as the entries before it are written."""
         self._entries_max = entries_max
         self._note = note
-        self.staged: set[ConsumeQueue] = set()  # have staged entries; added to directly, for speed
-        self._line: dict[ConsumeQueue, None] = {}  # may be owed entries; the one that has waited longest comes first
+        self.line = QueueLine()
+        self.add = self.line.add  # a queue that has staged entries
         self._entries = 0  # owed to the queues in line, at most
         self._to_note: int | None = None  # the position that waits to be noted
         self._ahead_of_note = 0  # queues in line to be written before that
 
     def commit(self) -> bool:
         """The log has the records: what is staged is owed. True when so much is owed that some should be written."""
-        self._entries += sum([queue.commit_staged() for queue in self.staged])
-        self._line.update(dict.fromkeys(self.staged))
-        self.staged.clear()
+        self._entries += self.line.commit()
         return self._entries >= self._entries_max and self._is_too_large()
 
     def _is_too_large(self) -> bool:
-        self._entries = sum([queue.owed_entries for queue in self._line])
+        self._entries = self.line.count_owed()
         return self._entries >= self._entries_max // 2  # else it takes long enough until they are counted again
 
     def drop_staged(self) -> None:
         """Forget what the log did not take."""
-        for queue in self.staged:
-            queue.drop_staged()
-        self.staged.clear()
+        self.line.drop_staged()
 
     def write(self, queues_max: int | None = None) -> None:
         """Write what queues are owed, of all or of those that waited longest. On OSError the others stay in line."""
-        for queue in list(islice(self._line, queues_max)):
+        line, waiting = self.line, len(self.line)
+        for _ in range(waiting if queues_max is None else min(queues_max, waiting)):
+            queue = line.first()
+            assert isinstance(queue, ConsumeQueue)
             self._entries -= queue.write_owed()
-            del self._line[queue]
+            line.leave()
             self._ahead_of_note -= 1
-        if not self._line:
+        if not len(line):
             self._entries = 0
         self._note_if_due()
 
     def note_when_written(self, position: int) -> None:
         """Note a position as soon as all queues in line now are written; nothing while an earlier one still waits."""
         if self._to_note is None:
-            self._to_note, self._ahead_of_note = position, len(self._line)
+            self._to_note, self._ahead_of_note = position, len(self.line)
             self._note_if_due()
 
     def _note_if_due(self) -> None:

@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 
 from pyromq.broker.base.queue_key import QueueKey
-from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.group_commit import GroupCommit, SendsOfOneRead
 from pyromq.broker.commit.internal_writes import InternalWrites
+from pyromq.broker.commit.touched import Touched
 from pyromq.errors import DiskFullError, MQError, UntrustedDiskError
+from pyromq.store.derived.queue_tail import QueueTail
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
@@ -41,9 +43,9 @@ class Rig:
         self.disk.before_each(self._fail)
         self._number = 0
 
-    def _wake(self, queues: set[QueueKey]) -> None:
-        if queues:
-            self.woken.append(set(queues))
+    def _wake(self, queues: Touched) -> None:
+        if names := queues.names():
+            self.woken.append(set(names))
 
     def _fail(self, kind: str) -> None:
         if kind == self.failing:
@@ -99,6 +101,30 @@ async def test_readers_are_woken_after_the_flush_and_not_before() -> None:
     assert (rig.woken, rig.visible()) == ([{ORDERS}], 1), "of the second one nothing is flushed yet"
     await rig.worker.work()
     assert (rig.woken, rig.visible()) == ([{ORDERS}] * 2, 2)
+
+
+async def test_readers_of_what_the_send_lane_staged_are_woken_after_the_flush_whoever_waited_before() -> None:
+    rig, wire = Rig(), Wire()
+    response = encode_response(ResponseCode.SUCCESS, 1)
+    for queue_id in (0, 7):
+        rig.store.stage(Draft(topic="orders", queue_id=queue_id, body=b"x"))
+    queues: list[QueueTail] = [rig.store.queues["orders", 0], rig.store.queues["orders", 7]]
+    rig.group_commit.staged_together(wire.as_connection, SendsOfOneRead(1, 1), response, queues)
+    await turn()
+    assert rig.woken == [], "a pull that comes now sees nothing, and waits"
+    await rig.worker.work()
+    assert rig.woken == [{ORDERS, ("orders", 7)}] and wire.codes == [0]
+
+
+async def test_queues_behind_a_slow_flush_are_named_once_they_are_many() -> None:
+    one, all_of = QueueTail(*ORDERS), Touched()
+    for _ in range(1_000):
+        read = Touched()
+        read.add_together([one])
+        all_of.add_all(read)
+    assert all_of.keys == {ORDERS} and all_of.names() == {ORDERS}
+    assert len(all_of._unnamed) == 0
+    assert Touched([ORDERS]).names() == {ORDERS} and Touched().names() == set()
 
 
 async def test_an_asynchronous_store_answers_and_wakes_at_once() -> None:

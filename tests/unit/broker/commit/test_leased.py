@@ -57,7 +57,7 @@ async def test_what_the_send_lane_staged_is_looked_at_when_its_answers_leave() -
     granted(rig, watch)
     responses = b"".join(encode_response(ResponseCode.SUCCESS, number) for number in (7, 8))
     rig.store.stage(Draft(topic="orders", queue_id=0, body=b"x"))
-    rig.group_commit.staged_together(wire.as_connection, SendsOfOneRead(2, 2), responses, [ORDERS])
+    rig.group_commit.staged_together(wire.as_connection, SendsOfOneRead(2, 2), responses, [rig.store.queues[ORDERS]])
     watch.now_s += 5
     rig.group_commit.commit_now()
     assert wire.codes == [IN_DOUBT, IN_DOUBT]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
+from pyromq import compiled_core
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
 from pyromq.net import Address, Connection
@@ -15,6 +20,7 @@ from pyromq.net.half_read import HalfReadFrames
 from pyromq.net.idle import IdleWatch
 from pyromq.net.settings import ConnectionSettings
 from pyromq.net.stalls import StallWatch
+from pyromq.store import message_store, recovery
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.batch import BatchItem, encode_batch
@@ -154,7 +160,7 @@ class LaneRig:
             "clients": [peer.facts for peer in (*self.gone, *self.clients)],
             "files": files_of(self.disk),
             "numbers": counters.numbers(),
-            "puts": dict(counters.puts),
+            "puts": dict(self.broker.parts.stats.puts.totals),
             "gets": dict(counters.gets),
             "end": (store.end_position, store.flushed_position, store.last_stored_ms, store.indexer.position),
             "queues": {key: (queue.first, queue.end, queue.next_offset) for key, queue in store.queues.items()},
@@ -176,6 +182,21 @@ class LaneRig:
             "held": sorted((held.queue, held.scanned, held.request.correlation_id) for held in parts.waiters),
             "pull times": times,
         }
+
+
+def use_pure_queues(patch: pytest.MonkeyPatch) -> None:
+    """Stores that are opened from now on hold queue entries in Python, as without the core."""
+    names = [f"pyromq.store.derived.{name}" for name in ("queue_tail", "consume_queue", "entry_backlog")]
+    with pytest.MonkeyPatch.context() as meanwhile:
+        meanwhile.setattr(compiled_core, "core", None)
+        for name in names:
+            meanwhile.delitem(sys.modules, name)
+            meanwhile.setattr(name, sys.modules[name.rpartition(".")[0]].__dict__[name.rpartition(".")[2]])
+        _, consume_queue, entry_backlog = map(importlib.import_module, names)
+    assert consume_queue.ConsumeQueue.__mro__[1].__name__ == "PureTail"
+    for module in (message_store, recovery):
+        patch.setattr(module, "ConsumeQueue", consume_queue.ConsumeQueue)
+    patch.setattr(message_store, "EntryBacklog", entry_backlog.EntryBacklog)
 
 
 def files_of(disk: FaultyDisk) -> dict[str, bytes]:

@@ -70,7 +70,7 @@ class Rig:
         self.store = MessageStore.open(ROOT, self.settings.store, disk=self.disk, clock=self.clock)
         self.woken: set[tuple[str, int]] = set()
         self.group_commit = GroupCommit(self.store, PromptThread(), self.clock)
-        self.group_commit.on_visible = self.woken.update
+        self.group_commit.on_visible = lambda queues: self.woken.update(queues.names())
         self.topics, _ = topics(self.settings, disk=self.disk)
         self.topics.create("orders", queues=4)
         self.members: Members[Connection] = Members(self.clock)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.entry_backlog import EntryBacklog
+from pyromq.store.derived.queue_entry import ENTRY_BYTES
 from pyromq.store.files.segments import SegmentList
 from pyromq.testing import FaultyDisk
 
@@ -32,7 +33,7 @@ class Bench:
         for number in numbers:
             queue = self.queues[number]
             queue.stage(1_000 + queue.next_offset, 100, 0)
-            self.backlog.staged.add(queue)
+            self.backlog.add(queue)
 
     def commit(self, *numbers: int) -> bool:
         """Stage and commit an entry for each number."""
@@ -53,7 +54,7 @@ def test_entries_are_owed_once_they_are_committed(bench: Bench) -> None:
     bench.stage(0, 0, 2)
     assert bench.owed == [0, 0, 0]
     bench.backlog.commit()
-    assert bench.owed == [2, 0, 1] and not bench.backlog.staged
+    assert bench.owed == [2, 0, 1] and not bench.backlog.line.has_staged
     bench.backlog.write()
     assert bench.owed == [0, 0, 0] and bench.queues[0].end == 2
 
@@ -62,7 +63,7 @@ def test_what_is_dropped_is_not_owed_and_its_offsets_are_given_again(bench: Benc
     bench.commit(0)
     bench.stage(0, 1)
     bench.backlog.drop_staged()
-    assert not bench.backlog.staged and bench.owed == [1, 0, 0]
+    assert not bench.backlog.line.has_staged and bench.owed == [1, 0, 0]
     assert [queue.next_offset for queue in bench.queues] == [1, 0, 0]
 
 

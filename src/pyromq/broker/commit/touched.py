@@ -1,0 +1,43 @@
+"""Touched queues: those with new messages, until readers are told of them.
+
+Queues of one read that the send lane took come in a list, and go into the set only when somebody asks for their names:
+with thousands of busy queues that would cost more than all else about them, and mostly no pull waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from pyromq.broker.base.queue_key import QueueKey
+from pyromq.store.derived.queue_tail import QueueTail
+
+_UNNAMED_MAX: Final = 256  # reads; behind a slow flush there could be many
+
+
+class Touched:
+    """Grows until it is told; ``keys`` are all but those of the send lane, which are never the broker's own queues."""
+
+    __slots__ = ("_unnamed", "keys")
+
+    def __init__(self, keys: Iterable[QueueKey] = ()) -> None:
+        self.keys = set(keys)
+        self._unnamed: list[list[QueueTail]] = []
+
+    def add_together(self, queues: list[QueueTail]) -> None:
+        """Of the send lane."""
+        self._unnamed.append(queues)
+
+    def add_all(self, other: Touched) -> None:
+        """The other one is not used any more."""
+        self.keys |= other.keys
+        self._unnamed += other._unnamed
+        if len(self._unnamed) > _UNNAMED_MAX:
+            self.names()
+
+    def names(self) -> set[QueueKey]:
+        """All of them."""
+        if self._unnamed:
+            self.keys.update([(queue.topic, queue.queue_id) for queues in self._unnamed for queue in queues])
+            self._unnamed.clear()
+        return self.keys
