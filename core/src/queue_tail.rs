@@ -28,7 +28,7 @@ pub struct QueueTail {
     #[pyo3(get)]
     topic: Py<PyString>,
     #[pyo3(get)]
-    queue_id: u32,
+    queue_id: Py<PyAny>, // a record may say anything: Python decides what belongs to a queue
 }
 
 #[pymethods]
@@ -36,7 +36,7 @@ impl QueueTail {
     /// `_more`: what the constructors of subclasses want beside.
     #[new]
     #[pyo3(signature = (topic, queue_id, *_more))]
-    fn new(topic: Py<PyString>, queue_id: u32, _more: &Bound<'_, PyTuple>) -> Self {
+    fn new(topic: Py<PyString>, queue_id: Py<PyAny>, _more: &Bound<'_, PyTuple>) -> Self {
         QueueTail {
             next_offset: AtomicI64::new(0),
             owed_bytes: AtomicUsize::new(0),

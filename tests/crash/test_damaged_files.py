@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pyromq.errors import LogGapError
@@ -170,3 +171,28 @@ def test_an_index_that_lags_behind_is_completed_after_opening(clock: ManualClock
         (found,) = store.find(witness.sent[number].topic, f"order-{number}")
         assert store.reader.record_at(found).body == witness.sent[number].body
         check_agreement(store)
+
+
+def test_a_record_that_names_no_queue_keeps_no_store_from_being_opened(clock: ManualClock) -> None:
+    """Another master's, or one without a checksum whose bits have turned."""
+    disk = FaultyDisk()
+    store = open_store(disk, clock)
+    store.append([draft(0)])
+    topic = draft(0).topic
+    store.log.stage(
+        msgspec.structs.replace(draft(1), topic=topic, queue_id=-1), store._topics[topic], 0, clock.now_ms()
+    )
+    store.log.write_staged(clock.now_ms())
+    store.append([draft(0)])
+    store.flush()
+    with open_store(disk.after_crash(CrashMode.KEEP), clock) as opened:
+        assert opened.queues[topic, draft(0).queue_id].end == 2
+
+
+def test_a_folder_whose_name_is_too_large_for_a_queue_keeps_no_store_from_being_opened(
+    disk: FaultyDisk, clock: ManualClock, witness: Witness
+) -> None:
+    folder = next(path for path in disk.files() if "consumequeue" in path.parts).parent.parent / "4294967296"
+    disk.write(folder / ("0" * 20), b"")
+    with open_store(disk, clock) as store:
+        check_after_crash(store, witness)

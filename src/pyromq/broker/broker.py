@@ -394,11 +394,13 @@ class Broker(Handler):
             self.state = Lifecycle.STOPPING
             if self._probe is not None:
                 self._probe.stop()
-            await self._cancel_tasks()
-            if self._parts is not None:
-                await self._finish(self._parts)
-            await self._server.stop()
-            self._workers.shutdown()  # what they do with files of the store must be over before it is closed
+            try:
+                await self._cancel_tasks()
+                if self._parts is not None:
+                    await self._finish(self._parts)
+                await self._server.stop()
+            finally:
+                self._workers.shutdown()  # what they do with files of the store must be over before it is closed
             if self._parts is not None:
                 self._close_store(self._parts)
             self.state = Lifecycle.STOPPED

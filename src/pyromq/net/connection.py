@@ -81,7 +81,6 @@ class Connection(asyncio.BufferedProtocol):
         "_is_over",
         "_is_reading",
         "_is_server",
-        "_is_turn_timed",
         "_loop",
         "_pending_calls",
         "_progress",
@@ -247,6 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         if not queue:
             return
         frames = len(queue) - self._body_parts
+        self._pending_calls.wall_ms = -1  # a clock that stands still, or is set back, counts within one turn at most
         self._queue, self._body_parts = [], 0  # first, for writing may call a handler that sends more
         if transport is None or transport.is_closing():
             return

@@ -12,7 +12,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, compress, islice
-from operator import add, eq
+from operator import add, eq, le
 from typing import NamedTuple
 
 from pyromq.compiled_core import Core, PullLane, core
@@ -335,6 +335,8 @@ class QueueReader:
         segment = self._log.segments.holding(first)
         if segment is None or first < within[0] or last_end > segment.end or last_end > within[1]:
             return None
+        if last_end - first != size_bytes and not _go_forward(positions, sizes):
+            return None  # one of them points elsewhere: the ordinary way finds out which
         return PlainRecords(segment.open_once().map_once(), segment.base, positions, sizes, size_bytes, next_offset)
 
     def _collect_compiled(
@@ -459,6 +461,11 @@ class _Limits:
         if cold:
             return count >= self._cold_count or size_bytes > self._cold_bytes
         return count >= self.count or size_bytes > self._bytes
+
+
+def _go_forward(positions: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Each begins where the one before it ends, or behind that; so all lie between the first and the last."""
+    return min(sizes) > 0 and all(map(le, map(add, positions, sizes), positions[1:]))
 
 
 def _passing(

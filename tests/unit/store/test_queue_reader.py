@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from pyromq.store import queue_reader
+from pyromq.store.derived import queue_entry
+from pyromq.store.derived.queue_entry import ENTRY, positions_and_sizes, tag_hashes
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
@@ -124,3 +127,40 @@ def test_messages_that_are_read_all_at_once_are_those_that_are_read_one_by_one(
             together += 1
     assert found > 100
     assert together > 10 or store.reader.plain_from > 0, "most are old, or have to be verified"
+
+
+@pytest.mark.parametrize("accept_tag", [None, frozenset((java_hash("a"),)).__contains__])
+@pytest.mark.parametrize("change", [(1 << 40, 0), (-700, 0), (700, 0), (0, 400), (0, -100_000)])
+def test_an_entry_that_points_elsewhere_is_not_read_all_at_once(
+    change: tuple[int, int], accept_tag: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the response would be shorter than its head says, and all that follow would be read at the wrong place."""
+    monkeypatch.setattr(queue_reader, "core", None)
+    store = MessageStore.open(Path("/data"), SETTINGS, disk=FaultyDisk(), clock=ManualClock())
+    for number in range(20):  # of two queues in turns: no neighbours
+        store.append([Draft(topic="orders", queue_id=number % 2, body=b"x" * 200, properties=b"TAGS\x01a\x02")])
+    store.flush()
+    store.write_entries()
+    queue = store.queues["orders", 1]
+    file = queue.segments.first.open_once()
+    position, size, tag = ENTRY.unpack(file.read_at(5 * ENTRY.size, ENTRY.size))
+    file.write_at(5 * ENTRY.size, ENTRY.pack(position + change[0], size + change[1], tag))
+    within = (0, store.end_position)
+    assert store.reader.plain_records(queue, 0, queue.end, (5, 1 << 20), accept_tag, within) is not None
+    assert store.reader.plain_records(queue, 0, queue.end, (10, 1 << 20), accept_tag, within) is None
+
+
+@pytest.mark.parametrize("count", [0, 1, 32, 128, 129, 3_000])
+def test_numbers_of_many_entries_are_those_of_each(count: int) -> None:
+    rng = Random(count)
+    entries = [(rng.randrange(1 << 60), rng.randrange(1 << 30), rng.randrange(-1000, 1000)) for _ in range(count)]
+    data = b"".join(ENTRY.pack(*entry) for entry in entries)
+    positions, sizes = positions_and_sizes(data)
+    assert list(zip(positions, sizes, tag_hashes(data), strict=True)) == entries
+
+
+def test_what_clients_ask_for_fills_no_memory() -> None:
+    for count in range(129, 400):
+        positions_and_sizes(bytes(20 * count))
+        tag_hashes(bytes(20 * count))
+    assert queue_entry._struct_of.cache_info().currsize <= 258

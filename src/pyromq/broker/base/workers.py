@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import threading
 from collections.abc import Callable
@@ -41,8 +42,10 @@ class OneThread:
         if self._is_down:
             raise RuntimeError(f"{self._name} was shut down")
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=self._name)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
+            atexit.register(self.shutdown)  # of an owner who never came to it: what runs is finished, then all ends
         self._jobs.put((job, then, asyncio.get_running_loop()))
 
     def shutdown(self) -> None:
@@ -51,6 +54,7 @@ class OneThread:
             self._jobs.put(None)
             self._thread.join()
             self._thread = None
+            atexit.unregister(self.shutdown)
 
     def _work(self) -> None:
         while (next_job := self._jobs.get()) is not None:

@@ -45,7 +45,7 @@ from pyromq.wire.received import Received
 KNOWN_MAX: Final = 16_384
 """Kinds of pulls that are known; one more, and all are forgotten."""
 
-_TEXT_MAX: Final = 4_096  # of a subscription, in characters
+_TEXT_MAX: Final = 512  # of a subscription, in characters; all kinds together keep some 30 MB at most
 _MISSED_MAX: Final = 3  # reads in a row
 _CODE: Final = int(RequestCode.PULL_MESSAGE)
 _DIGIT_AT: Final = 16  # the first of the code, in a frame as clients write it

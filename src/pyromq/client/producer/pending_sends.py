@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.producer.fast_path import Begun
 from pyromq.client.producer.retrying_sender import RetryingSender
 from pyromq.compiled_core import SentFacts
-from pyromq.errors import ClientClosedError, MQError, TransportError
+from pyromq.errors import ClientClosedError, TransportError
 from pyromq.model.message import SendReceipt
 from pyromq.net import TooManyRequestsError
 from pyromq.wire.received import Received
@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 SendCallback = Callable[[SendReceipt | None, BaseException | None], None]
 Outcome = asyncio.Future[SendReceipt]
+
+_LOOK_S: Final = 0.05
+"""Between two looks for cancelled sends, when there is no room: one takes as long as a thousand sends."""
 
 
 class PendingSends:
@@ -33,12 +36,16 @@ class PendingSends:
         self._receipt_of = retrying_sender.receipt
         self._receipt_of_facts = retrying_sender.receipt_of_facts
         self._outcomes: set[Outcome] = set()  # also those that were cancelled and whose response is not there yet
+        self._look_again_s = 0.0  # by the loop's clock
         self._untold: set[Outcome] = set()  # those whose callback was not called yet, whether they are over or not
 
     def require_room(self, topic: str) -> None:
         """Raises TooManyRequestsError."""
         if len(self._outcomes) >= self._in_flight_max:
-            self._outcomes = {outcome for outcome in self._outcomes if not outcome.done()}
+            now_s = asyncio.get_running_loop().time()
+            if now_s >= self._look_again_s:
+                self._outcomes = {outcome for outcome in self._outcomes if not outcome.done()}
+                self._look_again_s = now_s + _LOOK_S
             if len(self._outcomes) >= self._in_flight_max:
                 raise TooManyRequestsError(peer=f"topic {topic}", in_flight_max=self._in_flight_max)
 
@@ -86,15 +93,17 @@ class PendingSends:
         elif error is not None:
             self._outcomes.discard(outcome)
             outcome.set_exception(error)
-        elif isinstance(received := response.result(), tuple):
-            self._outcomes.discard(outcome)
-            outcome.set_result(self._receipt_of_facts(outgoing, queue, received))
-        elif received.code == 0:
+        elif isinstance(received := response.result(), tuple) or received.code == 0:
             self._outcomes.discard(outcome)
             try:
-                outcome.set_result(self._receipt_of(outgoing, queue, received))
-            except MQError as unreadable:
+                if isinstance(received, tuple):
+                    receipt = self._receipt_of_facts(outgoing, queue, received)
+                else:
+                    receipt = self._receipt_of(outgoing, queue, received)
+            except Exception as unreadable:  # or a defect: nobody else would end this send
                 outcome.set_exception(unreadable)
+            else:
+                outcome.set_result(receipt)
         else:
             self._continue(self._retrying_sender.after_response(outgoing, queue, connection, received), outcome)
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = ENTRY.size
 POSITION_AND_SIZE = struct.Struct(">qi")  # an entry begins with them
 FILLER_SIZE = 0x7FFFFFFF
+_KEPT_MAX = 128  # entries; a struct takes a hundred bytes for each, and clients choose how many they ask for
 
 
 class QueueEntry(NamedTuple):
@@ -34,15 +36,22 @@ def position_of(entry: bytes) -> int:
 
 def positions_and_sizes(data: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Of all entries in there."""
-    numbers = _struct_of("qi8x", len(data) // ENTRY_BYTES).unpack(data)
+    numbers = _numbers("qi8x", data)
     return numbers[0::2], numbers[1::2]
 
 
 def tag_hashes(data: bytes) -> tuple[int, ...]:
     """Of all entries in there."""
-    return _struct_of("12xq", len(data) // ENTRY_BYTES).unpack(data)
+    return _numbers("12xq", data)
 
 
-@lru_cache(maxsize=512)
+def _numbers(entry: str, data: bytes) -> tuple[int, ...]:
+    count = len(data) // ENTRY_BYTES
+    if count <= _KEPT_MAX:
+        return _struct_of(entry, count).unpack(data)
+    return tuple(chain.from_iterable(_struct_of(entry, 1).iter_unpack(data)))
+
+
+@lru_cache(maxsize=2 * (_KEPT_MAX + 1))
 def _struct_of(entry: str, count: int) -> struct.Struct:
     return struct.Struct(">" + entry * count)

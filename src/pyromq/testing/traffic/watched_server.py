@@ -54,6 +54,8 @@ class WatchedConnection(Connection):
     def send_now(self, frames: bytes, count: int = 1) -> None:
         if not self.awaited or self._may_leave(frames):
             super().send_now(frames, count)
+        else:
+            self.flush()  # of what was queued before it
 
     def send_parts(self, head: bytes, parts: Iterable[Part]) -> None:
         whole = tuple(parts)

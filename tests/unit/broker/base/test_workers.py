@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -75,3 +77,37 @@ def test_a_job_may_end_behind_its_loop(thread: OneThread) -> None:
     go.set()
     thread.shutdown()
     assert ran.is_set()
+
+
+def test_a_process_whose_broker_was_never_stopped_ends_after_the_job_that_runs() -> None:
+    code = """
+import asyncio, time
+from pyromq.broker.base.workers import OneThread
+async def main():
+    thread = OneThread("a-thread")
+    thread.run(lambda: (time.sleep(0.2), print("finished", flush=True)), lambda error: None)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "finished\n", "")
+
+
+async def test_a_thread_that_could_not_start_is_started_with_the_next_job(
+    thread: OneThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="can't start"):
+            thread.run(lambda: None, lambda error: None)
+    thread.shutdown()
+    other, ended = OneThread("another"), asyncio.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="can't start"):
+            other.run(lambda: None, lambda error: None)
+    other.run(lambda: None, lambda error: ended.set())
+    await ended.wait()
+    other.shutdown()

@@ -109,3 +109,18 @@ async def test_other_requests_after_a_block_have_all_of_their_time_too() -> None
     rig.connection.fail_late_requests()
     assert not response.done()
     await turn()
+
+
+async def test_a_wall_clock_that_stands_still_counts_within_a_turn_at_most() -> None:
+    rig = Rig(is_server=False)
+    path = path_to(rig)
+    begin(path)
+    await turn()
+    now_ms = rig.clock.now_ms()
+    rig.clock.advance_ms(BLOCK_MS)
+    rig.clock.set_ms(now_ms)
+    after = begin(path)
+    rig.connection.fail_late_requests()
+    assert not after[3].done()
+    assert after[0].deadline_ms - rig.clock.monotonic_ms() == 3_000
+    await turn()

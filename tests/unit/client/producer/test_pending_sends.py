@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,3 +104,46 @@ async def test_an_error_of_another_kind_is_told_as_it_is() -> None:
     with pytest.raises(RemoteProtocolError):
         await outcome
     sends.require_room("orders")
+
+
+class Counted(set[Any]):
+    """How often somebody went through all of it."""
+
+    looks = 0
+
+    def __iter__(self) -> Any:
+        self.looks += 1
+        return super().__iter__()
+
+
+async def test_who_goes_on_sending_without_room_does_not_look_through_all_sends_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sends = pending(in_flight_max=1)
+    outcome = sends.add_begun(begun()[0], None)
+    with pytest.raises(TooManyRequestsError):
+        sends.require_room("orders")
+    counted = sends._outcomes = Counted(sends._outcomes)
+    counted.looks = 0
+    for _ in range(100):
+        with pytest.raises(TooManyRequestsError):
+            sends.require_room("orders")
+    assert counted.looks == 0
+    outcome.cancel()
+    later_s = asyncio.get_running_loop().time() + 1
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: later_s)
+    sends.require_room("orders")
+
+
+@pytest.mark.parametrize("response", [FACTS, SimpleNamespace(code=0)])
+async def test_a_receipt_that_cannot_be_made_ends_the_send(response: Any) -> None:
+    def broken(*_: object) -> Any:
+        raise TypeError("a defect")
+
+    sends = pending()
+    sends._receipt_of = sends._receipt_of_facts = broken
+    send, answered = begun()
+    outcome = sends.add_begun(send, None)
+    answered.set_result(response)
+    with pytest.raises(TypeError, match="a defect"):
+        await outcome

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
-from pyromq import Message, Producer, PushConsumer, ReceivedMessage, TransactionOutcome, TransactionProducer
+from pyromq import Message, Producer, PushConsumer, ReceivedMessage, TransactionOutcome, TransactionProducer, aio
 from pyromq.errors import ConfigError, MQError, SendFailedError
 from pyromq.testing import CrashMode, LoopbackBroker, ManualClock
 from pyromq.testing.traffic.fault_rules import FaultKind
@@ -289,3 +290,14 @@ def test_random_faults_everywhere_lose_nothing() -> None:
                 ledger = broker.assert_nothing_lost()
                 acknowledged = {message.body for message in broker.sent("orders")}
                 assert acknowledged <= set(got), f"seed {seed}: {ledger}\n{broker.timeline()}"
+
+
+async def test_a_lost_acknowledgement_takes_no_other_of_the_same_commit_with_it() -> None:
+    with LoopbackBroker() as broker:
+        async with aio.Producer(broker.nameserver, group="shop", retries=0, timeout_ms=2_000) as producer:
+            for _ in range(3):
+                await producer.send(Message("orders", b"before"))
+            broker.faults.lose_response("orders", skip=3)
+            sends = (producer.send(Message("orders", b"%d" % number)) for number in range(4))
+            ends = await asyncio.gather(*sends, return_exceptions=True)
+    assert [isinstance(end, SendFailedError) for end in ends].count(True) == 1, ends
