@@ -48,7 +48,7 @@ _CONNECT_NEEDS: Final = ("grpc", "grpc_status", "pandas")
 # what Spark says of listeners when a program ends, with and without stopping its session
 _FAREWELL: Final = (
     r"Failed to remove the listener because of exception: \[NO_ACTIVE_SESSION\]"
-    r"|StreamingQueryListenerBus Handler thread received exception, .*\bafter shutdown"
+    r"|StreamingQueryListenerBus Handler thread received exception, .*\bafter (interpreter )?shutdown"
 )
 _LISTENER: Final = "_pyromq_listener"
 _KNOWN: Final = "_pyromq_sources"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.spark.progress import ProgressListener
-from pyromq.pipeline.spark.session import _check_connect, default_settings, is_connect, register
+from pyromq.pipeline.spark.session import _FAREWELL, _check_connect, default_settings, is_connect, register
 
 ONE_MACHINE = {"spark.driver.host", "spark.driver.bindAddress", "spark.sql.streaming.checkpointFileManagerClass"}
 
@@ -71,3 +72,10 @@ def test_what_spark_connect_lacks_is_named() -> None:
     _check_connect(lambda name: name)
     with pytest.raises(ConfigError, match=r"needs grpc_status: .*pyromq\[pipeline-connect\]"):
         _check_connect(lambda name: None if name == "grpc_status" else name)
+
+
+@pytest.mark.parametrize("end", ["cannot schedule new futures after shutdown", "… after interpreter shutdown"])
+def test_what_spark_connect_says_at_the_end_of_a_program_is_known(end: str) -> None:
+    head = "StreamingQueryListenerBus Handler thread received exception, all client side listeners are removed"
+    assert re.match(_FAREWELL, f"{head} and handler thread is terminated. The error is: {end}")
+    assert not re.match(_FAREWELL, f"{head} and handler thread is terminated. The error is: it broke")
