@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -14,6 +16,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -303,6 +306,27 @@ async def test_pauses_between_restarts_double_and_a_stop_ends_them() -> None:
     text = "worker 1 ended with code 3: starting another one in"
     assert lines == [f"{text} 0.1 s", f"{text} 0.2 s", f"{text} 0.4 s"]
     assert supervisor.workers[0].restarts == 3
+
+
+async def test_a_worker_that_ends_before_anybody_listens_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[socket.socket] = []
+    pair = socket.socketpair
+
+    def noted() -> tuple[socket.socket, socket.socket]:
+        made.extend(pair())
+        return made[0], made[1]
+
+    async def ended() -> int:
+        return 3
+
+    async def start(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(wait=ended, returncode=3)
+
+    supervisor = Supervisor(["a worker"], 1, tell=print)
+    monkeypatch.setattr(socket, "socketpair", noted)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    assert await supervisor._live(supervisor.workers[0]) == 3
+    assert [each.fileno() for each in made] == [-1, -1]
 
 
 async def test_a_worker_that_talks_nonsense_is_passed_over() -> None:

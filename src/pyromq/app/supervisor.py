@@ -177,6 +177,7 @@ class Supervisor:
             hearing.cancel()
             with suppress(asyncio.CancelledError):
                 await hearing
+            ours.close()  # of a process that ended before anybody listened
             worker.process, worker.report = None, {}
 
     async def _hear(self, worker: Worker, link: socket.socket) -> None:

@@ -143,7 +143,7 @@ def test_the_core_refuses_wrong_types() -> None:
     for wrong in (PureTail("orders", 0), None, "orders"):
         with pytest.raises(TypeError):
             line.add(wrong)
-    for arguments in ((), ("orders",), (7, 0), ("orders", -1)):
+    for arguments in ((), ("orders",), (7, 0)):
         with pytest.raises((TypeError, OverflowError)):
             core.QueueTail(*arguments)
     with pytest.raises((TypeError, OverflowError)):
