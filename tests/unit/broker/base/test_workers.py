@@ -81,11 +81,15 @@ def test_a_job_may_end_behind_its_loop(thread: OneThread) -> None:
 
 def test_a_process_whose_broker_was_never_stopped_ends_after_the_job_that_runs() -> None:
     code = """
-import asyncio, time
+import asyncio, os
 from pyromq.broker.base.workers import OneThread
+thread = OneThread("a-thread")
+def job():
+    while not thread._is_down:  # until the interpreter ends, and asks for it
+        os.sched_yield()
+    print("finished", flush=True)
 async def main():
-    thread = OneThread("a-thread")
-    thread.run(lambda: (time.sleep(0.2), print("finished", flush=True)), lambda error: None)
+    thread.run(job, lambda error: None)
 asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
