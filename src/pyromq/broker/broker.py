@@ -357,7 +357,7 @@ class Broker(Handler):
         if pulls.lane is not None:
             is_own = self._deferred[RequestCode.PULL_MESSAGE] == pulls.pull
             pulls.lane.is_open = is_own and pulls.is_plain and is_known
-            pulls.lane.has_waiting = self._turns.has_waiting
+            pulls.lane.waiting = self._turns.waiting
             pulls.lane.renew()
 
     def _settings_changed(self) -> None:

@@ -41,10 +41,6 @@ class Turns:
         """How many requests wait."""
         return sum(map(len, self.waiting.values()))
 
-    def has_waiting(self, connection: Connection) -> bool:
-        """Whether requests of the connection wait for its next turn: what comes now must not overtake them."""
-        return connection in self.waiting
-
     def take(self, connection: Connection, requests: list[Received[Any]]) -> None:
         """What one read brought."""
         if connection in self.waiting:

@@ -17,7 +17,7 @@ who they are, and a connection has it from its first pull on: reads of others ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Container
 from typing import Final
 
 from pyromq.broker.base.access import AccessDeniedError, GuardedAccess
@@ -75,7 +75,7 @@ class PullLane:
         self._now_s = clock.monotonic_s
         self._access = access
         self.is_open = False  # nothing stands between requests and ``PullHandler``
-        self.has_waiting: Callable[[Connection], bool] = lambda connection: True  # earlier requests, not served yet
+        self.waiting: Container[Connection] = frozenset()  # with earlier requests that are not served yet
         self._seen = self._versions()  # of the tables and rules that what it knows follows from
         self._lane = self._new_lane()
 
@@ -162,7 +162,7 @@ class PullLane:
     def take(self, connection: Connection, data: Buffer) -> int:
         """Answer the plain pulls that the data begins with; says how many bytes these are."""
         progress = self._progress
-        if len(data) <= _DIGIT_AT or data[_DIGIT_AT] != _DIGIT or not self.is_open or self.has_waiting(connection):
+        if len(data) <= _DIGIT_AT or data[_DIGIT_AT] != _DIGIT or not self.is_open or connection in self.waiting:
             return 0
         self._forget_what_changed()
         began_s = self._now_s()

@@ -386,7 +386,7 @@ async def test_what_recovery_has_not_verified_is_pythons() -> None:
 async def test_requests_that_wait_are_not_overtaken() -> None:
     async with LaneRig(with_core=True) as rig:
         await learned(rig)
-        rig.pulls.lane.has_waiting = lambda connection: True
+        rig.pulls.lane.waiting = {rig.clients[1].connection}
         assert taken(rig, pull_frame(3)) == 0
 
 
