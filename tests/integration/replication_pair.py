@@ -30,7 +30,11 @@ SMALL = StoreSettings(
 )
 # looks often, waits long: a busy machine is not a lost connection
 QUICK = ReplicationSettings(
-    metadata_interval_ms=50, heartbeat_interval_ms=500, silence_ms_max=60_000, confirm_timeout_ms=60_000
+    metadata_interval_ms=50,
+    heartbeat_interval_ms=500,
+    silence_ms_max=60_000,
+    confirm_timeout_ms=60_000,
+    stall_ms_max=60_000,
 )
 
 

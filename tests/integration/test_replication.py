@@ -165,6 +165,22 @@ async def test_a_master_that_hears_nothing_lets_sends_time_out_though_the_replic
             same_stores(master, replica)
 
 
+async def test_a_silent_replica_is_waited_for_once_and_counts_again_when_it_is_back(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair, pair.producer() as producer:
+        await pair.start_master(stall_ms_max=200)  # and a minute for a send to be late
+        async with CuttingProxy(pair.leader.address) as proxy:
+            await pair.start_replica(master_replication_address=proxy.address)
+            await until(lambda: pair.leader.replicas.in_sync(pair.leader.end), "the replica is in sync")
+            proxy.swallows_to_replica = True
+            for body in (b"1", b"2"):
+                assert (await producer.send(Message("orders", body))).status is SendStatus.SLAVE_NOT_AVAILABLE
+            assert len(pair.leader.replicas) == 1, "its connection is there as before"
+            proxy.swallows_to_replica = False
+            proxy.cut()
+            await until(lambda: pair.leader.replicas.in_sync(pair.leader.end), "in sync again")
+            assert (await producer.send(Message("orders", b"3"))).status is SendStatus.SEND_OK
+
+
 async def test_a_replica_that_goes_while_sends_wait_ends_their_wait(tmp_path: Path) -> None:
     async with a_pair(tmp_path) as pair, pair.producer() as producer:
         await pair.start_master(confirm_timeout_ms=60_000)

@@ -91,11 +91,14 @@ class Leader:
         """More of the log is on disk."""
         for link in list(self._links):
             link.send_more()
+        self.replicas.notice_stalls(self.clock.monotonic_ms())
 
     def tick(self) -> None:
         """Every second or so: signs of life, and an end to connections that give none."""
         for link in list(self._links):
             link.tick()
+        if self.replicas.notice_stalls(self.clock.monotonic_ms()):
+            self.on_report()
 
     # --- for links ---
 

@@ -10,13 +10,15 @@ what it has with what the master has, and a repetition of it says no more, unles
 that a position is believed if the master can have sent it; one that lies beyond that, is negative or goes back changes
 nothing.
 
-*In sync* is a replica that misses less than ``gap_bytes_max``. *Confirmed* is what as many copies have as are needed.
+*In sync* is a replica that misses less than ``gap_bytes_max`` and is not stalled: one that was sent something and got
+no further for ``stall_ms_max`` hangs, or its link is cut, and nobody waits for it until it gets on. A replica that the
+lease has dropped is not in sync either. *Confirmed* is what as many copies have as are needed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -44,6 +46,9 @@ class ReplicaConnection:
     first: int = 0  # what it was sent begins here
     sent: int = 0  # everything before this was sent, or the replica said that it has it
     doubts: set[str] = field(default_factory=set)  # what was not believed; each kind is logged once
+    behind_since_ms: int | None = None  # it has got no further since then; None: it has all that it was sent
+    behind_at: int = -1  # where it was then
+    is_stalled: bool = False  # and that is too long
 
     @property
     def counts(self) -> bool:
@@ -61,6 +66,7 @@ class Replicas:
     def __init__(self, settings: ReplicationSettings) -> None:
         self._settings = settings
         self._connections: dict[ReplicaConnection, None] = {}
+        self.is_dropped: Callable[[ReplicaConnection], bool] = lambda connection: False  # by the lease
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -97,16 +103,39 @@ class Replicas:
                 facts = (connection.name, doubt, position, connection.sent)
                 logger.warning("report of a replica not believed: replica=%s reason=%s position=%d sent=%d", *facts)
             return False
+        if position > connection.position:
+            connection.is_stalled = False
         connection.position = position
         return True
+
+    # --- who gets on ---
+
+    def notice_stalls(self, now_ms: int) -> bool:
+        """Look which replicas got no further for too long; True when one is stalled that was not before."""
+        found = False
+        for each in self._connections:
+            if each.position >= each.sent:
+                each.behind_since_ms = None
+            elif each.behind_since_ms is None or each.position != each.behind_at:
+                each.behind_since_ms, each.behind_at = now_ms, each.position
+            elif now_ms - each.behind_since_ms >= self._settings.stall_ms_max and not each.is_stalled:
+                each.is_stalled = found = True
+                facts = each.name, each.position, each.sent
+                logger.warning("replica stalled, not waited for: replica=%s position=%d sent=%d", *facts)
+        return found
+
+    def next_stall_ms(self, now_ms: int) -> int:
+        """No replica stalls before that moment."""
+        since = (each.behind_since_ms for each in self._connections if not each.is_stalled)
+        return min((each for each in since if each is not None), default=now_ms) + self._settings.stall_ms_max
 
     # --- what they confirm ---
 
     def positions(self) -> dict[str, int]:
-        """How far each replica is that counts, by its name; the best of its connections."""
+        """How far each replica is that counts and gets on, by its name; the best of its connections."""
         found: dict[str, int] = {}
         for each in self._connections:
-            if each.counts:
+            if each.counts and not each.is_stalled and not self.is_dropped(each):
                 found[each.replica] = max(found.get(each.replica, 0), each.position)
         return found
 
@@ -115,7 +144,8 @@ class Replicas:
         return sorted((each for each in self.positions().values() if self._is_near(each, end)), reverse=True)
 
     def is_in_sync(self, connection: ReplicaConnection, end: int) -> bool:
-        return connection.counts and self._is_near(connection.position, end)
+        gets_on = not connection.is_stalled and not self.is_dropped(connection)
+        return connection.counts and gets_on and self._is_near(connection.position, end)
 
     def _is_near(self, position: int, end: int) -> bool:
         return position > end - self._settings.gap_bytes_max

@@ -47,6 +47,7 @@ class ReplicationSettings:
     auto_in_sync_replicas: bool = False  # wait for as many as are in sync, between the two
     all_in_sync: bool = False  # wait for every replica that is in sync
     gap_bytes_max: int = 256 << 20  # a replica that misses as much is not in sync
+    stall_ms_max: int = 2_000  # nor is one that gets no further for so long, though it was sent something
     confirm_timeout_ms: int = 5_000  # then a send is answered FLUSH_SLAVE_TIMEOUT
     slice_bytes: int = 1 << 20  # transferred at once; a replica flushes behind a slice
 
@@ -73,7 +74,7 @@ class ReplicationSettings:
         if not 1 <= self.slice_bytes <= SLICE_BYTES_MAX:
             raise ConfigError(f"replication.slice_bytes {self.slice_bytes} is outside [1, {SLICE_BYTES_MAX}]")
         positive = ("confirm_timeout_ms", "metadata_interval_ms", "heartbeat_interval_ms", "silence_ms_max")
-        for name in (*positive, "connections_max", "gap_bytes_max"):
+        for name in (*positive, "connections_max", "gap_bytes_max", "stall_ms_max"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"replication.{name} must be at least 1")
         for text in (self.master_address, self.master_replication_address):

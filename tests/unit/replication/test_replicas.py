@@ -100,6 +100,29 @@ def test_a_replica_that_is_far_behind_confirms_nothing() -> None:
     assert known.standing(1_000) is Standing.ENOUGH
 
 
+def test_a_replica_that_gets_no_further_is_not_in_sync_until_it_does(caplog: pytest.LogCaptureFixture) -> None:
+    known = replicas(stall_ms_max=2_000)
+    connection = at(known, "10.0.0.1", 900)
+    assert not known.notice_stalls(10_000) and known.next_stall_ms(10_000) == 12_000
+    known.reported(connection, 950)
+    assert not known.notice_stalls(11_999) and known.next_stall_ms(11_999) == 13_999, "it got on meanwhile"
+    assert not known.notice_stalls(13_998) and known.confirmed(1_000) == 950
+    assert known.notice_stalls(13_999) and known.standing(1_000) is Standing.TOO_FEW
+    assert (known.confirmed(1_000), known.is_in_sync(connection, 1_000)) == (0, False)
+    assert not known.notice_stalls(20_000) and caplog.text.count("stalled") == 1, "it is told once"
+    assert known.reported(connection, 950) and known.standing(1_000) is Standing.TOO_FEW, "a mere sign of life"
+    known.reported(connection, 960)
+    assert (known.standing(1_000), known.confirmed(1_000)) == (Standing.ENOUGH, 960)
+
+
+def test_a_replica_that_has_everything_never_stalls() -> None:
+    known = replicas(stall_ms_max=2_000)
+    connection = at(known, "10.0.0.1", 1_000)
+    assert not known.notice_stalls(0) and not known.notice_stalls(60_000)
+    connection.sent = 1_100
+    assert not known.notice_stalls(60_001) and known.in_sync(1_100) == [1_000], "its time begins with what it was sent"
+
+
 def test_a_replica_that_has_said_nothing_is_not_there() -> None:
     known = replicas()
     known.connected("10.0.0.1", "10.0.0.1:1")
@@ -168,6 +191,7 @@ def test_only_named_addresses_may_connect() -> None:
         ({"slice_bytes": 0}, "slice_bytes"),
         ({"slice_bytes": 5 << 20}, "slice_bytes"),
         ({"confirm_timeout_ms": 0}, "confirm_timeout_ms"),
+        ({"stall_ms_max": 0}, "stall_ms_max"),
         ({"replica_addresses": ("example.org",)}, "neither an address nor a network"),
         ({"master_address": "nowhere"}, "nowhere"),
         ({"role": Role.SYNC_MASTER, "host": "example.org"}, "not an IP address"),

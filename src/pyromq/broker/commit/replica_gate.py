@@ -2,6 +2,7 @@
 
     on disk here ─▶ too few replicas in sync? ─▶ answered at once                     [SLAVE_NOT_AVAILABLE]
                     └ enough ─▶ waits ─▶ confirmed                                    [SUCCESS]
+                                      ├ those it waits for stall, or go               [SLAVE_NOT_AVAILABLE]
                                       └ not within ``confirm_timeout_ms``             [FLUSH_SLAVE_TIMEOUT]
 
 Each of the three means that the message is stored here, with its offset. A sender that wants two copies for certain
@@ -114,6 +115,7 @@ class ReplicaGate:
     def _answer(self) -> None:
         end, required = self._leader.end, self.required()
         replicas = self._leader.replicas
+        replicas.notice_stalls(self._clock.monotonic_ms())
         are_few = replicas.standing(end) is Standing.TOO_FEW
         if are_few and required is None:
             self._answer_all()
@@ -190,13 +192,15 @@ class ReplicaGate:
         respond_unconfirmed(commit.sends, ResponseCode.SLAVE_NOT_AVAILABLE, _NO_REPLICA)
 
     def _look_again(self) -> None:
+        """When the oldest is late, or a replica stalls."""
         if self.is_empty:
             self._emptied.set()
         if self._timer is not None or self.is_empty:
             return
         since = [self._waiting[0][0]] if self._waiting else []
         since += [self._internal[0][1]] if self._internal else []
-        in_ms = min(since) + self._timeout_ms - self._clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
+        in_ms = min(min(since) + self._timeout_ms, self._leader.replicas.next_stall_ms(now_ms)) - now_ms
         self._timer = self._loop.call_later(max(1, in_ms) / 1_000, self._time_passed)
 
     def _time_passed(self) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from pyromq.broker.base.lease import Lease
 from pyromq.clock import Clock
-from pyromq.replication.replicas import Replicas
+from pyromq.replication.replicas import ReplicaConnection, Replicas
 from pyromq.wire.json.membership import MemberReport, MemberStatus
 
 REPORT_INTERVAL_S: Final = 0.25
@@ -32,25 +32,39 @@ class Members:
         self._lease = lease
         self._clock = clock
         self._known: dict[str, _Known] = {}
+        self._required: tuple[str, ...] = ()  # whom the lease named when it was looked at last
+        self._dropped: set[str] = set()  # members that it no longer names
+        replicas.is_dropped = self.is_dropped
 
     def reported(self, report: MemberReport, host: str) -> None:
         self._known[report.address] = _Known(report, host, self._clock.monotonic_ms())
 
     def position(self, address: str) -> int | None:
         """What that broker has on its disk; None when it is not connected."""
+        found = max((each.position for each in self._connections(address)), default=-1)
+        return found if found >= 0 else None
+
+    def _connections(self, address: str) -> list[ReplicaConnection]:
         known = self._known.get(address)
         if known is None:
-            return None
+            return []
         report = known.report
-        found = [each.position for each in self._replicas if each.name == report.link]
+        found = [each for each in self._replicas if each.name == report.link]
         if not found:  # its address was translated on the way
             of_host = [each for each in self._replicas if each.host == known.host and each.broker_id is not None]
-            found = [each.position for each in of_host if each.broker_id == report.broker_id and each.counts]
-        return max(found) if found and max(found) >= 0 else None
+            found = [each for each in of_host if each.broker_id == report.broker_id and each.counts]
+        return found
+
+    def is_dropped(self, connection: ReplicaConnection) -> bool:
+        """Whether it belongs to a member that the lease waited for under this master, and does not wait for now."""
+        return any(connection in self._connections(each) for each in self._dropped)
 
     def required_position(self) -> int | None:
         """All replicas that the lease names have everything before it; None when it names none."""
         required = self._lease.required
+        if required != self._required:
+            self._dropped = (self._dropped | set(self._required)) - set(required)
+            self._required = required
         return min(self.position(each) or 0 for each in required) if required else None
 
     def have_metadata(self, number: int) -> bool:
@@ -59,10 +73,11 @@ class Members:
         return all(each is not None and each.report.metadata >= number for each in known)
 
     def statuses(self) -> tuple[MemberStatus, ...]:
-        """Of those that are connected, and have said so lately."""
+        """Of those that are connected, have said so lately, and get on with the log."""
         limit_ms, found = self._clock.monotonic_ms() - _SILENCE_MS, []
         for address, known in self._known.items():
             position = self.position(address)
-            if position is not None and known.at_ms > limit_ms:
+            gets_on = any(not each.is_stalled for each in self._connections(address))
+            if position is not None and known.at_ms > limit_ms and gets_on:
                 found.append(MemberStatus(address=address, position=position, metadata=known.report.metadata))
         return tuple(found)

@@ -17,15 +17,15 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import decode_command, encode_response
 from pyromq.wire.frame import FrameDecoder
 
-TIMEOUT_MS = 5_000
+TIMEOUT_MS, STALL_MS = 5_000, 2_000
 
 
 class Rig:
     """A gate over replicas that say what a test lets them say."""
 
-    def __init__(self) -> None:
+    def __init__(self, stall_ms_max: int = 2 * TIMEOUT_MS) -> None:
         self.clock = ManualClock()
-        self.replicas = Replicas(ReplicationSettings(role=Role.SYNC_MASTER))
+        self.replicas = Replicas(ReplicationSettings(role=Role.SYNC_MASTER, stall_ms_max=stall_ms_max))
         self.leader = SimpleNamespace(replicas=self.replicas, end=1_000, on_report=None)
         self.times = RequestTimes()
         self.gate = ReplicaGate(cast(Leader, self.leader), self.clock, timeout_ms=TIMEOUT_MS, times=self.times)
@@ -114,6 +114,39 @@ async def test_a_replica_that_is_late_is_not_waited_for_any_longer() -> None:
     rig.says(replica, 600)
     assert rig.answered[1:] == [(second, 0)], "the one that came later was in time"
     assert (rig.gate.late, rig.gate.waiting) == (1, 0)
+
+
+async def test_a_silent_replica_ends_the_wait_of_all_and_nobody_waits_for_it_again() -> None:
+    rig = Rig(STALL_MS)
+    replica = rig.replica(0)
+    numbers = [rig.send(500)]
+    rig.clock.advance_ms(STALL_MS - 1)
+    numbers.append(rig.send(600))
+    assert rig.answered == []
+    rig.clock.advance_ms(1)
+    rig.gate.look()
+    assert rig.answered == [(number, ResponseCode.SLAVE_NOT_AVAILABLE) for number in numbers]
+    later = rig.send(700)
+    assert rig.answered[2:] == [(later, ResponseCode.SLAVE_NOT_AVAILABLE)], "at once"
+    rig.says(replica, 700)
+    last = rig.send(800)
+    rig.says(replica, 800)
+    assert rig.answered[3:] == [(last, 0)], "it has come back"
+    assert (rig.gate.alone, rig.gate.late, rig.gate.waiting) == (3, 0, 0)
+
+
+async def test_a_silent_member_is_waited_for_until_the_lease_names_it_no_more() -> None:
+    rig = Rig(STALL_MS)
+    rig.replica(0)
+    required: list[int | None] = [0]
+    rig.gate.required = lambda: required[0]
+    number = rig.send(500)
+    rig.clock.advance_ms(STALL_MS)
+    rig.gate.look()
+    assert rig.answered == [], "it could still take over"
+    required[0] = None
+    rig.gate.look()
+    assert rig.answered == [(number, ResponseCode.SLAVE_NOT_AVAILABLE)]
 
 
 async def test_oneway_sends_are_not_answered() -> None:

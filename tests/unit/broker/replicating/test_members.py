@@ -90,6 +90,32 @@ def test_a_member_that_reports_no_more_is_not_told_of() -> None:
     assert rig.members.statuses() == ()
 
 
+def test_a_member_that_does_not_get_on_is_not_told_of_though_it_reports() -> None:
+    rig = Rig()
+    link = rig.connects("10.0.0.2:1", 100)
+    link.sent = 200
+    rig.replicas.notice_stalls(0)
+    rig.replicas.notice_stalls(2_000)
+    rig.reports(B, "10.0.0.2:1")
+    assert rig.members.statuses() == (), "the lease names it no more"
+    rig.replicas.reported(link, 150)
+    assert [each.position for each in rig.members.statuses()] == [150]
+
+
+def test_a_member_that_the_lease_has_dropped_counts_no_more_until_it_is_named_again() -> None:
+    rig = Rig()
+    rig.connects("10.0.0.2:1", 100, broker_id=1)
+    rig.connects("10.0.0.3:1", 90, broker_id=2)
+    rig.connects("10.0.0.4:1", 80)  # of RocketMQ: no member, and counted as ever
+    rig.reports(B, "10.0.0.2:1")
+    rig.reports(C, "10.0.0.3:1")
+    assert rig.replicas.in_sync(100) == [100, 90, 80], "nobody was dropped"
+    for required, counted in (((B, C), [100, 90, 80]), ((B,), [100, 80]), ((), [80]), ((C,), [90, 80])):
+        rig.lease.required = required
+        rig.members.required_position()
+        assert rig.replicas.in_sync(100) == counted, required
+
+
 def test_tables_are_there_when_all_that_the_lease_names_have_them() -> None:
     rig = Rig()
     assert rig.members.have_metadata(5), "nobody is waited for"

@@ -28,6 +28,7 @@ from tests.unit.net.fakes import turn
 
 needs_core = pytest.mark.skipif(core is None, reason=f"there is no lane: {DESCRIPTION}")
 TIMEOUT_MS = 5_000
+PATIENT = ReplicationSettings(role=Role.SYNC_MASTER, stall_ms_max=TIMEOUT_MS + 1)  # so that some sends are late first
 STEPS = 80
 KEY = "UNIQ_KEY\x017F0000010000000000000000\x02"
 NO_WAIT = "WAIT\x01false\x02"
@@ -40,7 +41,7 @@ class SyncMaster:
     def __init__(self, rig: LaneRig) -> None:
         self.rig = rig
         self.group_commit = rig.broker.parts.write_path.group_commit
-        self.leader = Leader(rig.broker.store, ReplicationSettings(role=Role.SYNC_MASTER), rig.clock)
+        self.leader = Leader(rig.broker.store, PATIENT, rig.clock)
         self.gate = ReplicaGate(self.leader, rig.clock, timeout_ms=TIMEOUT_MS)
         self.group_commit.wait_for(self.gate)
         self.replica: ReplicaConnection | None = None
