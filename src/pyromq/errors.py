@@ -317,7 +317,7 @@ class NoReplyError(MQError):
 
 
 class NotPreparedError(MQError):
-    """The broker has the message, but not as safely as its settings demand: rolled back, nothing was executed."""
+    """The broker has the message, but not as safely as ``retry_unless_ok`` asks: rolled back, nothing was executed."""
 
     def __init__(self, receipt: SendReceipt) -> None:
         super().__init__(

@@ -15,7 +15,7 @@ from pyromq import aio
 from pyromq.errors import BrokerError, ClientClosedError, ConfigError, MQError, NotPreparedError
 from pyromq.model.message import Message
 from pyromq.net import Connection
-from pyromq.settings import ClientSettings
+from pyromq.settings import ClientSettings, TransactionProducerSettings
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.command import encode_response
 from pyromq.wire.headers.callback import CheckTransactionHeader
@@ -154,11 +154,13 @@ async def test_a_block_commits_rolls_back_or_leaves_it_open() -> None:
         assert fourth.receipt is None
 
 
-async def test_a_prepared_message_that_is_not_safe_is_rolled_back_and_nothing_executed() -> None:
-    broker = TransactionBroker(send_code=10)
+async def test_a_prepared_message_that_is_less_safe_than_wanted_is_rolled_back_and_nothing_executed() -> None:
+    broker, settings = TransactionBroker(send_code=10), TransactionProducerSettings(retry_unless_ok=True, retries=0)
     async with (
         cluster(broker) as servers,
-        aio.TransactionProducer(servers.nameserver, group="g", topics="T", check=no_check) as producer,
+        aio.TransactionProducer(
+            servers.nameserver, group="g", topics="T", check=no_check, settings=settings
+        ) as producer,
     ):
         with pytest.raises(NotPreparedError, match="flush disk timeout"):
             await producer.send(Message("T", b"x"), lambda transaction: pytest.fail("executed"))

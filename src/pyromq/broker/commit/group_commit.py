@@ -42,6 +42,10 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 _NOT_FLUSHED = "the message is stored, but the disk did not confirm it in time"
+# what is stored is done, with 0: clients take every other code for "not done" there, and do it again
+_WITHOUT_STATUS = frozenset(
+    (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE)
+)
 _ALONE_COMMITS = 16  # after so many groups in a row with sends of one connection, it counts as the only one
 
 
@@ -553,7 +557,11 @@ def tell(internal: list[OnStored], error: MQError | None) -> None:
 
 def respond_unconfirmed(sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
     """They are stored, but not as safely as they should be."""
-    for connection, _, response in sends:
+    for connection, request, response in sends:
+        if request.code in _WITHOUT_STATUS:
+            if response:
+                connection.send(response)
+            continue
         for each in FrameDecoder().feed(response):
             connection.send(_unconfirmed(each, code, remark))
 

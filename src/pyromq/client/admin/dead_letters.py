@@ -35,21 +35,16 @@ from pyromq.model.failure import STORY_NAMES, Failure, FailureStory, failure_tol
 from pyromq.model.message import SendStatus
 from pyromq.model.names import DEFAULT_TOPIC, REDRIVE_PREFIX, dead_letter_topic, redrive_group, retry_topic
 from pyromq.model.queue import QueueId
-from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.codes import RequestCode
 from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.property_text import join_items
+from pyromq.wire.send_statuses import SEND_STATUSES
 
 _PRODUCER: Final = REDRIVE_PREFIX
 _COMPRESSION_FLAGS: Final = 0x1 | 0x700
 _KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.INSTANCE_ID)
 _LEFT_OUT: Final = names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE, *STORY_NAMES}
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
-SEND_STATUSES: Final = {
-    ResponseCode.SUCCESS: SendStatus.SEND_OK,
-    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
-    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
-    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
-}
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -308,7 +303,7 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
         ext = header_fields(ready, queue, producer, DEFAULT_TOPIC, "4")
         link = self.client.brokers.link(await self._address(queue.broker))
         response = await self.client.ask(link, RequestCode.SEND_MESSAGE_V2, ext, body, expect=SEND_STATUSES)
-        return SEND_STATUSES[ResponseCode(response.code)]
+        return SEND_STATUSES[response.code]
 
     async def _has_copy(self, topic: str, message_id: str) -> bool:
         """False when it is not there, or when nobody can be asked."""

@@ -31,15 +31,10 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.fast.send_request import header_fields, send_frame
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.received import Received
+from pyromq.wire.send_statuses import SEND_STATUSES, STORED_CODES
 
 logger = logging.getLogger(__name__)
 
-_STATUS: Final[dict[int, SendStatus]] = {
-    ResponseCode.SUCCESS: SendStatus.SEND_OK,
-    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
-    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
-    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
-}
 _SEND_OK: Final = SendStatus.SEND_OK
 _NOT_FLUSHED: Final = SendStatus.FLUSH_DISK_TIMEOUT
 _PAUSE: Final = Backoff(first_ms=50, ceiling_ms=500)
@@ -88,7 +83,7 @@ class RetryingSender:
         header = received.header_as(SendResponseHeader)
         if header.queue_id != queue.number:
             queue = QueueId(queue.topic, queue.broker, header.queue_id)
-        status = _SEND_OK if received.code == 0 else _STATUS[received.code]
+        status = _SEND_OK if received.code == 0 else SEND_STATUSES[received.code]
         return SendReceipt(
             status,
             outgoing.unique_ids,
@@ -113,7 +108,7 @@ class RetryingSender:
         self, outgoing: OutgoingMessage, queue: QueueId, connection: Connection, received: Received[Any]
     ) -> SendReceipt:
         """On from a response other than success. Raises SendFailedError."""
-        if received.code in _STATUS:
+        if received.code in STORED_CODES:
             return self.receipt(outgoing, queue, received)
         return await self.after_failure(outgoing, queue, _refusal(outgoing, connection, received))
 
@@ -174,7 +169,7 @@ class RetryingSender:
         timeout_ms = min(left_ms, self._settings.attempt_timeout_ms or left_ms)
         ext = self.ext(outgoing, queue)
         received = await connection.request(outgoing.code, ext, outgoing.body, timeout_ms=timeout_ms)
-        if received.code in _STATUS:
+        if received.code in STORED_CODES:
             return received, None
         return None, _refusal(outgoing, connection, received)
 

@@ -22,7 +22,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.transaction import PreparedPlace, TransactionOutcome
 from pyromq.errors import MQError
 from pyromq.model import property_names as names
-from pyromq.model.message import Message, SendReceipt, SendStatus
+from pyromq.model.message import Message, SendReceipt
 from pyromq.model.names import GROUP_CHARACTERS_MAX
 from pyromq.wire.message_id import MalformedMessageIdError, decode_offset_id
 from pyromq.wire.trace import (
@@ -183,7 +183,7 @@ class ProducerTrace(SendHook):
             cost_ms=elapsed_ms,
             kind=MessageKind.PREPARED if self._sends_prepared else kind_of(message),
             offset_message_id=receipt.offset_message_id,
-            is_success=receipt.status is SendStatus.SEND_OK,
+            is_success=True,  # there is a receipt: the broker has it, however safely
         )
         self._dispatcher.add(record)
 

@@ -228,7 +228,7 @@ class TransactionProducer:
         receipt = await self._prepared.send_prepared(message, system, queue, selector, timeout_ms)
         place = place_of_receipt(self.client.wire_name(message.topic), receipt)
         transaction = Transaction(message, receipt, place, argument)
-        if receipt.status is not SendStatus.SEND_OK:
+        if receipt.status is not SendStatus.SEND_OK and self.settings.retry_unless_ok:
             transaction.rollback()
             await self.finish(transaction)
             raise NotPreparedError(receipt)

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Outcome(StrEnum):
-    """CONFIRMED only if a server said that it did what was asked, as safely as its settings demand.
+    """CONFIRMED only if a server said that it did what was asked; how safely, if not as demanded, stands in the text.
 
     UNCHANGED: nothing was done, because there was nothing to do or because it was refused (then ``is_problem``).
     UNKNOWN: no response came, or one that leaves a doubt. NOT_ATTEMPTED: the job ended before.

@@ -22,7 +22,6 @@ from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import Connected
-from pyromq.pipeline.core.response_codes import STORED
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.sink.keys import next_run
 from pyromq.pipeline.sink.options import SinkOptions
@@ -32,6 +31,7 @@ from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.received import Received
+from pyromq.wire.send_statuses import STORED_CODES
 
 logger = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ class RequestSender:
             fields = client.signer.signed_fields(fields, outgoing.body)
         link = topic_queues.links.get(queue.broker) or client.master_link(queue.broker)
         response = await link.request(outgoing.code, fields, outgoing.body, timeout_ms=timeout_ms)
-        if response.code not in STORED:
+        if response.code not in STORED_CODES:
             raise error_of(response, topic=topic_queues.topic)
         return response
 

@@ -26,8 +26,8 @@ from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
 from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.received import Received, decode_received
+from pyromq.wire.send_statuses import STORED_CODES
 
-STORED_CODES: Final = frozenset((0, 10, 11, 12))  # of sends: stored, and how safely
 _ONEWAY: Final = 2
 _KEPT_FLAGS: Final = 0x703  # compression, and many tags
 _LEFT_OUT: Final = frozenset(  # else the copy would wait, or be a transaction's, once more

@@ -158,13 +158,13 @@ def test_a_refused_send_is_unchanged_and_a_problem() -> None:
 @pytest.mark.parametrize(
     "code", [ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE]
 )
-def test_a_send_that_is_less_safe_than_demanded_is_not_counted_as_confirmed(code: ResponseCode) -> None:
+def test_a_send_that_is_less_safe_than_demanded_is_confirmed_and_says_so(code: ResponseCode) -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
         await shop.bury([b"1"])
         shop.broker.faults.refuse("orders", code)
         record, [result] = await over(shop, jobs, NewJob(spec=Redrive(group="billing")))
-        assert record.counts.unknown == 1
-        assert result.text.startswith(code.name)
+        assert (record.counts.confirmed, result.is_problem) == (1, False)
+        assert result.text.startswith(f"sent; {code.name}")
 
     on_a_shop(test)
 

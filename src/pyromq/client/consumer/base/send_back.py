@@ -1,7 +1,7 @@
 """Send-back: a failed message on its way back to a broker, or a copy of it to the group's retry topic.
 
     the broker takes no stories   a copy, in which the story is                    the same
-    36 CONSUMER_SEND_MSG_BACK ──▶ taken                                            the message may be finished
+    36 CONSUMER_SEND_MSG_BACK ──▶ stored (``send_statuses``)                       the message may be finished
          │ what then?             consumers (dispatch.send_back)                   Spark (pipeline.consuming.send_back)
          ├─ refused               a copy, to any broker of the retry topic         a copy, to the same broker
          └─ no response           the same                                         once more, within ``retryTimeout``
@@ -23,11 +23,11 @@ from pyromq.client.core.errors import error_of
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.model.names import DEFAULT_TOPIC, retry_topic
 from pyromq.model.queue import QueueId
-from pyromq.wire.codes import ResponseCode
 from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.received import Received
+from pyromq.wire.send_statuses import STORED_CODES
 
 Begun = asyncio.Future[Received[Any]]
 """A message that was sent back and waits for the response."""
@@ -35,19 +35,11 @@ Begun = asyncio.Future[Received[Any]]
 BODY_FLAGS: Final = SysFlag.COMPRESSED | COMPRESSION_MASK
 """What of a message's flags says how its body is compressed."""
 _INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
-_STORED: Final = frozenset(
-    (
-        ResponseCode.SUCCESS,
-        ResponseCode.FLUSH_DISK_TIMEOUT,
-        ResponseCode.FLUSH_SLAVE_TIMEOUT,
-        ResponseCode.SLAVE_NOT_AVAILABLE,
-    )
-)
 
 
 def is_taken(begun: Begun) -> bool:
     """Whether the response says so; ``send_back`` finds out why not."""
-    return not begun.cancelled() and begun.exception() is None and begun.result().code == ResponseCode.SUCCESS
+    return not begun.cancelled() and begun.exception() is None and begun.result().code in STORED_CODES
 
 
 class SendBackCalls:
@@ -75,7 +67,7 @@ class SendBackCalls:
         it gives no response.
         """
         response = await (begun or self._calls.send_back(message.broker, self._header(message, delay_level)))
-        if response.code != ResponseCode.SUCCESS:
+        if response.code not in STORED_CODES:
             raise error_of(response)
 
     def _header(self, message: FailedMessage, delay_level: int) -> SendBackHeader:
@@ -109,5 +101,5 @@ class SendBackCalls:
         signed = self._client.signer.signed(fields, copy.body)
         link = self._client.master_link(queue.broker)
         response = await link.request(SEND, signed, copy.body, timeout_ms=SEND_BACK_MS)
-        if response.code not in _STORED:
+        if response.code not in STORED_CODES:
             raise error_of(response)

@@ -23,7 +23,6 @@ from pyromq.model.names import DEFAULT_TOPIC
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import Connected, connect
 from pyromq.pipeline.core.options import Use, parse_options
-from pyromq.pipeline.core.response_codes import STORED
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
@@ -32,6 +31,7 @@ from pyromq.wire.codes import RequestCode
 from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.property_text import join_items
+from pyromq.wire.send_statuses import STORED_CODES
 
 PRODUCER: Final = "PYROMQ_PIPELINE"
 
@@ -135,7 +135,7 @@ class PacedSender:
         )  # fmt: skip
         ext = header_fields(outgoing, queue, PRODUCER, DEFAULT_TOPIC, "4")
         link = client.master_link(queue.broker)
-        response = await client.ask(link, RequestCode.SEND_MESSAGE_V2, ext, message.body, expect=STORED)
+        response = await client.ask(link, RequestCode.SEND_MESSAGE_V2, ext, message.body, expect=STORED_CODES)
         told = response.header_as(SendResponseHeader)
         place = f"{queue.broker}:{told.queue_id}"
         return msgspec.structs.replace(message.source, queue=place, offset=told.queue_offset)
