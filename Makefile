@@ -101,7 +101,7 @@ compare: $(READY) $(CORE)  ## beside Apache RocketMQ (the broker) and Spark's Ka
 crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
 	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 PYROMQ_LIVES=20000 PYROMQ_LEDGER_MESSAGES=50000 PYROMQ_REPLICATION_ROUNDS=15 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
 
-faults: $(READY)  ## rounds of faults of a master and its replica, from a seed: 50 kills, networks, disks, power; prints the table of docs/reliability.md
+faults: $(READY)  ## rounds of faults, from a seed; prints tables of docs/reliability.md. ARGUMENTS=--three: three members, real lease stores, times
 	$(BIN)/python -m tests.faults $(ARGUMENTS)
 
 hostile: $(READY)  ## the long run of hostile clients, then a million fuzzed requests; prints the table of docs/reliability.md

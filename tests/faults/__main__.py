@@ -1,11 +1,17 @@
-"""The long form: ``python -m tests.faults [--seed N] [--kills N] [--rounds N] [--only TEXT]``; prints the table."""
+"""The long form of the rounds; prints the tables of docs/reliability.md.
+
+python -m tests.faults [--seed N] [--kills N] [--rounds N] [--only TEXT]     a master and its replica
+python -m tests.faults --three [--seed N] [--rounds N] [--only TEXT]        three members under agents, with times
+
+Rows of three members that are done are kept in a folder: a run that was ended goes on where it was, ``--again`` begins
+anew, and ``--list`` shows the names.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import logging
-import shutil
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -14,56 +20,87 @@ from pathlib import Path
 import uvloop
 
 from pyromq.replication.settings import Role
-from tests.faults.agents import AGENT_FAULTS, ManagedCluster, two_managed
+from tests.faults.agent_faults import AGENT_FAULTS
+from tests.faults.agents import ManagedCluster, managed
 from tests.faults.cluster import Cluster, two_processes
 from tests.faults.kinds_of_faults import FAULTS, POWER_CUTS
+from tests.faults.lease_servers import LEASE_SERVERS, is_installed
 from tests.faults.power import two_machines
 from tests.faults.rounds import Outcome, run_rounds
-from tests.integration.lease_stores import etcd
+from tests.faults.three import rows as three
 
 MOST = "master killed"  # has rounds of its own number
 COLUMNS = (
     *("fault", "role", "rounds", "messages", "lost", "passed over", "duplicates"),
     *("not replicated, as told", "of these lost", "lag, bytes"),
 )
+KEPT = Path(".cache") / "faults"
 
 
 async def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--three", action="store_true", help="rows with three members, agents and real lease stores")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=int, default=50, help=f"rounds of {MOST!r} with a sync master")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of every other fault, and with an async master")
+    parser.add_argument("--rounds", type=int, default=0, help="rounds of every other fault: 3, or what its row says")
     parser.add_argument("--only", default="", help="faults whose names have this in them")
     parser.add_argument("--role", choices=[Role.SYNC_MASTER.value, Role.ASYNC_MASTER.value])
     parser.add_argument("--folder", type=Path, help="where brokers keep their files, which stay then")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="where rows that are done are kept")
+    parser.add_argument("--again", action="store_true", help="run what is done, too")
+    parser.add_argument("--list", action="store_true", help="show the names of the rows with three members")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    roles = [Role(given.role)] if given.role else [Role.SYNC_MASTER, Role.ASYNC_MASTER]
-    outcomes: list[Outcome] = []
-    names = [*FAULTS, *POWER_CUTS, *(AGENT_FAULTS if shutil.which("etcd") else ())]
-    with tempfile.TemporaryDirectory(prefix="pyromq-faults-") as scratch, ExitStack() as stack:
-        given.lease_store = stack.enter_context(etcd()) if shutil.which("etcd") else ""
+    if given.list:
+        print("\n".join(row.name for row in three.chosen(given.only)))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="pyromq-faults-") as scratch:
         folder = given.folder or Path(scratch)
-        for role in roles:
-            for name in (name for name in names if given.only in name):
-                rounds = given.kills if name == MOST and role is Role.SYNC_MASTER else given.rounds
-                outcomes.append(await many(folder / role.value, role, name, rounds, given))
-    print_table(outcomes, given.seed)
+        outcomes = await (three_members(folder, given) if given.three else two_members(folder, given))
+    for each in outcomes:
+        for problem in each.problems:
+            print(f"PROBLEM {each.fault}, {each.role}: {problem}")
     return any(outcome.problems for outcome in outcomes)
 
 
-async def many(folder: Path, role: Role, name: str, rounds: int, given: argparse.Namespace) -> Outcome:
-    fault = (FAULTS | POWER_CUTS | AGENT_FAULTS)[name]
+async def three_members(folder: Path, given: argparse.Namespace) -> list[Outcome]:
+    done: list[tuple[three.Row, Outcome]] = []
+    for number, row in enumerate(three.chosen(given.only)):
+        rounds = given.rounds or row.rounds
+        file = three.kept_file(given.kept, row, rounds, given.seed)
+        outcome = None if given.again else three.kept(file)
+        if outcome is None:
+            outcome = await three.run_row(row, folder / f"row-{number}", rounds=rounds, seed=given.seed, tell=tell)
+            three.keep(file, outcome)
+        done.append((row, outcome))
+    print(f"seed {given.seed}, leases of {three.DEFAULT.lease_s:g} s")
+    print(three.table(done))
+    return [outcome for _, outcome in done]
 
-    def cluster(number: int) -> Cluster:
-        place = folder / f"{name} {number}".replace(" ", "-").replace(",", "")
-        if name in POWER_CUTS:
-            return Cluster(two_machines(place, f"{given.seed} {name} {number}"), role)
-        if name in AGENT_FAULTS:
-            return ManagedCluster(two_managed(place, given.lease_store), role)
-        return Cluster(two_processes(place), role)
 
-    return await run_rounds(cluster, name, fault, rounds=rounds, seed=given.seed, tell=tell)
+async def two_members(folder: Path, given: argparse.Namespace) -> list[Outcome]:
+    roles = [Role(given.role)] if given.role else [Role.SYNC_MASTER, Role.ASYNC_MASTER]
+    outcomes: list[Outcome] = []
+    names = [*FAULTS, *POWER_CUTS, *(AGENT_FAULTS if is_installed(three.ETCD) else ())]
+    with ExitStack() as stack:
+        leases = stack.enter_context(LEASE_SERVERS[three.ETCD](folder)) if is_installed(three.ETCD) else None
+        for role in roles:
+            for name in (name for name in names if given.only in name):
+                rounds = given.kills if name == MOST and role is Role.SYNC_MASTER else given.rounds or 3
+                fault = (FAULTS | POWER_CUTS | AGENT_FAULTS)[name]
+
+                def cluster(number: int, role: Role = role, name: str = name) -> Cluster:
+                    place = folder / role.value / f"{name} {number}".replace(" ", "-").replace(",", "")
+                    if name in POWER_CUTS:
+                        return Cluster(two_machines(place, f"{given.seed} {name} {number}"), role)
+                    if name in AGENT_FAULTS:
+                        assert leases is not None
+                        return ManagedCluster(managed(place, leases), role, leases)
+                    return Cluster(two_processes(place), role)
+
+                outcomes.append(await run_rounds(cluster, name, fault, rounds=rounds, seed=given.seed, tell=tell))
+    print_table(outcomes, given.seed)
+    return outcomes
 
 
 def tell(line: str) -> None:
@@ -80,9 +117,6 @@ def print_table(outcomes: list[Outcome], seed: int) -> None:
             *(each.apart, each.apart_lost, each.lag_bytes),
         )
         print(f"| {each.fault} | {each.role} | " + " | ".join(f"{count:,}" for count in counts) + " |")
-    for each in outcomes:
-        for problem in each.problems:
-            print(f"PROBLEM {each.fault}, {each.role}: {problem}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Brokers under failover agents: nobody makes a replica the master by hand, the lease decides.
 
-    machine = broker and agent; agent ──▶ proxy ──▶ etcd
+    machine = broker and agent; agent ──▶ a proxy for each node ──▶ lease store
     replica ──▶ 127.0.0.2:port of the master, and its port for replicas, each through a proxy of the master
 
 A master that comes back, or goes on after a pause, becomes a replica by itself; what it has beyond the new master's log
@@ -12,51 +12,76 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from pyromq.aio import Admin
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.cli.servers.failover import FailoverFlags
 from pyromq.errors import MQError
 from pyromq.failover.opening import open_lease_store
 from pyromq.failover.record import BrokerStatus, LeaseRecord
+from pyromq.failover.store import LeaseStore
+from pyromq.failover.switching import switch
 from pyromq.net import Address
-from pyromq.replication.settings import Role
-from pyromq.store.settings import StoreSettings
+from pyromq.replication.settings import ReplicationSettings, Role
+from pyromq.store.message_store import MessageStore
 from pyromq.wire.json.membership import Role as MemberRole
-from tests.faults.broker_worker import AgentPlan, WorkerProcess, serve_agent
-from tests.faults.cluster import CLIENTS_HOST, STORE, Cluster, Member
+from tests.faults.broker_worker import AgentPlan, WorkerProcess, disk_after_power, serve_agent
+from tests.faults.cluster import CLIENTS_HOST, REPLICATION, STORE, Cluster, Member, ids_in
+from tests.faults.lease_servers import LeaseServer
 from tests.faults.load import BROKER
-from tests.faults.proxy import Proxy, Way
-from tests.faults.rounds import Fault, Round
+from tests.faults.proxy import BOTH, Proxy
 
-LEASE_S: Final = 6.0  # a busy machine renews it all the same
-LONGER_S: Final = LEASE_S * 1.5  # than a lease and what others wait beyond it
 _LOOK_AGAIN_S: Final = 0.05
 _PATIENCE_S: Final = 120
 
 
-class ManagedMember(Member):
-    """A machine with a broker and its agent."""
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast members notice things."""
 
-    def __init__(self, folder: Path, name: str, store: StoreSettings, lease_store: Address, number: int) -> None:
-        super().__init__(folder, name, store)
-        self._number = number
+    lease_s: float
+    replication: ReplicationSettings
+    register_interval_ms: int
+
+    @property
+    def longer_s(self) -> float:
+        """A time that is longer than a lease and what others wait beyond it."""
+        return self.lease_s * 1.5
+
+
+BRISK: Final = Pace(6.0, REPLICATION, 1_000)  # a busy machine renews a lease of 6 s all the same
+DEFAULT: Final = Pace(FailoverFlags().lease, ReplicationSettings(), BrokerSettings().register_interval_ms)
+
+
+class ManagedMember(Member):
+    """A machine with a broker and its agent; ``powered``: its disk is in memory, and loses what was not flushed."""
+
+    def __init__(self, folder: Path, number: int, leases: LeaseServer, pace: Pace, *, powered: bool = False) -> None:
+        super().__init__(folder, f"member-{number}", STORE)
+        self.number, self.pace = number, pace
+        self._server = leases
         self._agent: WorkerProcess | None = None
-        self.agent_log = folder / f"{name}-agent.log"
-        self.leases = Proxy(lease_store)
+        self.agent_log = folder / f"{self.name}-agent.log"
+        self.leases = tuple(Proxy(each) for each in leases.addresses)
         self.replicas = Proxy(self.replication_address, host=CLIENTS_HOST, port=self.replication_address.port)
         self.promoted_role = Role.SYNC_MASTER
         self.cluster = ""
+        if powered:
+            self.image = folder / f"{self.name}.image"
+            self.folder = Path("/") / self.name
 
     @property
     def proxies(self) -> tuple[Proxy, ...]:
-        return *super().proxies, self.leases, self.replicas
+        return *super().proxies, *self.leases, self.replicas
 
     @property
     def lease_url(self) -> str:
-        return f"etcd:http://{self.leases.address}"
+        return self._server.url([proxy.address for proxy in self.leases])
 
     @property
     def public_address(self) -> str:
@@ -64,14 +89,17 @@ class ManagedMember(Member):
         return f"{CLIENTS_HOST}:{self.address.port}"
 
     def settings(self, role: Role, broker_id: int) -> dict[str, Any]:
+        """A replica's id is its own, whichever was asked for."""
         given = {**super().settings(role, broker_id), "cluster": self.cluster}
+        given["broker_id"] = 1 + self.number if role is Role.REPLICA else 0
+        given["register_interval_ms"] = self.pace.register_interval_ms
         given["replication"] = replace(
-            given["replication"],
+            self.pace.replication,
+            role=role,
+            port=self.replication_address.port,
             managed=True,
             promoted_role=self.promoted_role,
-            replica_id=10 + self._number,
-            master_address="",
-            master_replication_address="",
+            replica_id=1 + self.number,
         )
         return given
 
@@ -80,7 +108,7 @@ class ManagedMember(Member):
         await self.start_agent()
 
     async def start_agent(self) -> None:
-        plan = AgentPlan(str(self.address), self.lease_url, LEASE_S, self.agent_log)
+        plan = AgentPlan(str(self.address), self.lease_url, self.pace.lease_s, self.agent_log)
         self._agent = WorkerProcess(serve_agent, plan)
         assert await self._agent.answer(_PATIENCE_S) == "ready"
 
@@ -90,8 +118,8 @@ class ManagedMember(Member):
             await agent.kill()
 
     async def kill(self) -> None:
-        await self.kill_agent()
-        await super().kill()
+        """Broker and agent, in one moment: a broker that is about to be killed must not be told so by its agent."""
+        await asyncio.gather(self.kill_agent(), super().kill())
 
     async def kill_broker(self) -> None:
         await super().kill()
@@ -99,25 +127,50 @@ class ManagedMember(Member):
     async def start_broker(self, role: Role, broker_id: int) -> None:
         await super().start(role, broker_id)
 
+    async def lose_power(self, seed: int) -> None:
+        assert self._process is not None
+        await asyncio.gather(self.kill_agent(), self._process.last_words(f"power {seed}"))
+        await super().kill()
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in (self._process, self._agent):
+            assert process is not None
+            os.kill(process.pid, number)
+
     def pause(self) -> None:
-        super().pause()
-        assert self._agent is not None
-        os.kill(self._agent.pid, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        super().go_on()
-        assert self._agent is not None
-        os.kill(self._agent.pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
+
+    def isolate(self) -> None:
+        """Its packets, and those that are meant for it, are dropped: nobody is told, nothing is reset."""
+        for proxy in (self.clients, self.names, self.replicas, *self.leases):
+            proxy.swallow(*BOTH)
 
     @property
     def log(self) -> str:
         return super().log + (self.agent_log.read_text(errors="replace") if self.agent_log.exists() else "")
 
+    async def stored_ids(self) -> set[str]:
+        if self.image is None:
+            return await super().stored_ids()
+        await self.tell("image")
+        return await asyncio.to_thread(self._ids_in_image, self.image)
+
+    def _ids_in_image(self, image: Path) -> set[str]:
+        with MessageStore.open(self.folder, STORE, disk=disk_after_power(image)) as store:
+            return ids_in(store)
+
 
 class ManagedCluster(Cluster):
-    def __init__(self, members: Sequence[ManagedMember], role: Role) -> None:
+    """Two machines or more; the master comes first in ``members``, once ``sort`` has looked."""
+
+    def __init__(self, members: Sequence[ManagedMember], role: Role, leases: LeaseServer) -> None:
         super().__init__(members, role)
         self.machines = tuple(members)
+        self.leases = leases
+        self.pace = members[0].pace
         self.name = f"rounds-{members[0].address.port}"  # of its own: the lease of an earlier life says nothing
         for member in members:
             member.promoted_role, member.cluster = role, self.name
@@ -125,47 +178,82 @@ class ManagedCluster(Cluster):
     def machine(self, member: Member) -> ManagedMember:
         return next(each for each in self.machines if each is member)
 
-    async def record(self) -> LeaseRecord | None:
-        store = open_lease_store(f"etcd:http://{self.machines[0].leases.target}", self.name, BROKER)
+    @property
+    def leader(self) -> ManagedMember:
+        """The machine of the master."""
+        return self.machine(self.master)
+
+    @property
+    def followers(self) -> list[ManagedMember]:
+        return [each for each in self.machines if each is not self.master]
+
+    async def start(self, names: Address) -> None:
+        self.nameserver = str(names)
+        for number, member in enumerate(self.members):
+            member.names.target = names
+            await member.start(Role.REPLICA if number else self.role, number)
+        await self.in_sync()
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[LeaseStore]:
+        store = open_lease_store(self.leases.url(self.leases.addresses), self.name, BROKER)
         try:
-            found = await store.read()
+            yield store
         finally:
             await store.close()
+
+    async def record(self) -> LeaseRecord | None:
+        async with self._opened() as store:
+            found = await store.read()
         return found.record if found else None
 
     async def status(self, member: Member) -> BrokerStatus | None:
+        return await self._status_of(str(member.address))
+
+    async def _status_of(self, address: str) -> BrokerStatus | None:
         async with Admin(self.nameserver) as admin:
             try:
-                return await admin.member(str(member.address))
+                return await admin.member(address)
             except MQError:
                 return None
 
-    async def in_sync(self) -> None:
-        """The record names both."""
+    async def switch_to(self, member: ManagedMember) -> None:
+        """A planned change, as ``pyromq cluster switch`` makes it. Raises LeaseError."""
+        async with self._opened() as store:
+            async for _ in switch(store, self._status_of, member.public_address):
+                pass
+        await self.sort()
+
+    async def in_sync(self, count: int = 0) -> None:
+        """The record names all members, or so many."""
         async with asyncio.timeout(_PATIENCE_S):
             while True:
                 record = await self.record()
-                if record is not None and len(record.in_sync) == 2:
+                if record is not None and len(record.in_sync) >= (count or len(self.members)):
                     return
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def fail_over(self) -> None:
-        """Until the other broker may acknowledge; one that was not in sync must not, and the old one is started."""
+        """Until another broker may acknowledge; one that was not in sync must not, and the old one is started."""
+        old = self.leader
         if not await self.other_takes_over():
-            if not self.replica.is_running:
-                await self.replica.start(Role.REPLICA, 1)
+            if not old.is_running:
+                await old.start(Role.REPLICA, 1)
             await self.sort()
 
     async def other_takes_over(self) -> bool:
-        """The replica is the master now; False when it was not in sync, and waits for the old one."""
-        self.members.reverse()
+        """Another member is the master now; False when none was in sync, and all wait for the old one."""
+        old = self.leader
         async with asyncio.timeout(_PATIENCE_S):
-            while not await self._is_master(self.master):
-                record, other = await self.record(), self.machine(self.master).public_address
-                if record is not None and record.holder != other and other not in record.in_sync:
+            while True:
+                for member in self.followers:
+                    if await self._is_master(member):
+                        self._put_first(member)
+                        return True
+                record = await self.record()
+                if record is not None and not set(record.in_sync) - {old.public_address}:
                     return False
                 await asyncio.sleep(_LOOK_AGAIN_S)
-        return True
 
     async def _is_master(self, member: Member) -> bool:
         status = await self.status(member) if member.is_running else None
@@ -180,147 +268,26 @@ class ManagedCluster(Cluster):
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def sort(self) -> None:
-        """Any of the two may be master by now."""
-        if await self.has_master() is not self.master:
-            self.members.reverse()
+        """Any of them may be master by now."""
+        self._put_first(await self.has_master())
+
+    def _put_first(self, master: Member) -> None:
+        self.members.sort(key=lambda each: each is not master)
 
     async def come_back(self) -> None:
-        if not self.replica.is_running:
-            await self.replica.start(Role.REPLICA, 1)
+        for member in self.members:
+            if not member.is_running:
+                await member.start(Role.REPLICA, 1)
         await self.in_sync()
 
     async def restart_both(self) -> None:
-        for member in self.members:
-            await member.start(Role.REPLICA, 1)  # the last lease says what it is
+        await asyncio.gather(*(member.start(Role.REPLICA, 1) for member in self.members))  # the lease says who is what
         await self.sort()
         await self.in_sync()
 
 
-def two_managed(folder: Path, lease_store: str) -> list[ManagedMember]:
+def managed(
+    folder: Path, leases: LeaseServer, *, count: int = 2, pace: Pace = BRISK, powered: bool = False
+) -> list[ManagedMember]:
     folder.mkdir(parents=True, exist_ok=True)
-    store = Address.parse(lease_store.rpartition("/")[2])
-    return [ManagedMember(folder, name, STORE, store, number) for number, name in enumerate(("first", "second"))]
-
-
-# --- what goes wrong ---
-
-
-def _cluster(this: Round) -> ManagedCluster:
-    assert isinstance(this.cluster, ManagedCluster)
-    return this.cluster
-
-
-async def machine_killed(this: Round) -> None:
-    """Broker and agent, with kill -9."""
-    await this.some_time()
-    await this.kill_master()
-    await this.take_over()
-
-
-async def broker_killed(this: Round) -> None:
-    """Its agent lives, and waits for it."""
-    await this.some_time()
-    await this.note_lag()
-    cluster = _cluster(this)
-    old = cluster.machine(cluster.master)
-    await old.kill_broker()
-    await _other_takes_over(this)
-    await old.start_broker(Role.REPLICA, 1)
-    await cluster.sort()
-    await cluster.in_sync()
-    await this.goes_on()
-
-
-async def agent_killed(this: Round) -> None:
-    """The broker lives, stops acknowledging before its lease ends, and becomes a replica when its agent is back."""
-    await this.some_time()
-    await this.note_lag()
-    cluster = _cluster(this)
-    old = cluster.machine(cluster.master)
-    await old.kill_agent()
-    await _other_takes_over(this)
-    await old.start_agent()
-    await cluster.sort()
-    await cluster.in_sync()
-    await this.goes_on()
-
-
-async def machine_paused(this: Round) -> None:
-    """SIGSTOP of broker and agent, longer than a lease; then they go on, as if nothing had happened."""
-    await this.some_time()
-    await this.note_lag()
-    cluster = _cluster(this)
-    old = cluster.machine(cluster.master)
-    old.pause()
-    await _other_takes_over(this)
-    old.go_on()
-    await cluster.sort()
-    await cluster.in_sync()
-    await this.goes_on()
-
-
-async def master_cut_off_from_leases(this: Round) -> None:
-    """Both ways, or one; it loses its lease while clients and replica still reach it."""
-    await this.note_lag()
-    cluster = _cluster(this)
-    proxy = cluster.machine(cluster.master).leases
-    if (chosen := this.rng.randrange(3)) == 0:
-        proxy.part()
-    else:
-        proxy.swallow((Way.FORWARD, Way.BACK)[chosen - 1])
-    await _other_takes_over(this)
-    cluster.heal()
-    await cluster.sort()
-    await cluster.in_sync()
-    await this.goes_on()
-
-
-async def leases_away(this: Round) -> None:
-    """The lease store is away for longer than a lease: nobody is master, then somebody is again."""
-    await this.note_lag()
-    cluster = _cluster(this)
-    for machine in cluster.machines:
-        machine.leases.part()
-    await asyncio.sleep(LONGER_S)
-    cluster.heal()
-    this.loses_apart = True
-    await cluster.sort()
-    await cluster.in_sync()
-    await this.goes_on()
-
-
-async def cut_apart(this: Round) -> None:
-    """The log does not get through to the replica; the master goes on without it, then it joins again."""
-    cluster = _cluster(this)
-    cluster.machine(cluster.master).replicas.part()
-    await this.goes_on(promised=False)
-    cluster.heal()
-    await cluster.in_sync()
-    await this.goes_on()
-
-
-async def both_machines_killed(this: Round) -> None:
-    await this.some_time()
-    await this.note_lag()
-    await asyncio.gather(this.cluster.master.kill(), this.cluster.replica.kill())
-    this.loses_apart = True
-    await this.cluster.restart_both()
-    await this.goes_on()
-
-
-async def _other_takes_over(this: Round) -> None:
-    this.loses_apart = True
-    if await _cluster(this).other_takes_over():
-        await this.goes_on(promised=False)
-
-
-AGENT_FAULTS: Final[Mapping[str, Fault]] = {
-    "agents: machine of the master killed": machine_killed,
-    "agents: broker of the master killed": broker_killed,
-    "agents: agent of the master killed": agent_killed,
-    "agents: master paused longer than its lease": machine_paused,
-    "agents: master cut off from the lease store": master_cut_off_from_leases,
-    "agents: lease store away longer than a lease": leases_away,
-    "agents: master and replica cut apart": cut_apart,
-    "agents: both machines killed at once": both_machines_killed,
-}
+    return [ManagedMember(folder, number, leases, pace, powered=powered) for number in range(count)]

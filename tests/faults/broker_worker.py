@@ -2,7 +2,9 @@
 
     role NAME ID    become a master or a replica, as ``Broker.change_role`` does
     clock MS        the wall clock is off by so much from now on
-    disk MODE       "good", "slow" (a flush takes a moment) or "full" (nothing more can be written)
+    disk MODE       "good", "slow" (a flush takes a moment), "full" (nothing more can be written) or "failing" (EIO)
+    image           write down what is on a disk in memory
+    power SEED      its machine loses its power: what was not flushed is gone, or a random part of it
 
 Processes come from multiprocessing's fork server, which has imported everything: starting the command line instead
 takes seconds on a busy machine, and rounds start many. They are real processes: killed, paused, alone with their files.
@@ -15,12 +17,14 @@ import errno
 import logging
 import multiprocessing
 import os
+import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, NoReturn
 
 import uvloop
 
@@ -32,7 +36,8 @@ from pyromq.failover.opening import open_lease_store
 from pyromq.failover.rules import Timing
 from pyromq.failover.running import look_after
 from pyromq.replication.settings import Role
-from pyromq.store.files.disk import RealDisk, RealFile
+from pyromq.store.files.disk import Disk, RealDisk, RealFile
+from pyromq.testing import CrashMode, FaultyDisk
 
 SLOW_S = 0.05
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -71,6 +76,11 @@ class MoodyDisk(RealDisk):
     def check_space(self) -> None:
         if self.mode == "full":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.check_health()
+
+    def check_health(self) -> None:
+        if self.mode == "failing":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 class MoodyFile(RealFile):
@@ -89,7 +99,35 @@ class MoodyFile(RealFile):
     def sync(self) -> None:
         if self._disk.mode == "slow":
             time.sleep(SLOW_S)
+        self._disk.check_health()
         super().sync()
+
+
+# --- power ---
+
+
+def disk_after_power(image: Path) -> FaultyDisk:
+    """What a machine finds on its disk when its power is back: the files of the image."""
+    disk = FaultyDisk()
+    for path, data in pickle.loads(image.read_bytes()).items() if image.exists() else ():
+        disk.write(path, data)
+        for folder in (path.parent, *path.parent.parents):
+            disk.sync_folder(folder)
+    return disk
+
+
+def save_image(disk: FaultyDisk, image: Path) -> None:
+    aside = image.with_suffix(".new")
+    aside.write_bytes(pickle.dumps({path: disk.read(path) for path in disk.files()}))
+    aside.rename(image)
+
+
+def _lose_power(disk: Disk, image: Path, seed: str) -> NoReturn:
+    """In one turn of the loop: nothing that is answered later is missing on the disk, nothing is answered any more."""
+    assert isinstance(disk, FaultyDisk), "started without an image"
+    rng = Random(seed)
+    save_image(disk.after_crash(rng.choice((CrashMode.FORGET, CrashMode.MIX)), rng), image)
+    os._exit(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +137,12 @@ class Plan:
     settings: Mapping[str, Any]
     folder: Path
     log_file: Path
+    image: Path | None = None  # the disk is in memory, and this is what is left of it when power fails
 
 
 async def _serve(plan: Plan, pipe: Pipe) -> None:
-    clock, disk = SetClock(), MoodyDisk()
+    clock = SetClock()
+    disk: MoodyDisk | FaultyDisk = disk_after_power(plan.image) if plan.image else MoodyDisk()
     broker = Broker(BrokerSettings(**plan.settings), plan.folder, clock=clock, disk=disk)
     await broker.start()
     pipe.send("ready")
@@ -117,8 +157,12 @@ async def _serve(plan: Plan, pipe: Pipe) -> None:
                     await broker.change_role(Role(name), int(number))
                 case "clock", off_ms:
                     clock.off_ms = int(off_ms)
-                case "disk", mode:
+                case "disk", mode if isinstance(disk, MoodyDisk):
                     disk.mode = mode
+                case ("image",) if plan.image is not None and isinstance(disk, FaultyDisk):
+                    save_image(disk.after_crash(CrashMode.KEEP), plan.image)
+                case "power", seed if plan.image is not None:
+                    _lose_power(disk, plan.image, seed)
                 case ("stop",):
                     await broker.stop()
                     pipe.send("done")
@@ -191,6 +235,11 @@ class WorkerProcess:
     async def tell(self, command: str, timeout_s: float) -> None:
         self._pipe.send(command)
         assert await self.answer(timeout_s) == "done"
+
+    async def last_words(self, command: str) -> None:
+        """Tells it something that ends it, and waits for that."""
+        self._pipe.send(command)
+        await asyncio.to_thread(self._process.join)
 
     async def kill(self) -> None:
         self._process.kill()

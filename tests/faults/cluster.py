@@ -64,6 +64,7 @@ class Member:
         self.address = self._asking.address = Address("127.0.0.1", lasting_port())
         self.replication_address = Address("127.0.0.1", lasting_port())
         self.log_file = folder / f"{name}.log"
+        self.image: Path | None = None  # of a disk in memory, where the broker's process has one
         self.clients = Proxy(self.address, host=CLIENTS_HOST, port=self.address.port)
         self.names = Proxy(self.address)  # to the name server
         self.master = Proxy(self.address)  # to the master's port for clients
@@ -96,7 +97,8 @@ class Member:
         }
 
     async def start(self, role: Role, broker_id: int) -> None:
-        self._process = WorkerProcess(serve, Plan(self.settings(role, broker_id), self.folder, self.log_file))
+        plan = Plan(self.settings(role, broker_id), self.folder, self.log_file, self.image)
+        self._process = WorkerProcess(serve, plan)
         assert await self._process.answer(PATIENCE_S) == "ready"
 
     @property
@@ -136,8 +138,11 @@ class Member:
     def log(self) -> str:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
-    def stored_ids(self) -> set[str]:
+    async def stored_ids(self) -> set[str]:
         """Of all messages in its folder, as recovery finds them; the folder is not changed."""
+        return await asyncio.to_thread(self._ids_in_folder)
+
+    def _ids_in_folder(self) -> set[str]:
         with tempfile.TemporaryDirectory() as scratch:
             disk = OverlayDisk(self.folder, Path(scratch))
             with MessageStore.open(self.folder, STORE, disk=disk) as store:

@@ -4,9 +4,11 @@
     ordered        a lane for each queue, one message after the other; an orderly consumer, whose order is checked
     delayed        levels and times of their own
     transactions   most are committed, some rolled back, some left to the check
+    batch          several messages in one request
 
 A send that was answered SEND_OK is *promised*. One that was answered FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE is
-stored at the master, and nobody promised that a replica has it: it is counted apart.
+stored at the master, and nobody promised that a replica has it: it is counted apart. A timeline has the moment of every
+acknowledgement, and of every first delivery.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
+from time import monotonic
 from typing import Final
 
 from pyromq.aio import (
@@ -33,22 +36,28 @@ from pyromq.aio import (
 from pyromq.client.core.transaction import Transaction
 from pyromq.net import Backoff
 from pyromq.results import SendReceipt, SendStatus
-from pyromq.settings import ClientSettings, ProducerSettings
+from pyromq.settings import ClientSettings, ProducerSettings, PushConsumerSettings
 from pyromq.wire.message_id import decode_offset_id
+from tests.faults.times import Timeline
 from tests.integration.ledger import Account, Ledger
-from tests.integration.ledger_worker import SETTINGS, is_to_fail
+from tests.integration.ledger_worker import ATTEMPTS_MAX, SETTINGS, is_to_fail
 from tests.integration.waiting import until
 
 BROKER: Final = "broker-a"
-PLAIN, ORDERED, DELAYED, TRANSACTIONS = KINDS = ("plain", "ordered", "delayed", "transactions")
+KINDS = PLAIN, ORDERED, DELAYED, TRANSACTIONS, BATCH = ("plain", "ordered", "delayed", "transactions", "batch")
 QUEUES: Final = 4
 GROUP, ORDERLY_GROUP = "billing", "ledgers"
-_LANES: Final = {PLAIN: 8, ORDERED: QUEUES, DELAYED: 4, TRANSACTIONS: 3}
+SENT: Final = tuple(f"{name} sent" for name in KINDS)  # names in the timeline
+READ: Final = (f"{PLAIN} read", f"{ORDERED} read")  # of a concurrent and of an orderly consumer
+_LANES: Final = {PLAIN: 8, ORDERED: QUEUES, DELAYED: 4, TRANSACTIONS: 3, BATCH: 2}
+_BATCH: Final = 5
 _FAIL_PERCENT: Final = 8
 _PAUSE_S: Final = 0.02  # between two sends of a lane: the fault is the test, not the rate
+_EASY_PAUSE_S: Final = 0.05
 _ATTEMPT_MS: Final = 5_000  # a busy machine is no broken one
 _SEND_MS: Final = 15_000
 _GROWTH_S: Final = 120
+_EASY: Final = PushConsumerSettings(start="earliest", attempts_max=ATTEMPTS_MAX, persist_ms=500)
 
 
 @dataclass
@@ -58,7 +67,6 @@ class Kind:
     ledger: Ledger
     positions: dict[str, int] = field(default_factory=dict)  # of what was promised, in the log of its master
     apart: set[str] = field(default_factory=set)  # stored at a master, and not promised
-    refused: int = 0  # sends that nobody acknowledged
 
     @property
     def promised(self) -> set[str]:
@@ -68,8 +76,13 @@ class Kind:
 class Load:
     """``async with running_load(nameserver) as load``; sends while ``sending``, consumes all the time."""
 
-    def __init__(self, nameserver: str) -> None:
+    def __init__(self, nameserver: str, *, defaults: bool = False) -> None:
+        """``defaults``: clients have the settings that they have when nobody gives any, and send a little slower."""
         self.nameserver = nameserver
+        self._defaults = defaults
+        self.timeline = Timeline()
+        self.errors: list[str] = []  # of sends that nobody acknowledged
+        self.slowest_send_s = 0.0  # since somebody set it back
         self.kinds = {
             name: Kind(Ledger(nameserver, name, ORDERLY_GROUP if name == ORDERED else GROUP, doubt_s=0.0))
             for name in KINDS
@@ -113,7 +126,7 @@ class Load:
         self._sending.clear()
         await until(lambda: not self._under_way, "sends end")
 
-    async def settled(self, timeout_s: float, stored_ids: Callable[[], set[str]]) -> dict[str, Account]:
+    async def settled(self, timeout_s: float, stored_ids: Callable[[], Awaitable[set[str]]]) -> dict[str, Account]:
         """The account of each kind, once everything is consumed or dead, or time is over; the load must pause.
 
         What is missing is looked for until then, unless nothing is on its way and the master's log does not have it.
@@ -125,7 +138,7 @@ class Load:
             if all(each.is_settled for each in found.values()) or loop.time() > until_s:
                 return found
             lost = {each for account in found.values() for each in account.lost}
-            if lost and not any(account.on_the_way for account in found.values()) and not lost & stored_ids():
+            if lost and not any(account.on_the_way for account in found.values()) and not lost & await stored_ids():
                 return found
             await asyncio.sleep(0.1)
 
@@ -151,6 +164,15 @@ class Load:
                     highest = max(highest, number)
         return found
 
+    async def delayed_twice(self) -> int:
+        """How often delayed messages came to their topic again."""
+        found: Counter[str] = Counter()
+        async with Admin(self.nameserver) as admin:
+            for queue, place in (await admin.topic_stats(DELAYED)).items():
+                async for message in admin.walk(queue, place.min_offset, place.max_offset):
+                    found[message.message_id] += 1
+        return found.total() - len(found)
+
     def wrongly_seen(self) -> set[str]:
         """Messages that were rolled back and reached a listener."""
         rolled_back = {each for each, outcome in self.outcomes.items() if outcome is TransactionOutcome.ROLLBACK}
@@ -170,13 +192,17 @@ class Load:
         for number in self._numbers:
             await self._sending.wait()
             self._under_way += 1
+            begun_s = monotonic()
             try:
                 await send(number)
-            except MQError:
-                self.kinds[name].refused += 1
+                self.timeline.note(f"{name} sent")
+            except MQError as error:
+                took_s = monotonic() - begun_s
+                self.errors.append(f"{name}: {type(error).__name__} after {took_s:.1f} s: {error}")
             finally:
                 self._under_way -= 1
-            await asyncio.sleep(_PAUSE_S)
+                self.slowest_send_s = max(self.slowest_send_s, monotonic() - begun_s)
+            await asyncio.sleep(_EASY_PAUSE_S if self._defaults else _PAUSE_S)
 
     async def send_plain(self, producer: Producer) -> None:
         kind = self.kinds[PLAIN]
@@ -220,9 +246,20 @@ class Load:
             return outcome if transaction.argument % 5 else TransactionOutcome.UNKNOWN
 
         async def send(number: int) -> None:
-            await producer.send(Message(TRANSACTIONS, b"%d" % number), execute, number, timeout_ms=_SEND_MS)
+            how = {} if self._defaults else {"timeout_ms": _SEND_MS}
+            await producer.send(Message(TRANSACTIONS, b"%d" % number), execute, number, **how)
 
         await self._lane(TRANSACTIONS, send)
+
+    async def send_batches(self, producer: Producer) -> None:
+        kind = self.kinds[BATCH]
+
+        async def send(number: int) -> None:
+            messages = [Message(BATCH, b"%d %d" % (number, each)) for each in range(_BATCH)]
+            for receipt in await producer.send_batch(messages):
+                self._note(kind, receipt)
+
+        await self._lane(BATCH, send)
 
     async def check(self, message: ReceivedMessage) -> TransactionOutcome:
         """A transaction that never reached the database was not carried out."""
@@ -233,11 +270,15 @@ class Load:
     async def consume(self, message: ReceivedMessage) -> None:
         if is_to_fail(message, _FAIL_PERCENT):
             raise ValueError("this one fails")
-        self.kinds[message.topic].ledger.consumed[message.message_id] += 1
+        consumed = self.kinds[message.topic].ledger.consumed
+        if message.message_id not in consumed:
+            self.timeline.note(f"{message.topic} read")
+        consumed[message.message_id] += 1
 
     async def consume_in_order(self, message: ReceivedMessage) -> None:
         consumed = self.kinds[ORDERED].ledger.consumed
         if message.message_id not in consumed:
+            self.timeline.note(f"{ORDERED} read")
             lane, number = message.body.split()
             self.order.setdefault(lane, []).append((int(number), message.message_id))
         consumed[message.message_id] += 1
@@ -245,6 +286,8 @@ class Load:
     # --- its life ---
 
     def _client(self, name: str) -> ClientSettings:
+        if self._defaults:
+            return ClientSettings(nameservers=self.nameserver, instance_name=name)
         return ClientSettings(
             nameservers=self.nameserver,
             instance_name=name,
@@ -252,40 +295,50 @@ class Load:
             backoff=Backoff(first_ms=20, ceiling_ms=200),
         )
 
+    def _producer(self) -> Producer:
+        client = self._client("sender")
+        if self._defaults:
+            return Producer(client_settings=client, group="makers")
+        settings = ProducerSettings(compress_from_bytes=1 << 20, attempt_timeout_ms=_ATTEMPT_MS)
+        return Producer(client_settings=client, group="makers", settings=settings, timeout_ms=_SEND_MS)
+
+    def _consumers(self) -> tuple[PushConsumer, PushConsumer]:
+        settings, lock_ms = (_EASY, _EASY.lock_ms) if self._defaults else (SETTINGS, 300)
+        concurrent = PushConsumer(
+            listener=self.consume, settings=settings, client_settings=self._client("concurrent"), group=GROUP
+        )
+        for name in KINDS:
+            if name != ORDERED:
+                concurrent.subscribe(name)
+        orderly = PushConsumer(
+            listener=self.consume_in_order,
+            settings=replace(settings, orderly=True, attempts_max=-1, lock_ms=lock_ms),
+            client_settings=self._client("orderly"),
+            group=ORDERLY_GROUP,
+        )
+        orderly.subscribe(ORDERED)
+        return concurrent, orderly
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Load]:
         async with Admin(self.nameserver) as admin:
             for name in KINDS:
                 await admin.create_topic(name, queues=QUEUES)
-        settings = ProducerSettings(compress_from_bytes=1 << 20, attempt_timeout_ms=_ATTEMPT_MS)
-        concurrent = PushConsumer(
-            listener=self.consume, settings=SETTINGS, client_settings=self._client("concurrent"), group=GROUP
-        )
-        for name in (PLAIN, DELAYED, TRANSACTIONS):
-            concurrent.subscribe(name)
-        orderly = PushConsumer(
-            listener=self.consume_in_order,
-            settings=replace(SETTINGS, orderly=True, attempts_max=-1, lock_ms=300),
-            client_settings=self._client("orderly"),
-            group=ORDERLY_GROUP,
-        )
-        orderly.subscribe(ORDERED)
         async with AsyncExitStack() as stack:
-            producer = await stack.enter_async_context(
-                Producer(client_settings=self._client("sender"), group="makers", settings=settings, timeout_ms=_SEND_MS)
-            )
+            producer = await stack.enter_async_context(self._producer())
             transactions = await stack.enter_async_context(
                 TransactionProducer(
                     client_settings=self._client("shop"), group="shop", topics=TRANSACTIONS, check=self.check
                 )
             )
-            await stack.enter_async_context(concurrent)
-            await stack.enter_async_context(orderly)
+            for consumer in self._consumers():
+                await stack.enter_async_context(consumer)
             lanes = [
                 *(self.send_plain(producer) for _ in range(_LANES[PLAIN])),
                 *(self.send_in_order(producer, lane) for lane in range(_LANES[ORDERED])),
                 *(self.send_delayed(producer) for _ in range(_LANES[DELAYED])),
                 *(self.send_transactions(transactions) for _ in range(_LANES[TRANSACTIONS])),
+                *(self.send_batches(producer) for _ in range(_LANES[BATCH])),
             ]
             tasks = [asyncio.ensure_future(lane) for lane in lanes]
             try:

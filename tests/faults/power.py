@@ -66,7 +66,7 @@ class PoweredMember(Member):
     def begin_anew(self, number: int) -> None:
         self._disk = FaultyDisk()
 
-    def stored_ids(self) -> set[str]:
+    async def stored_ids(self) -> set[str]:
         disk = self._disk.after_crash(CrashMode.KEEP)
         with MessageStore.open(self.folder, STORE, disk=disk) as store:
             return ids_in(store)

@@ -13,11 +13,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
+from time import monotonic
 from typing import Final
 
 from pyromq.replication.settings import Role
 from tests.faults.cluster import Cluster, running_cluster
-from tests.faults.load import KINDS, TRANSACTIONS, Load
+from tests.faults.load import KINDS, READ, SENT, TRANSACTIONS, Load
+from tests.faults.times import Pauses
 from tests.integration.ledger import Account
 
 SETTLE_S: Final = 120.0
@@ -41,12 +43,15 @@ class Outcome:
     skipped: int = 0  # passed over: in the log, and no listener ever got it
     duplicates: int = 0
     lag_bytes: int = 0  # the most that was shown before a fault
+    delayed_twice: int = 0  # delayed messages that came to their topic more than once
+    pauses: Pauses = field(default_factory=Pauses)
     problems: list[str] = field(default_factory=list)
 
     def add(self, other: Outcome) -> None:
-        for name in ("rounds", "promised", "apart", "apart_lost", "lost", "skipped", "duplicates"):
+        for name in ("rounds", "promised", "apart", "apart_lost", "lost", "skipped", "duplicates", "delayed_twice"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.lag_bytes = max(self.lag_bytes, other.lag_bytes)
+        self.pauses.add(other.pauses)
         self.problems += other.problems
 
 
@@ -92,21 +97,32 @@ class Rounds:
         self.cluster = cluster
         self.load = load
         self._before = {name: _Sums() for name in KINDS}
+        self._twice = 0
 
     async def run(self, name: str, fault: Fault, rng: Random) -> Outcome:
         load, cluster = self.load, self.cluster
         this = Round(cluster, load, rng)
         await load.send_on()
         await load.grows(GROWTH, promised=cluster.role is Role.ASYNC_MASTER)
+        begun_s, errors, load.slowest_send_s = monotonic(), len(load.errors), 0.0
         await fault(this)
+        ended_s = monotonic()
         await load.pause()
         accounts = await load.settled(SETTLE_S, cluster.master.stored_ids)
         outcome = Outcome(name, cluster.role.value, rounds=1, lag_bytes=max(0, this.shown_end - (this.shown or 0)))
-        self._judge(this, accounts, outcome)
+        outcome.pauses = Pauses(
+            [load.timeline.longest_pause_s(SENT, begun_s, ended_s)],
+            [load.timeline.longest_pause_s(READ, begun_s, ended_s)],
+            load.errors[errors:],
+            load.slowest_send_s,
+        )
+        twice = await load.delayed_twice()
+        outcome.delayed_twice, self._twice = twice - self._twice, twice
+        self._judge(this, accounts, await cluster.master.stored_ids(), outcome)
         return outcome
 
-    def _judge(self, this: Round, accounts: Mapping[str, Account], outcome: Outcome) -> None:
-        load, stored = self.load, self.cluster.master.stored_ids()
+    def _judge(self, this: Round, accounts: Mapping[str, Account], stored: set[str], outcome: Outcome) -> None:
+        load = self.load
         for name, found in accounts.items():
             kind, before = load.kinds[name], self._before[name]
             lost = {each for each in found.lost if each not in stored}
@@ -175,12 +191,13 @@ async def run_rounds(
     rounds: int,
     seed: int,
     tell: Callable[[str], None] = lambda line: None,
+    defaults: bool = False,
 ) -> Outcome:
-    """So many rounds of one fault; a new pair of brokers every ``LIFE`` rounds."""
+    """So many rounds of one fault; new brokers every ``LIFE`` rounds. ``defaults``: of clients' settings."""
     total: Outcome | None = None
     for begin in range(0, rounds, LIFE):
         async with running_cluster(make_cluster(begin)) as cluster:
-            async with Load(cluster.nameserver).running() as load:
+            async with Load(cluster.nameserver, defaults=defaults).running() as load:
                 running = Rounds(cluster, load)
                 for number in range(begin, min(begin + LIFE, rounds)):
                     text = f"{seed} {name} {cluster.role.value} {number}"

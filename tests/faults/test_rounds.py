@@ -9,12 +9,13 @@ import pytest
 
 from pyromq.replication.settings import Role
 from pyromq.store.settings import Flush
-from tests.faults.agents import AGENT_FAULTS, ManagedCluster, two_managed
+from tests.faults.agent_faults import AGENT_FAULTS
+from tests.faults.agents import ManagedCluster, managed
 from tests.faults.cluster import Cluster, two_processes
 from tests.faults.kinds_of_faults import FAULTS, POWER_CUTS
+from tests.faults.lease_servers import LEASE_SERVERS, is_installed
 from tests.faults.power import two_machines
 from tests.faults.rounds import Outcome, run_rounds
-from tests.integration.lease_stores import etcd
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
@@ -77,13 +78,14 @@ async def test_what_is_promised_outlives_the_page_cache(
     report(found, record_property)
 
 
+@pytest.mark.skipif(not is_installed("etcd"), reason="etcd is not installed: rounds under agents were not tried")
 async def test_under_agents_a_master_that_was_paused_longer_than_its_lease_is_a_replica(
     tmp_path: Path, record_property: Property
 ) -> None:
     fault = "agents: master paused longer than its lease"
-    with etcd() as lease_store:
+    with LEASE_SERVERS["etcd"](tmp_path) as leases:
         found = await run_rounds(
-            lambda number: ManagedCluster(two_managed(tmp_path / str(number), lease_store), Role.SYNC_MASTER),
+            lambda number: ManagedCluster(managed(tmp_path / str(number), leases), Role.SYNC_MASTER, leases),
             fault,
             AGENT_FAULTS[fault],
             rounds=1,

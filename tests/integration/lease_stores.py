@@ -40,14 +40,15 @@ def etcd() -> Iterator[str]:
             command.remove("--unsafe-no-fsync")
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            _await_health(clients, process)
+            await_health(clients, process)
             yield clients
         finally:
             process.kill()
             process.wait(30)
 
 
-def _await_health(address: str, process: subprocess.Popen[bytes]) -> None:
+def await_health(address: str, process: subprocess.Popen[bytes]) -> None:
+    """Returns once that etcd says that it is healthy."""
     stopped = threading.Event()
     for _ in range(600):
         assert process.poll() is None, "etcd did not start"

@@ -1,0 +1,146 @@
+"""Rows of the table: a fault, a lease store, how many rounds, and what it may take."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import msgspec
+
+from pyromq.replication.settings import Role
+from tests.faults.agents import BRISK, DEFAULT, ManagedCluster, Pace, managed
+from tests.faults.cluster import Cluster
+from tests.faults.lease_servers import LEASE_SERVERS, is_installed
+from tests.faults.rounds import Fault, Outcome, run_rounds
+from tests.faults.three import faults
+from tests.faults.times import PLANNED, UNPLANNED, Goal, meets
+
+ETCD, ETCD_3, POSTGRESQL = "etcd", "etcd of three", "PostgreSQL"
+COLUMNS: Final = (
+    *("fault", "lease store", "rounds", "messages", "lost", "duplicates", "delayed twice", "one copy, as told"),
+    *("producers p50 / max, s", "consumers p50 / max, s", "goal, s", "failed sends", "slowest send, s"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table. Without a goal, times are shown and judged by nobody."""
+
+    fault: str
+    happens: Fault
+    store: str = ETCD
+    rounds: int = 2
+    goal: Goal | None = None
+    powered: bool = False
+    pace: Pace = DEFAULT
+
+    @property
+    def name(self) -> str:
+        return f"{self.fault}, {self.store}"
+
+
+def _rows() -> list[Row]:
+    unplanned: dict[str, Fault] = {
+        "master killed": faults.master_killed,
+        "master hangs": faults.master_hangs,
+        "master isolated": faults.master_isolated,
+    }
+    return [
+        *(
+            Row(fault=name, happens=fault, store=store, rounds=rounds, goal=UNPLANNED)
+            for store, rounds in ((ETCD_3, 5), (POSTGRESQL, 3))
+            for name, fault in unplanned.items()
+        ),
+        Row(
+            fault="power fails at the master", happens=faults.master_loses_power, rounds=4, goal=UNPLANNED, powered=True
+        ),
+        Row(fault="power fails at all", happens=faults.all_lose_power, powered=True),
+        Row(fault="planned switches", happens=faults.switched, store=ETCD_3, rounds=4, goal=PLANNED),
+        Row(fault="planned switches", happens=faults.switched, store=POSTGRESQL, rounds=3, goal=PLANNED),
+        Row(
+            fault="master cut off from the lease store",
+            happens=faults.master_cut_off_from_leases,
+            store=ETCD_3,
+            rounds=3,
+            goal=UNPLANNED,
+        ),
+        Row(fault="master cut off from its replicas", happens=faults.master_cut_off_from_replicas, goal=UNPLANNED),
+        Row(fault="master cut off from clients for 4 s", happens=faults.master_cut_off_from_clients),
+        Row(fault="a replica hangs for 25 s", happens=faults.replica_hangs, goal=UNPLANNED),
+        Row(fault="replicas unheard for 25 s", happens=faults.replicas_unheard, goal=UNPLANNED),
+        Row(fault="disk of the master full", happens=faults.disk_full, goal=UNPLANNED),
+        Row(fault="disk of the master fails", happens=faults.disk_failing, goal=UNPLANNED),
+        Row(fault="delayed over switches and power cuts", happens=faults.delayed_over_changes, powered=True),
+    ]
+
+
+ROWS: Final = _rows()
+
+
+def chosen(only: str) -> list[Row]:
+    """Rows that this machine can run, and whose names have this in them."""
+    return [row for row in ROWS if only in row.name and is_installed(row.store)]
+
+
+async def run_row(
+    row: Row, folder: Path, *, rounds: int = 0, seed: int = 1, tell: Callable[[str], None] = lambda line: None
+) -> Outcome:
+    """A life of three brokers and a lease store; a failed send is a problem where a goal is set."""
+    with LEASE_SERVERS[row.store](folder) as leases:
+
+        def cluster(number: int) -> Cluster:
+            members = managed(folder / f"life-{number}", leases, count=3, pace=row.pace, powered=row.powered)
+            return ManagedCluster(members, Role.SYNC_MASTER, leases)
+
+        found = await run_rounds(
+            cluster,
+            row.name,
+            row.happens,
+            rounds=rounds or row.rounds,
+            seed=seed,
+            tell=tell,
+            defaults=row.pace is not BRISK,
+        )
+    if row.goal is not None:
+        found.problems += [f"a send failed: {each}" for each in found.pauses.errors[:5]]
+    return found
+
+
+# --- what is kept between two runs, so that a run can go on ---
+
+
+def kept_file(folder: Path, row: Row, rounds: int, seed: int) -> Path:
+    name = hashlib.sha256(f"{row.name} {rounds} {seed}".encode()).hexdigest()[:16]
+    return folder / f"{name}.json"
+
+
+def kept(file: Path) -> Outcome | None:
+    return msgspec.json.decode(file.read_bytes(), type=Outcome) if file.exists() else None
+
+
+def keep(file: Path, outcome: Outcome) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(msgspec.json.encode(outcome))
+
+
+# --- the table ---
+
+
+def table(found: Iterable[tuple[Row, Outcome]]) -> str:
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(_cells(row, outcome))} |" for row, outcome in found)])
+
+
+def _cells(row: Row, outcome: Outcome) -> list[str]:
+    pauses = outcome.pauses
+    goal = "" if row.goal is None else f"{row.goal}{'' if meets(pauses, row.goal) else ' MISSED'}"
+    counts = (outcome.rounds, outcome.promised, outcome.lost, outcome.duplicates, outcome.delayed_twice, outcome.apart)
+    return [
+        *(row.fault, row.store, *(f"{each:,}" for each in counts)),
+        *(f"{median(each):.1f} / {max(each):.1f}" for each in (pauses.producers_s, pauses.consumers_s)),
+        *(goal, f"{len(pauses.errors):,}", f"{pauses.slowest_send_s:.1f}"),
+    ]
