@@ -407,6 +407,13 @@ def quoted(text: str, characters_max: int = 80) -> str:
     return repr(text) if len(text) <= characters_max else f"{text[:characters_max]!r}… ({len(text)} characters)"
 
 
+def shortened(text: str, characters_max: int) -> str:
+    """Foreign text for a response or a file: as it is, but for the middle of one that is absurdly long."""
+    if len(text) <= characters_max:
+        return text
+    return f"{text[: characters_max * 3 // 4]}… ({len(text)} characters) …{text[-(characters_max // 4) :]}"
+
+
 def printable(text: str) -> str:
     """Foreign text that a terminal only prints: control characters are escaped, but for line ends and tabs."""
     if text.isprintable():

@@ -1,4 +1,4 @@
-"""``python -m tests.hostile.honest NAMESERVER BROKER``: a client that asks little and notes how long it waited.
+"""``python -m tests.hostile.honest NAMESERVER BROKER [USER SECRET]``: a client that notes how long it waited.
 
 It asks the name server for a route and sends the broker a message, one after the other, until its standard input ends;
 then it prints one line of JSON. A process of its own, so that an attacker's work does not count as a server's stall.
@@ -15,6 +15,7 @@ import time
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import decode_command, encode_request
 from pyromq.wire.frame import FrameDecoder
+from tests.hostile.rig import signed
 
 PAUSE_S = 0.002
 
@@ -22,9 +23,10 @@ PAUSE_S = 0.002
 class Server:
     """One server over one connection, opened again when it was cut."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *credentials: str) -> None:
         host, port = address.rsplit(":", 1)
         self._address = (host, int(port))
+        self._credentials = credentials
         self._socket: socket.socket | None = None
         self.codes: dict[int, int] = {}
         self.worst_ms = 0.0
@@ -36,6 +38,8 @@ class Server:
             if self._socket is None:
                 self._socket = socket.create_connection(self._address, 30)
                 self._decoder = FrameDecoder()
+            if self._credentials:
+                ext = signed(ext, body, *self._credentials)
             self._socket.sendall(encode_request(code, self.requests + 1, ext, body=body))
             frames = []
             while not frames:
@@ -53,7 +57,7 @@ class Server:
 
 
 def main() -> None:
-    names, broker = Server(sys.argv[1]), Server(sys.argv[2])
+    names, broker = Server(sys.argv[1], *sys.argv[3:]), Server(sys.argv[2], *sys.argv[3:])
     over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
     route = {"topic": "honest"}

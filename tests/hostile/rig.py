@@ -17,11 +17,29 @@ from typing import Any
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import Command, decode_command, encode_request
 from pyromq.wire.frame import FrameDecoder
+from pyromq.wire.signature import ACCESS_KEY, SIGNATURE, sign
 
 LONG = os.environ.get("PYROMQ_HOSTILE") == "long"
 STALL_MS_MAX = 100  # the promise: no request keeps the loop from the others for longer
 READY_S = 120  # tens of thousands of topics, on a busy machine
 _READY = re.compile(r"ready nameserver=(\S+) broker=(\S+)")
+
+
+ROOT = ("hostile-root", "hostile-root-secret")  # the super user of servers with access control
+ACCESS_CONTROL = tuple(
+    word
+    for server in ("broker", "nameserver")
+    for word in (
+        *("--set", f"{server}.access.enabled=true"),
+        *("--set", f'{server}.access.initial_user={{"username":"{ROOT[0]}","password":"{ROOT[1]}"}}'),
+    )
+)
+
+
+def signed(ext: dict[str, str], body: bytes, user: str, secret: str) -> dict[str, str]:
+    """The fields as a user of a server with access control sends them."""
+    fields = {**ext, ACCESS_KEY: user}
+    return {**fields, SIGNATURE: sign(fields, body, secret)}
 
 
 def count(short: int, long: int) -> int:
@@ -159,10 +177,12 @@ class Attack:
 
 
 @asynccontextmanager
-async def beside_honest_client(server: Victim, name: str, tries: int, record: Any) -> AsyncIterator[Attack]:
+async def beside_honest_client(
+    server: Victim, name: str, tries: int, record: Any, *credentials: str
+) -> AsyncIterator[Attack]:
     """Around an attack: an honest client works all the time, and is served."""
     honest = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.hostile.honest", server.nameserver, server.broker),
+        *(sys.executable, "-m", "tests.hostile.honest", server.nameserver, server.broker, *credentials),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -20,6 +20,7 @@ ATTRIBUTE_BYTES_MAX: Final = 1_024  # name and value of one
 RETRY_POLICY_BYTES_MAX: Final = 4_096  # as JSON
 GROUP_SUBSCRIPTIONS_BYTES_MAX: Final = 65_536  # of a group's configuration, as JSON
 CLIENT_ID_CHARACTERS_MAX: Final = 1_000
+REMARK_CHARACTERS_MAX: Final = 2_000  # of a refusal: names that a request gives may be as long as its header
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 _PERM_MAX: Final = 255  # more bits than are known: others may have more
 

@@ -67,7 +67,7 @@ class Auditing:
         try:
             response = carry_out()
         except MQError as error:
-            self.log.refused(msgspec.structs.replace(entry, outcome=Outcome.REFUSED, reason=str(error)[:500]))
+            self.log.refused(msgspec.structs.replace(entry, outcome=Outcome.REFUSED, reason=str(error)))
             raise
         after = self._shown(request)
         changes = {
@@ -81,7 +81,7 @@ class Auditing:
     def _refused(self, request: Received[Any], peer: Peer, user: str, reason: str) -> None:
         """By the guard, whatever it is that was asked for."""
         entry = self._entry(request, peer, user)
-        self.log.refused(msgspec.structs.replace(entry, outcome=Outcome.REFUSED, reason=reason[:500]))
+        self.log.refused(msgspec.structs.replace(entry, outcome=Outcome.REFUSED, reason=reason))
 
     def _user(self, request: Received[Any], peer: Peer) -> str:
         if self._guard is None:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from pyromq.clock import Clock
-from pyromq.errors import MQError
+from pyromq.errors import MQError, shortened
+from pyromq.model.limits import REMARK_CHARACTERS_MAX
 from pyromq.nameserver import admin_requests, broker_requests, lookup_requests
 from pyromq.nameserver.auditing import Auditing
 from pyromq.nameserver.errors import KeyNotFoundError, NotServedError, ProtectedSettingError, UnknownTopicError
@@ -172,7 +173,7 @@ def _unsupported(code: int) -> Response:
 def refusal(error: MQError) -> Response:
     """What an error is answered with."""
     code = next(_ERROR_CODES[each] for each in type(error).__mro__ if each in _ERROR_CODES)
-    return Response(code=code, remark=str(error))
+    return Response(code=code, remark=shortened(str(error), REMARK_CHARACTERS_MAX))
 
 
 def encode(request: Received[Any], response: Response) -> bytes:

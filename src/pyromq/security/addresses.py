@@ -74,9 +74,16 @@ class WhiteList:
         return hash(self.texts)
 
 
-@lru_cache(maxsize=10_000)
+_IP_CHARACTERS_MAX: Final = 128  # the longest is IPv6 with the name of an interface
+
+
 def parsed_ip(text: str) -> IpAddress | None:
-    """None for what is not an address."""
+    """None for what is not an address; any text may be asked about."""
+    return _parsed_ip(text) if len(text) <= _IP_CHARACTERS_MAX else None
+
+
+@lru_cache(maxsize=10_000)
+def _parsed_ip(text: str) -> IpAddress | None:
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:

@@ -5,32 +5,40 @@
 A file is replaced whole by one with the new entries, so what was written once stays; when it is full the next begins,
 and the oldest goes when there are too many. Entries are written by ``flush``, which the owner calls every moment on a
 worker thread: a crash may take those of the last moment. A refusal that comes again and again is one entry for a
-minute, and then one that says how often: a flood of them cannot wash the log out.
+minute, and then one that says how often; an address with very many kinds of them has one entry for the rest. So a
+flood of refusals cannot wash the log out. Every text of an entry is bounded, whatever a request says.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, shortened
 from pyromq.whole_text import SystemDisk, TextDisk, replace_text
 from pyromq.wire.json import bodies
 
 logger = logging.getLogger(__name__)
 
 FOLDER: Final = "audit"
-WAITING_MAX: Final = 10_000  # entries that are not written yet
+WAITING_BYTES_MAX: Final = 8 << 20  # entries that are not written yet
 REPEATS_MAX: Final = 1_000  # refusals that are counted
+REPEATS_OF_ADDRESS_MAX: Final = 100
 FOUND_MAX: Final = 1_000  # entries in one response
 REPEAT_MS: Final = 60_000
-ENTRY_BYTES_MAX: Final = 131_072  # as JSON; a longer one loses what was before and after
+ENTRY_BYTES_MAX: Final = 49_152  # as JSON; a longer one loses what was before and after
+RESOURCES_MAX: Final = 100
+RESOURCE_CHARACTERS_MAX: Final = 300
+REASON_CHARACTERS_MAX: Final = 500
+MANY: Final = "refused for many different reasons; these are not listed one by one"
 _PREFIX: Final = "audit-"
 _SUFFIX: Final = ".jsonl"
 
@@ -46,6 +54,7 @@ class AuditDisk(TextDisk, Protocol):
 
 
 _SYSTEM: Final[AuditDisk] = SystemDisk()
+_Key = tuple[str, str, str]  # address, action, reason
 
 
 class Outcome(StrEnum):
@@ -112,9 +121,12 @@ class AuditLog:
         self._settings = settings
         self._now_ms = now_ms
         self._disk = disk
-        self._waiting: list[AuditEntry] = []
+        self._waiting: list[tuple[AuditEntry, bytes]] = []
+        self._recorded_bytes = 0  # since the start
+        self._written_bytes = 0  # of these; counted by ``flush`` alone
         self._lost = 0  # entries that there was no room for
-        self._repeats: dict[tuple[str, str, str], tuple[int, int, AuditEntry]] = {}  # until when, how many more
+        self._repeats: dict[_Key, tuple[int, int, AuditEntry]] = {}  # until when, how many more
+        self._of_address: Counter[str] = Counter()  # of these
 
     @property
     def has_news(self) -> bool:
@@ -123,24 +135,33 @@ class AuditLog:
     def record(self, entry: AuditEntry) -> None:
         if not self._settings.enabled:
             return
-        if len(self._waiting) >= WAITING_MAX:
+        entry, line = _bounded(entry)
+        if self._recorded_bytes - self._written_bytes + len(line) > WAITING_BYTES_MAX:
             self._lost += 1
             return
-        self._waiting.append(_bounded(entry))
+        self._recorded_bytes += len(line)
+        self._waiting.append((entry, line))
 
     def refused(self, entry: AuditEntry) -> None:
         """A refusal: the first is recorded at once, those of the following minute are counted."""
+        entry, _ = _bounded(entry)
         key = (entry.address, entry.action, entry.reason)
+        if key not in self._repeats and self._has_many(entry.address):
+            entry = msgspec.structs.replace(entry, resources=(), reason=MANY)
+            key = (entry.address if self._of_address[entry.address] else "", "", MANY)
         found = self._repeats.get(key)
         if found is not None and entry.time_ms < found[0]:
             self._repeats[key] = (found[0], found[1] + 1, entry)
             return
-        if found is None and len(self._repeats) >= REPEATS_MAX:
-            self._forget_repeats(everything=True)
-        elif found is not None:
+        if found is not None:
             self._tell_repeats(found)
+        else:
+            self._of_address[key[0]] += 1
         self._repeats[key] = (entry.time_ms + REPEAT_MS, 0, entry)
         self.record(entry)
+
+    def _has_many(self, address: str) -> bool:
+        return self._of_address[address] >= REPEATS_OF_ADDRESS_MAX or len(self._repeats) >= REPEATS_MAX
 
     def tick(self) -> None:
         """Refusals whose minute is over are told with their number."""
@@ -151,6 +172,9 @@ class AuditLog:
         for key, found in list(self._repeats.items()):
             if everything or now_ms >= found[0]:
                 del self._repeats[key]
+                self._of_address[key[0]] -= 1
+                if not self._of_address[key[0]]:
+                    del self._of_address[key[0]]
                 self._tell_repeats(found)
 
     def _tell_repeats(self, found: tuple[int, int, AuditEntry]) -> None:
@@ -160,15 +184,15 @@ class AuditLog:
 
     def flush(self) -> None:
         """Write what waits. An error is logged, and what could not be written stays for the next time."""
-        entries, lost = self._waiting[:], self._lost
-        if not entries:
-            return
+        lines, lost = [line for _, line in self._waiting], self._lost
         try:
-            self._write(b"".join(_encode(entry) + b"\n" for entry in entries))
+            while lines:
+                taken = self._write(lines)
+                self._written_bytes += sum(map(len, lines[:taken]))
+                del self._waiting[:taken], lines[:taken]
         except OSError as error:
-            logger.error("audit log not written: folder=%s entries=%d reason=%s", self._folder, len(entries), error)
+            logger.error("audit log not written: folder=%s entries=%d reason=%s", self._folder, len(lines), error)
             return
-        del self._waiting[: len(entries)]
         if lost:
             self._lost -= lost
             logger.error("audit log: %d entries lost, there was no room for them", lost)
@@ -177,19 +201,23 @@ class AuditLog:
         self._forget_repeats(everything=True)
         self.flush()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, lines: list[bytes]) -> int:
+        """Into the newest file, or one that follows it; says how many of the lines that were."""
         names = _files(self._folder, self._disk)
         newest = self._folder / names[-1] if names else None
         known = self._disk.read(newest) if newest else b""
-        if newest is None or (known and len(known) + len(data) > self._settings.file_bytes_max):
+        taken = _fitting(lines, self._settings.file_bytes_max - len(known))
+        if newest is None or not taken:
             newest, known = self._folder / _following(names), b""
-        replace_text(newest, known + data, aside=self._folder / "audit.tmp", disk=self._disk)
+            taken = _fitting(lines, self._settings.file_bytes_max)
+        replace_text(newest, known + b"".join(lines[:taken]), aside=self._folder / "audit.tmp", disk=self._disk)
         for name in names[: max(0, len(names) + (newest.name not in names) - self._settings.files_max)]:
             self._disk.remove(self._folder / name)
+        return taken
 
     def search(self, question: Question) -> Callable[[], list[AuditEntry]]:
         """A job that finds the newest entries that are wanted, newest first; it may run on another thread."""
-        waiting = self._waiting[:]
+        waiting = [entry for entry, _ in self._waiting]
         return lambda: _found(_newest_first(self._folder, self._disk, waiting), question)
 
     def find(self, question: Question) -> list[AuditEntry]:
@@ -249,10 +277,25 @@ def _following(names: list[str]) -> str:
     return f"{_PREFIX}{number:016}{_SUFFIX}"
 
 
-def _bounded(entry: AuditEntry) -> AuditEntry:
-    if len(_encode(entry)) <= ENTRY_BYTES_MAX:
-        return entry
-    return msgspec.structs.replace(entry, changes={}, resources=entry.resources[:100])
+def _fitting(lines: list[bytes], room_bytes: int) -> int:
+    """How many of them have room."""
+    return sum(1 for end in accumulate(map(len, lines)) if end <= room_bytes)
+
+
+def _bounded(entry: AuditEntry) -> tuple[AuditEntry, bytes]:
+    """The entry, without what is absurdly long, and its line: shorter than the smallest file."""
+    entry = msgspec.structs.replace(
+        entry,
+        user=shortened(entry.user, RESOURCE_CHARACTERS_MAX),
+        resources=tuple(shortened(each, RESOURCE_CHARACTERS_MAX) for each in entry.resources[:RESOURCES_MAX]),
+        reason=shortened(entry.reason, REASON_CHARACTERS_MAX),
+    )
+    line = _encode(entry)
+    if len(line) > ENTRY_BYTES_MAX:
+        line = _encode(entry := msgspec.structs.replace(entry, changes={}))
+    if len(line) > ENTRY_BYTES_MAX:  # names in letters that take many bytes
+        line = _encode(entry := msgspec.structs.replace(entry, resources=entry.resources[:10]))
+    return entry, line + b"\n"
 
 
 _encode: Final[Callable[[AuditEntry], bytes]] = msgspec.json.Encoder().encode

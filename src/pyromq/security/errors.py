@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from pyromq.errors import ConfigError, MQError
+from pyromq.errors import ConfigError, MQError, shortened
 
 
 class AccessDeniedError(MQError):
     """A request that its sender may not make, or whose sender is not who it says."""
+
+
+class UnknownUserError(AccessDeniedError):
+    """Nobody has the name that a request or a certificate gives; the text is RocketMQ's."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"User:{shortened(name, 255)} is not found.")
 
 
 class AccessChangeError(MQError):

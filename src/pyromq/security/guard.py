@@ -4,7 +4,8 @@
 
 Decisions are remembered under everything that they depend on: the user, how it was verified, its address, the need
 (or, for hot requests, the fields that their needs follow from), and the version of the rules; with the next version all
-are forgotten. Refusals are logged once for each address and reason.
+are forgotten. Refusals are logged once for each address and reason. Names that a request gives may be as long as its
+header: what is remembered has a bound in bytes, and texts show only some of a long name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from pyromq.errors import MQError, quoted
+from pyromq.errors import MQError, quoted, shortened
+from pyromq.remembered import Remembered
 from pyromq.security.book import Book, Rules
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.identity import Means, Peer, Principal, verify, verify_signature
@@ -26,8 +28,11 @@ from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
-REMEMBERED_MAX: Final = 100_000
-LOGGED_MAX: Final = 10_000
+REMEMBERED_BYTES_MAX: Final = 16 << 20  # of each kind of decision: some 30 000 with names of 40 characters
+LOGGED_BYTES_MAX: Final = 4 << 20
+LINES_MAX: Final = 500  # of an address, until rules change: who makes up a name for each request fills no disk
+REASON_CHARACTERS_MAX: Final = 500
+NAME_CHARACTERS_MAX: Final = 255  # of a name in a text: no topic, group or user has a longer one
 
 
 class Guard:
@@ -44,9 +49,11 @@ class Guard:
         self._cluster = cluster
         self._checks_rights = checks_rights
         self._rules = book.rules  # those that the decisions are remembered for
-        self._admitted: set[object] = set()
-        self._decided: dict[object, str] = {}  # empty for yes, else why not
-        self._logged: set[tuple[str, str]] = set()
+        self._admitted: Remembered[object, bool] = Remembered(REMEMBERED_BYTES_MAX)
+        self._decided: Remembered[object, str] = Remembered(REMEMBERED_BYTES_MAX)  # empty for yes, else why not
+        self._logged: Remembered[tuple[str, str], int] = Remembered(
+            LOGGED_BYTES_MAX
+        )  # "" as reason: lines of an address
         self.on_refused: Callable[[Received[Any], Peer, str, str], None] | None = None  # with user and reason
 
     def verify(self, request: Received[Any], peer: Peer) -> Principal:
@@ -74,17 +81,17 @@ class Guard:
         if not self._checks_rights or right is None:  # a code without row is not answered: that is checked at the start
             return principal
         rules = self._current()
+        names: str | tuple[str, ...] = ""
         key, key_of = None, right.key
         if key_of is not None:
-            key = (principal, peer.ip, code, key_of(request.header))
+            names = key_of(request.header)
+            key = (principal, peer.ip, code, names)
             if key in self._admitted:
                 return principal
         if not rules.is_super(principal):
             self._check(right.is_open, self._needs(request, peer), principal, request, peer)
         if key is not None:
-            if len(self._admitted) >= REMEMBERED_MAX:
-                self._admitted.clear()
-            self._admitted.add(key)
+            self._admitted.remember(key, True, *((names,) if isinstance(names, str) else names))
         return principal
 
     @property
@@ -117,7 +124,7 @@ class Guard:
         except AccessDeniedError:
             raise
         except MQError as error:
-            text = f"the request names nothing that could be looked up: {error}"
+            text = shortened(f"the request names nothing that could be looked up: {error}", REASON_CHARACTERS_MAX)
             self._log(request, peer, text)
             raise AccessDeniedError(text) from error
 
@@ -137,9 +144,8 @@ class Guard:
         key = (principal.name, principal.means, ip, need)
         found = self._decided.get(key)
         if found is None:
-            if len(self._decided) >= REMEMBERED_MAX:
-                self._decided.clear()
-            found = self._decided[key] = refusal_text(rules, principal, need, ip)
+            found = refusal_text(rules, principal, need, ip)
+            self._decided.remember(key, found, need.resource.name, found)
         return found
 
     def _current(self) -> Rules:
@@ -149,17 +155,21 @@ class Guard:
             self._rules = rules
             self._admitted.clear()
             self._decided.clear()
+            self._logged.clear()
         return rules
 
     def _log(self, request: Received[Any], peer: Peer, reason: str, user: str = "") -> None:
+        reason = shortened(reason, REASON_CHARACTERS_MAX)
         if self.on_refused is not None:
             self.on_refused(request, peer, user, reason)
-        key = (peer.ip, reason)
-        if key in self._logged:
+        lines = self._logged.get((peer.ip, ""), 0)
+        if (peer.ip, reason) in self._logged or lines > LINES_MAX:
             return
-        if len(self._logged) >= LOGGED_MAX:
-            self._logged.clear()
-        self._logged.add(key)
+        self._logged.remember((peer.ip, ""), lines + 1)
+        if lines == LINES_MAX:
+            logger.warning("more refusals of other kinds, which the audit log has: peer=%s", peer.ip)
+            return
+        self._logged.remember((peer.ip, reason), 1, reason)
         logger.warning("request refused: peer=%s code=%d reason=%s", peer.ip, request.code, quoted(reason, 300))
 
 
@@ -168,4 +178,5 @@ def refusal_text(rules: Rules, principal: Principal, need: Need, ip: str) -> str
     verdict = rules.verdict(principal, need, ip)
     if verdict.allowed:
         return ""
-    return f"User:{principal.name} has no permission to access {need.resource} from {ip}, {verdict.reason}"
+    resource = shortened(str(need.resource), NAME_CHARACTERS_MAX)
+    return f"User:{principal.name} has no permission to access {resource} from {ip}, {verdict.reason}"

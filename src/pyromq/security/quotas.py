@@ -22,11 +22,13 @@ from typing import Final, NamedTuple
 
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError
+from pyromq.remembered import Remembered
 from pyromq.security.addresses import parsed_ip
 
 EACH: Final = "*"
 BUCKETS_MAX: Final = 10_000
-FOUND_MAX: Final = 10_000  # names whose limits are remembered
+REMEMBERED_BYTES_MAX: Final = 4 << 20  # of names, with their limits or their buckets
+NAME_CHARACTERS_MAX: Final = 255  # no topic, group or user has a longer one
 _UNITS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _DIGITS_MAX: Final = 12
 _SWEEP_MS: Final = 1_000  # a bucket that nobody uses is full after that time at the latest, unless it is in debt
@@ -147,7 +149,7 @@ class QuotaRules:
                 self._named[quota.scope, quota.measure, quota.name] = quota.number
         self._networks = sorted(networks, key=lambda each: -each[0].prefixlen)
         self._kinds = {(quota.scope, quota.measure) for quota in quotas}
-        self._found: dict[tuple[Scope, Measure, str], Limit | None] = {}
+        self._found: Remembered[tuple[Scope, Measure, str], Limit | None] = Remembered(REMEMBERED_BYTES_MAX)
 
     def has(self, measures: Iterable[Measure], *scopes: Scope) -> bool:
         """Whether there is any quota of these."""
@@ -157,11 +159,7 @@ class QuotaRules:
     def find(self, scope: Scope, measure: Measure, name: str) -> Limit | None:
         """The limit that counts for somebody; None: there is none. Nobody has an empty name."""
         key = (scope, measure, name)
-        if key not in self._found:
-            if len(self._found) >= FOUND_MAX:
-                self._found.clear()
-            self._found[key] = self._look(*key)
-        return self._found[key]
+        return self._found[key] if key in self._found else self._found.remember(key, self._look(*key), name)
 
     def _look(self, scope: Scope, measure: Measure, name: str) -> Limit | None:
         if not name:
@@ -208,7 +206,8 @@ class Meter:
         self._rules = rules
         self._clock = clock
         self._buckets: dict[tuple[Direction, Limit], Bucket] = {}
-        self._accounts: dict[tuple[Direction, tuple[tuple[Scope, str], ...]], Account] = {}
+        self._accounts: Remembered[tuple[Direction, tuple[tuple[Scope, str], ...]], Account]
+        self._accounts = Remembered(REMEMBERED_BYTES_MAX)
         self._shared: dict[tuple[Direction, Scope, Measure], Bucket] = {}  # of those for whom there was no room
         self._swept_ms = clock.monotonic_ms() - _SWEEP_MS
 
@@ -219,11 +218,10 @@ class Meter:
         key = (direction, whose)
         found = self._accounts.get(key)
         if found is None:
-            limits = [self._rules.find(scope, measure, name) for scope, name in whose for measure in _RATES]
+            names = [(scope, name[:NAME_CHARACTERS_MAX]) for scope, name in whose]
+            limits = [self._rules.find(scope, measure, name) for scope, name in names for measure in _RATES]
             found = tuple(self._bucket(direction, limit) for limit in limits if limit is not None)
-            if len(self._accounts) >= BUCKETS_MAX:
-                self._accounts.clear()
-            self._accounts[key] = found
+            self._accounts.remember(key, found, *(name for _, name in whose))
         return found
 
     def used_up(self, account: Account) -> Limit | None:

@@ -32,7 +32,7 @@ class Right(NamedTuple):
     clauses: tuple[Clause, ...]
     is_open: bool = False
     by_object: bool = False
-    key: Callable[[Any], object] | None = None
+    key: Callable[[Any], str | tuple[str, ...]] | None = None
 
     def needs(self, request: Received[Any], own_cluster: str) -> Iterator[Need]:
         """Raises MQError when the request cannot be read."""

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from pyromq.compiled_core import SigningKeys, core
 from pyromq.errors import ConfigError, quoted
 from pyromq.security.book import Book
-from pyromq.security.errors import AccessDeniedError
+from pyromq.security.errors import AccessDeniedError, UnknownUserError
 from pyromq.security.identity import Means, Peer, Voucher
 from pyromq.security.policies import User
 from pyromq.security.settings import CERTIFICATE, SIGNATURE
@@ -95,7 +95,7 @@ class SignatureValidator:
             raise AccessDeniedError("username cannot be null.")
         user = rules.users.get(claim.name)
         if user is None:
-            raise AccessDeniedError(f"User:{claim.name} is not found.")
+            raise UnknownUserError(claim.name)
         if not user.is_enabled:
             raise AccessDeniedError(f"User:{claim.name} is disabled.")
         if user.key.matches(claim.signature, claim.fields, claim.body) or claim.ip in user.white_list:
@@ -131,7 +131,7 @@ class CertificateValidator:
             raise AccessDeniedError("the connection shows no client certificate.")
         user = self._book.rules.users.get(claim)
         if user is None:
-            raise AccessDeniedError(f"User:{claim} is not found.")
+            raise UnknownUserError(claim)
         if not user.is_enabled:
             raise AccessDeniedError(f"User:{claim} is disabled.")
         return Voucher(claim, Means.CERTIFICATE)

@@ -19,7 +19,7 @@ def java_hash(text: str) -> int:
     return _signed(_unsigned_hash(text))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)  # a tag has at most 32 KiB, so these take at most 33 MB
 def tag_hash(tag: bytes) -> int:
     """Hash of a tag as it lies in a consume queue; a message without tag has 0."""
     return java_hash(tag.decode("utf-8", "replace"))

@@ -10,7 +10,17 @@ from random import Random
 import pytest
 
 from pyromq.errors import ConfigError
-from pyromq.security.audit import AuditEntry, AuditLog, AuditSettings, Outcome, Question, find_entries
+from pyromq.security.audit import (
+    MANY,
+    REPEATS_MAX,
+    REPEATS_OF_ADDRESS_MAX,
+    AuditEntry,
+    AuditLog,
+    AuditSettings,
+    Outcome,
+    Question,
+    find_entries,
+)
 from pyromq.security.audited import AUDITED_BY_BROKERS, AUDITED_BY_NAMESERVERS, ROUTINE
 from pyromq.security.resources import Action
 from pyromq.security.rights import BROKER_RIGHTS, NAMESERVER_RIGHTS
@@ -18,15 +28,20 @@ from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.codes import RequestCode as Code
 
 ROOT = Path("/data/audit")
+LARGE = {"Topic:orders": (None, "x" * 20_000)}
 
 
 def entry(clock: ManualClock, topic: str, **more: object) -> AuditEntry:
-    values = {"outcome": Outcome.DONE, "user": "ops", **more}
+    values = {
+        "outcome": Outcome.DONE,
+        "user": "ops",
+        "address": "10.0.0.7",
+        "action": "UPDATE_AND_CREATE_TOPIC",
+        **more,
+    }
     return AuditEntry(
         time_ms=clock.now_ms(),
         server="broker-a",
-        address="10.0.0.7",
-        action="UPDATE_AND_CREATE_TOPIC",
         resources=(f"Topic:{topic}",),
         **values,  # type: ignore[arg-type]
     )
@@ -81,9 +96,8 @@ def test_questions_choose(bench: Bench) -> None:
 
 def test_files_rotate_and_the_oldest_goes(tmp_path: Path) -> None:
     bench = Bench(tmp_path, file_bytes_max=1 << 16, files_max=3)
-    text = "x" * 20_000
     for number in range(30):
-        bench.log.record(bench.entry(f"t{number}", reason=text))
+        bench.log.record(bench.entry(f"t{number}", changes=LARGE))
         bench.log.flush()
     assert sorted(path.name[-8:] for path in bench.folder.iterdir()) == ["08.jsonl", "09.jsonl", "10.jsonl"]
     assert bench.topics(limit=100) == [f"t{number}" for number in range(29, 20, -1)]
@@ -108,6 +122,42 @@ def test_many_different_refusals_are_bounded_and_none_is_missing(bench: Bench) -
     bench.log.close()
     found = bench.log.find(Question(limit=10_000))
     assert sum(entry.times for entry in found) == 3_000
+    assert len(found) <= 2 * REPEATS_OF_ADDRESS_MAX + 2, "a flood of names does not wash the log out"
+    assert found[0].reason == MANY
+
+
+def test_refusals_of_many_addresses_share_an_entry_when_there_are_too_many(bench: Bench) -> None:
+    for number in range(3_000):
+        bench.log.refused(bench.entry(outcome=Outcome.REFUSED, reason="no", address=f"2001:db8::{number:x}"))
+    bench.clock.advance_ms(60_000)
+    bench.log.tick()
+    found = bench.log.find(Question(limit=10_000))
+    assert len(found) == REPEATS_MAX + 2 and sum(entry.times for entry in found) == 3_000
+    bench.refuse("later")
+    assert bench.log.find(Question(limit=1))[0].reason == "later"
+
+
+def test_texts_beyond_every_measure_are_cut_in_files_and_in_memory(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, file_bytes_max=1 << 16, files_max=3)
+    for number in range(300):
+        name = f"{number:07}" + "é\x00" * 250_000
+        bench.log.refused(bench.entry(name, outcome=Outcome.REFUSED, reason=name, user=name, action=f"A{number}"))
+        if number % 50 == 49:
+            bench.log.flush()
+    bench.log.close()
+    sizes = [path.stat().st_size for path in bench.folder.iterdir()]
+    assert len(sizes) <= 3 and max(sizes) <= 1 << 16
+    newest = bench.log.find(Question(limit=1))[0]
+    assert len(newest.user) < 400 and len(newest.reason) < 600
+
+
+def test_entries_of_one_flush_that_fill_several_files_keep_the_limits(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, file_bytes_max=1 << 16, files_max=3)
+    for number in range(30):
+        bench.log.record(bench.entry(f"t{number}", changes=LARGE))
+    bench.log.flush()
+    assert [path.stat().st_size <= 1 << 16 for path in bench.folder.iterdir()] == [True] * 3
+    assert bench.topics(limit=100) == [f"t{number}" for number in range(29, 20, -1)]
 
 
 def test_what_was_written_survives_a_crash_at_every_operation() -> None:
@@ -118,7 +168,7 @@ def test_what_was_written_survives_a_crash_at_every_operation() -> None:
         disk.crash_at(stop_at)
         try:
             for number in range(12):
-                log.record(entry(clock, f"t{number}", reason="x" * 20_000))
+                log.record(entry(clock, f"t{number}", changes=LARGE))
                 log.flush()
                 written = number + 1
         except Crashed:
@@ -152,10 +202,13 @@ def test_what_could_not_be_written_is_kept_for_the_next_time(
 
 
 def test_more_than_can_wait_is_counted_and_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    for _ in range(10_005):
-        bench.log.record(bench.entry())
+    for _ in range(1_000):
+        bench.log.record(bench.entry(changes=LARGE))
     bench.log.flush()
-    assert "5 entries lost" in caplog.text
+    kept = len(bench.log.find(Question(limit=10_000)))
+    assert kept < 500 and f"{1_000 - kept} entries lost" in caplog.text
+    bench.log.record(bench.entry("next"))
+    assert bench.topics(limit=1) == ["next"], "there is room again"
 
 
 def test_files_are_for_their_owner_alone(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pyromq.security.book import Book, user_of
 from pyromq.security.errors import AccessChangeError, AccessDeniedError
-from pyromq.security.guard import Guard, refusal_text
+from pyromq.security.guard import LINES_MAX, Guard, refusal_text
 from pyromq.security.identity import Peer
 from pyromq.security.policies import PolicyType, UserStatus, UserType
 from pyromq.security.resources import Action, ResourcePattern
@@ -275,3 +275,33 @@ def test_a_decision_is_that_of_the_rules(steps: list[tuple[Any, ...]], user: str
     plain = next((text for need in needs if (text := refusal_text(book.rules, principal, need, peer.ip))), "")
     assert admitted(guard, received, peer) == plain
     assert guard.may(principal, needs[0].resource.name, (Action.PUB,), peer.ip) == (not plain)
+
+
+def memory_of(guard: Guard) -> int:
+    return guard._admitted.size_bytes + guard._decided.size_bytes + guard._logged.size_bytes
+
+
+def test_names_of_a_megabyte_are_neither_remembered_nor_shown(book: Book, caplog: pytest.LogCaptureFixture) -> None:
+    guard, told = guard_of(book), list[str]()
+    guard.on_refused = lambda request, peer, user, reason: told.append(reason)
+    allow(book, "alice", entry("Topic:*", "Pub"))
+    for number in range(8):
+        name = f"{number}".ljust(1_000_000, "x")
+        assert "is not found" in admitted(guard, request(Code.SEND_MESSAGE_V2, send_fields("t"), user=name, secret="s"))
+        assert "has no permission" in admitted(guard, pull(name, "g"))
+        assert admitted(guard, send(name)) == "", "its topic is for the handler to refuse"
+    assert max(map(len, told)) < 1_000 and len(told) == 16
+    assert max(map(len, caplog.messages)) < 1_000
+    assert memory_of(guard) < 100_000
+
+
+def test_what_is_remembered_and_logged_of_many_names_is_bounded(book: Book, caplog: pytest.LogCaptureFixture) -> None:
+    guard = guard_of(book)
+    for number in range(LINES_MAX + 200):
+        assert admitted(guard, request(Code.SEND_MESSAGE_V2, send_fields("t"), user=f"nobody-{number}", secret="s"))
+    lines = [line for line in caplog.messages if "refus" in line]
+    assert len(lines) == LINES_MAX + 1 and "more refusals" in lines[-1]
+    allow(book, "alice", entry("Topic:*", "Pub"))
+    assert admitted(guard, send("orders")) == ""
+    assert admitted(guard, pull("orders", "g"))
+    assert "has no permission" in caplog.messages[-1], "other rules, other reasons: these are logged again"

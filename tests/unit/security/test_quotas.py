@@ -154,3 +154,15 @@ def test_when_all_buckets_are_in_debt_newcomers_share_one(monkeypatch: pytest.Mo
     first = meter.account(Direction.SENT, (Scope.USER, "new-1"))
     second = meter.account(Direction.SENT, (Scope.USER, "new-2"))
     assert first[0] is second[0] and len(meter) == 10
+
+
+def test_names_beyond_every_measure_take_no_room_and_share_a_bucket() -> None:
+    clock = ManualClock()
+    meter = Meter(QuotaRules(parse_quotas(["topic:* messages=1"])), clock)
+    for number in range(20):
+        name = "x" * 300 + f"{number}" * 100_000
+        account = meter.account(Direction.SENT, (Scope.TOPIC, name))
+        assert [len(bucket.limit.who) for bucket in account] == [255]
+    assert len(meter) == 1
+    meter.charge(account, 1, 10)
+    assert meter.used_up(meter.account(Direction.SENT, (Scope.TOPIC, "x" * 999))) is not None

@@ -20,7 +20,7 @@ from pyromq.broker.base.session import Session
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.net.connection import Connection
-from pyromq.security.audit import AuditEntry, AuditLog, Outcome, answer_of
+from pyromq.security.audit import RESOURCES_MAX, AuditEntry, AuditLog, Outcome, answer_of
 from pyromq.security.audited import AUDITED_BY_BROKERS, action_name, subject_of, user_state
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.identity import Peer
@@ -32,7 +32,6 @@ from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.headers import REQUEST_HEADERS
 from pyromq.wire.received import Received
 
-_RESOURCES_MAX: Final = 100  # of one entry
 _QUEUES_MAX: Final = 256  # whose offsets are told
 _ACCESS: Final = frozenset(ACCESS_CODES)
 _ON_A_WORKER: Final = PIECE * (PIECES_AT_ONCE + 1)  # as many as make a response a long one
@@ -138,11 +137,11 @@ class Auditing:
         self.log.record(msgspec.structs.replace(step.entry, changes=changes))
 
     def _fail(self, step: _Step, error: MQError) -> None:
-        self.log.refused(msgspec.structs.replace(step.entry, outcome=Outcome.REFUSED, reason=str(error)[:500]))
+        self.log.refused(msgspec.structs.replace(step.entry, outcome=Outcome.REFUSED, reason=str(error)))
 
     def _refused(self, request: Received[Any], peer: Peer, user: str, reason: str) -> None:
         """By the guard, whatever it is that was asked for; what strangers send is not looked into."""
-        self.log.refused(self._entry(request, peer, Outcome.REFUSED, user=user, reason=reason[:500]))
+        self.log.refused(self._entry(request, peer, Outcome.REFUSED, user=user, reason=reason))
 
     def _entry(
         self, request: Received[Any], peer: Peer, outcome: Outcome, *, user: str, reason: str = ""
@@ -170,7 +169,7 @@ class Auditing:
             needs = list(right.needs(request, self._environment.settings.cluster))
         except MQError:  # the handler says what is wrong with it
             return ()
-        return tuple(str(need.resource) for need in needs[:_RESOURCES_MAX])
+        return tuple(str(need.resource) for need in needs[:RESOURCES_MAX])
 
     def _state(self, request: Received[Any]) -> dict[str, Any]:
         """What the request may change, as it is now; without secrets."""

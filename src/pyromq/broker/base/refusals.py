@@ -18,7 +18,9 @@ from pyromq.errors import (
     StoreClosedError,
     StoreError,
     StoreReadOnlyError,
+    shortened,
 )
+from pyromq.model.limits import REMARK_CHARACTERS_MAX
 from pyromq.security.errors import AccessChangeError, AccessDeniedError
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.received import Received
@@ -28,6 +30,7 @@ class RefusedError(MQError):
     """A request that is answered with an error code; ``remark`` says what to do, ``ext`` are fields beside it."""
 
     def __init__(self, code: ResponseCode, remark: str, ext: Mapping[str, str] | None = None) -> None:
+        remark = shortened(remark, REMARK_CHARACTERS_MAX)
         super().__init__(remark)
         self.code = code
         self.remark = remark
@@ -70,7 +73,5 @@ def refusal_of(error: MQError) -> tuple[ResponseCode, str]:
     """Response code and remark for any error of ours."""
     if isinstance(error, RefusedError):
         return error.code, error.remark
-    for kind, code in _CODES:
-        if isinstance(error, kind):
-            return code, str(error)
-    return ResponseCode.SYSTEM_ERROR, str(error)
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), ResponseCode.SYSTEM_ERROR)
+    return code, shortened(str(error), REMARK_CHARACTERS_MAX)

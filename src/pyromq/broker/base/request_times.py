@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pyromq.metrics.broker_table import FSYNC, GROUP_COMMIT, GROUP_CREATE_TIME, RPC_LATENCY, TOPIC_CREATE_TIME
 from pyromq.metrics.samples import Histogram
+from pyromq.model.names import DERIVED_TOPIC_CHARACTERS_MAX
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.received import Received
 
@@ -121,4 +122,5 @@ class RequestTimes:
 
 
 def _named(name: str, room: defaultdict[Any, int]) -> str:
-    return name if name and len(room) < NAMES_MAX else _UNNAMED
+    is_one = 0 < len(name) <= DERIVED_TOPIC_CHARACTERS_MAX
+    return name if is_one and len(room) < NAMES_MAX else _UNNAMED

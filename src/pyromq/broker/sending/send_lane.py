@@ -33,13 +33,13 @@ from pyromq.compiled_core import Buffer, Core
 from pyromq.compiled_core import SendLane as CoreLane
 from pyromq.model.topic import TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
-from pyromq.security.guard import REMEMBERED_MAX
 from pyromq.wire.frame import FRAME_BYTES_MAX
 from pyromq.wire.headers.producer import SendHeader
 from pyromq.wire.received import Received
 from pyromq.wire.record_layout import HOST_V4_BYTES
 
 _KEYS_MAX: Final = 64  # of one message; more are rare
+_ADMITTED_MAX: Final = 30_000  # users, addresses, codes and topics; here and in the core they take some 25 MB
 FIRST_DIGIT_AT: Final = 16  # of the code, in a frame as clients write it
 FIRST_DIGIT: Final = ord("3")  # so begin 310 and 320
 
@@ -151,7 +151,7 @@ class SendLane:
             return
         key = (signer.name, ip, request.code, request.header.topic)
         if key not in self._admitted:
-            if len(self._admitted) >= REMEMBERED_MAX:
+            if len(self._admitted) >= _ADMITTED_MAX:
                 self._forget_users(access)
             self._admitted.add(key)
             secret = signer.password.reveal().encode("utf-8", "replace")

@@ -22,6 +22,8 @@ from pyromq.wire.properties import find_property
 
 EVERYTHING = "*"
 _RETRY_TOPIC: Final = RETRY_TOPIC.encode()
+EXPRESSION_CHARACTERS_MAX: Final = 65_536  # of a pull: all others wait while it is read
+_CODES_OF_MAX: Final = 512  # characters of an expression whose tags are remembered
 _TERMS_UNKNOWN: Final = 64  # of a filter that depends on the message
 
 
@@ -32,12 +34,18 @@ class PullFilter(NamedTuple):
     accept_record: WeighedFilter | None = None
 
 
-@lru_cache(maxsize=4096)
 def tag_codes(expression: str) -> frozenset[int]:
     """Hashes of the tags in ``TagA || TagB``; empty for everything."""
+    return _remembered_codes(expression) if len(expression) <= _CODES_OF_MAX else _tag_codes(expression)
+
+
+def _tag_codes(expression: str) -> frozenset[int]:
     if not expression or expression == EVERYTHING:
         return frozenset()
     return frozenset(java_hash(tag) for tag in map(str.strip, expression.split("||")) if tag)
+
+
+_remembered_codes: Final = lru_cache(maxsize=4096)(_tag_codes)
 
 
 def tag_filter(subscription: Subscription) -> TagFilter | None:
@@ -81,7 +89,10 @@ def is_by_tags(subscription: Subscription) -> bool:
 
 
 def from_expression(topic: str, expression: str | None, kind: str | None, version: int) -> Subscription:
-    """The subscription that a pull request brings along."""
+    """The subscription that a pull request brings along; raises RefusedError when it is beyond every measure."""
+    if expression is not None and len(expression) > EXPRESSION_CHARACTERS_MAX:
+        text = f"the subscription has {len(expression)} characters, at most {EXPRESSION_CHARACTERS_MAX} are allowed"
+        raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, text)
     kind = kind or TAG_EXPRESSION
     if kind != TAG_EXPRESSION:
         return Subscription(topic=topic, sub_string=expression or "", sub_version=version, expression_type=kind)

@@ -97,3 +97,11 @@ def test_a_refusal_is_not_told_of_the_next_request() -> None:
         (RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR, False): 1,
         (RequestCode.HEART_BEAT, ResponseCode.SUCCESS, False): 1,
     }
+
+
+def test_names_that_no_topic_can_have_are_counted_together() -> None:
+    times = RequestTimes()
+    for number in range(5):
+        times.refuse(request(SEND, Header("x" * 300 + str(number))), ResponseCode.INVALID_PARAMETER)
+        times.refuse(request(PULL, Header("t", "x" * 300 + str(number))), ResponseCode.INVALID_PARAMETER)
+    assert list(times.refused_sends.values()) == [5] and list(times.refused_pulls.values()) == [5]
