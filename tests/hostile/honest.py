@@ -1,7 +1,8 @@
-"""``python -m tests.hostile.honest NAMESERVER BROKER [USER SECRET]``: a client that notes how long it waited.
+"""``python -m tests.hostile.honest NAMESERVER BROKER PID [USER SECRET]``: a client that notes how long it waited.
 
 It asks the name server for a route and sends the broker a message, one after the other, until its standard input ends;
 then it prints one line of JSON. A process of its own, so that an attacker's work does not count as a server's stall.
+How long the server's loop worked meanwhile depends less than the wall clock on what else runs on the machine.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
+from statistics import median
 
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import decode_command, encode_request
@@ -23,17 +26,19 @@ PAUSE_S = 0.002
 class Server:
     """One server over one connection, opened again when it was cut."""
 
-    def __init__(self, address: str, *credentials: str) -> None:
+    def __init__(self, address: str, worked: Path, *credentials: str) -> None:
         host, port = address.rsplit(":", 1)
         self._address = (host, int(port))
+        self._worked = worked  # by the kernel's count, in its first field: nanoseconds on a CPU
         self._credentials = credentials
         self._socket: socket.socket | None = None
         self.codes: dict[int, int] = {}
         self.worst_ms = 0.0
+        self.cpu_ms: list[float] = []  # of the server's loop, for each request
         self.requests = self.lost = 0
 
     def ask(self, code: int, ext: dict[str, str], body: bytes = b"") -> None:
-        began = time.perf_counter()
+        began, worked_ms = time.perf_counter(), self._worked_ms()
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(self._address, 30)
@@ -54,10 +59,15 @@ class Server:
             self._socket = None
         self.requests += 1
         self.worst_ms = max(self.worst_ms, (time.perf_counter() - began) * 1000)
+        self.cpu_ms.append(self._worked_ms() - worked_ms)
+
+    def _worked_ms(self) -> float:
+        return int(self._worked.read_text().split()[0]) / 1e6
 
 
 def main() -> None:
-    names, broker = Server(sys.argv[1], *sys.argv[3:]), Server(sys.argv[2], *sys.argv[3:])
+    loop, credentials = Path(f"/proc/{sys.argv[3]}/task/{sys.argv[3]}/schedstat"), sys.argv[4:]
+    names, broker = (Server(address, loop, *credentials) for address in sys.argv[1:3])
     over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
     route = {"topic": "honest"}
@@ -67,6 +77,7 @@ def main() -> None:
     }  # fmt: skip
     broker.ask(RequestCode.SEND_MESSAGE_V2, send, b"first")  # makes the topic
     broker.worst_ms = 0.0
+    broker.cpu_ms.clear()
     print("ready", flush=True)
     while not over.is_set():
         names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, route)
@@ -77,6 +88,7 @@ def main() -> None:
         "lost": names.lost + broker.lost,
         "nameserver_ms": round(names.worst_ms, 1),
         "broker_ms": round(broker.worst_ms, 1),
+        "broker_cpu_ms": round(median(broker.cpu_ms or [0.0]), 1),
         "nameserver_codes": names.codes,
         "broker_codes": broker.codes,
     }

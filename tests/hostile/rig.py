@@ -181,8 +181,10 @@ async def beside_honest_client(
     server: Victim, name: str, tries: int, record: Any, *credentials: str
 ) -> AsyncIterator[Attack]:
     """Around an attack: an honest client works all the time, and is served."""
+    assert server.process is not None
     honest = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.hostile.honest", server.nameserver, server.broker, *credentials),
+        *(sys.executable, "-m", "tests.hostile.honest", server.nameserver, server.broker),
+        *(str(server.process.pid), *credentials),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -61,7 +61,7 @@ from pyromq.net import Address, Connection, Handler, Server
 from pyromq.net.handler import Decode, FastPath
 from pyromq.net.measuring import server_families
 from pyromq.net.stalls import LoopProbe
-from pyromq.net.turns import TURN_S, Turns
+from pyromq.net.turns import FEW, TURN_S, Turns
 from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.security.identity import Peer
 from pyromq.security.opening import FollowedFile, Place, followed_file, open_guard
@@ -295,7 +295,7 @@ class Broker(Handler):
             store=store,
             workers=self._workers,
             nameserver_tls=nameserver_tls,
-            on_requests=self.on_requests,
+            on_requests=lambda connection, requests: self._turns.serve_now(connection, requests),
             stalls=self._server.stalls,
         )
         try:
@@ -553,19 +553,22 @@ class Broker(Handler):
         self._turns.take(connection, requests)
 
     def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
-        """A turn of one connection: sends are quick and share their commit, of the rest only what fits into a turn."""
-        quick, until_s, times = self._quick, 0.0, self._times
+        """A turn of one connection: a few sends, which share their commit, and of the rest what fits into the turn."""
+        quick, until_s, times, left = self._quick, 0.0, self._times, FEW
         for request in coming:
             handle = quick.get(request.code)
             try:
                 if handle is not None:
+                    left -= 1
                     handle(connection, request)
-                    continue
-                if not until_s:
-                    is_pull = request.code in UNDELAYED
-                    times.began_s = now_s = self._clock.monotonic_s()
-                    until_s = now_s + TURN_S if is_pull else self._turns.until_s()
-                self._handle(connection, request)
+                    if left:
+                        continue
+                else:
+                    if not until_s:
+                        is_pull = request.code in UNDELAYED
+                        times.began_s = now_s = self._clock.monotonic_s()
+                        until_s = now_s + TURN_S if is_pull else self._turns.until_s()
+                    self._handle(connection, request)
             except RefusedError as error:
                 times.refuse(request, error.code)
                 send_refusal(connection, request, error.code, error.remark, error.ext)
@@ -577,6 +580,8 @@ class Broker(Handler):
                 times.refuse(request, ResponseCode.SYSTEM_ERROR)
                 logger.exception("request failed: code=%d peer=%s", request.code, connection.remote_text)
                 send_failure(connection, request, error)
+            if not left:
+                left, until_s = FEW, self._turns.until_s()
             if until_s:
                 now_s = self._clock.monotonic_s()
                 if handle is None:
@@ -610,8 +615,10 @@ class Broker(Handler):
                 access.principal_of(connection, request)
             except MQError as refusal:  # strangers are not told what a request should look like
                 send_refusal(connection, request, *refusal_of(refusal))
+                self._turns.spent(connection)
                 return
         super().on_bad_header(connection, error)
+        self._turns.spent(connection)
 
     def _respond(self, connection: Connection, request: Received[Any], response: Response | Steps) -> None:
         if isinstance(response, Generator):

@@ -226,6 +226,7 @@ class _Requests(Handler):
         refused = self._service.refuse_header(error) if guarded is None else guarded.refuse_header(error, connection)
         if refused is not None:
             connection.send(refused)
+        self.turns.spent(connection)
 
     def on_disconnected(self, connection: Connection, reason: str) -> None:
         self.turns.drop(connection)

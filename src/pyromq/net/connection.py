@@ -44,6 +44,7 @@ E = TypeVar("E", bound=RemoteProtocolError)
 Part = bytes | bytearray | memoryview  # views of bytes, one byte an item
 
 READ_BYTES: Final = 256 * 1024
+FRAMES_AT_ONCE: Final = 128  # of one read; the next are decoded if the handler has time for them
 UNJOINED_BYTES: Final = 8 * 1024  # parts that are larger on average are not worth copying together
 
 _scratch = threading.local()
@@ -89,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         "_settings",
         "_stalls",
         "_transport",
+        "_undecoded",
         "_watch",
         "bytes_in",
         "bytes_out",
@@ -143,6 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         self._body_parts = 0  # of the queue: those that do not begin a frame, less the frames inside of others
         self._is_reading = False  # the handler is called with what a read brought; a flush follows
         self._is_held = False  # between hold_reading and go_on_reading
+        self._undecoded: list[Frame] = []  # the rest of a read, while held; at most one read more
         self._drained: asyncio.Event | None = None  # there while congested
         self._pending_calls = PendingCalls(
             clock, self.remote_text, settings.in_flight_max, settings.half_open_ms, self._on_half_open
@@ -291,6 +294,10 @@ class Connection(asyncio.BufferedProtocol):
     def go_on_reading(self) -> None:
         """Ends ``hold_reading``; a peer that does not read its responses is still not read from."""
         self._is_held = False
+        if self._undecoded:
+            self._receive_more()
+        if self._is_held:
+            return
         if self.is_open and self._transport is not None and not (self._is_server and self.is_congested):
             self._transport.resume_reading()
 
@@ -497,6 +504,21 @@ class Connection(asyncio.BufferedProtocol):
 
     def _receive(self, frames: list[Frame]) -> None:
         self.frames_in += len(frames)
+        if len(frames) <= FRAMES_AT_ONCE and not self._is_held:
+            self._decode_some(frames)
+        else:
+            self._undecoded += frames
+            self._receive_more()
+
+    def _receive_more(self) -> None:
+        """Hand over what is left of a read, piece by piece, for as long as the handler wants more."""
+        undecoded = self._undecoded
+        while undecoded and not self._is_held:
+            piece = undecoded[:FRAMES_AT_ONCE]
+            del undecoded[:FRAMES_AT_ONCE]
+            self._decode_some(piece)
+
+    def _decode_some(self, frames: list[Frame]) -> None:
         answered, decode = self._pending_calls.answered, self._decode
         requests: list[Received[Any]] = []
         bad_headers: list[HeaderFieldError] = []
@@ -528,6 +550,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._queue:
                 self.flush()
         if broken is not None:
+            self._undecoded.clear()
             self._break(broken)
 
     def answered(self, found: list[tuple[int, int, SentFacts]], data: Part) -> None:
@@ -554,6 +577,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close_reason = self.close_reason or (f"{exc}" if exc else "closed by the peer")
         self._transport, self._is_over = None, True
         self._queue.clear()
+        self._undecoded.clear()
         self.forget_half_read()
         self._uncongest()
         logger.debug("disconnected: peer=%s reason=%s", self.remote_text, self.close_reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,11 +14,12 @@ from pyromq.broker.base.long_responses import Steps, nothing
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker, _addresses
 from pyromq.net import Address, Connection
-from pyromq.net.turns import TURN_S
+from pyromq.net.turns import FEW, TURN_S
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import decode_command
 from pyromq.wire.frame import FrameDecoder
+from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.received import Received
 from tests.unit.net.fakes import turn
 
@@ -31,10 +33,16 @@ class Peer:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
         self.send = self.sent.append
-        self.held = 0
+        self.held = self.reads_on = 0
 
     def hold_reading(self) -> None:
         self.held += 1
+
+    def go_on_reading(self) -> None:
+        self.reads_on += 1
+
+    def flush(self) -> None:
+        return
 
     def codes(self) -> list[tuple[int, int]]:
         commands = map(decode_command, FrameDecoder().feed(b"".join(self.sent)))
@@ -54,7 +62,7 @@ class Rig:
         self.broker._commit_early = self._commit
 
     def _send(self, connection: Connection, request: Received[Any]) -> None:
-        self.clock.advance_ms(int(TURN_S * 500))
+        self.clock.advance_ms(ceil(TURN_S * 500))
         self.handled.append(request.correlation_id)
         if request.header == "defect":
             raise ZeroDivisionError("a defect")
@@ -73,10 +81,46 @@ def requests(count: int, code: int = RequestCode.SEND_MESSAGE_V2) -> list[Receiv
     return [Received(code=code, header=None, correlation_id=number) for number in range(count)]
 
 
-async def test_sends_share_their_commit_however_many_come_in_one_read(tmp_path: Path) -> None:
+async def test_a_few_sends_share_their_commit_and_nobody_looks_at_the_clock(tmp_path: Path) -> None:
     rig, peer = Rig(tmp_path), Peer()
-    rig.take(peer, requests(50))
-    assert len(rig.handled) == 50 and (rig.commits, peer.held) == (1, 0)
+    rig.take(peer, requests(FEW))
+    assert len(rig.handled) == FEW and (rig.commits, peer.held) == (1, 0)
+
+
+async def test_of_many_sends_only_as_many_as_fit_are_done_and_those_of_others_come_between(tmp_path: Path) -> None:
+    rig, greedy, other, honest = Rig(tmp_path), Peer(), Peer(), Peer()
+    rig.take(greedy, requests(3 * FEW))
+    assert len(rig.handled) == FEW and (rig.commits, greedy.held) == (1, 1)
+    rig.take(other, requests(2 * FEW))
+    assert len(rig.handled) == FEW and other.held == 1, "all connections share one allowance"
+    rig.take(honest, requests(1))
+    assert len(rig.handled) == FEW + 1 and honest.held == 0, "a few pass"
+    rig.broker._turns.serve_now(cast(Connection, greedy), requests(1))
+    assert len(rig.handled) == FEW + 2, "what waited at the gate is older than what waits for a turn"
+    for done in (2, 3, 4, 5):
+        await asyncio.sleep(0)
+        assert len(rig.handled) == done * FEW + 2, "one after the other"
+    assert (greedy.reads_on, other.reads_on) == (1, 1)
+
+
+async def test_sends_that_are_refused_count_too(tmp_path: Path) -> None:
+    rig, peer = Rig(tmp_path), Peer()
+    defects = [Received(code=RequestCode.SEND_MESSAGE_V2, header="defect", correlation_id=n) for n in range(2 * FEW)]
+    rig.take(peer, defects)
+    assert len(peer.codes()) == FEW and peer.held == 1
+
+
+async def test_headers_that_cannot_be_read_take_time_from_their_connection(tmp_path: Path) -> None:
+    rig, peer = Rig(tmp_path), Peer()
+    error = HeaderFieldError(header="SendHeader", field="queueId", reason="is no number")
+    rig.broker.on_bad_header(cast(Connection, peer), error)
+    assert peer.held == 0
+    rig.clock.advance_ms(ceil(TURN_S * 1000))
+    rig.broker.on_bad_header(cast(Connection, peer), error)
+    rig.broker.on_bad_header(cast(Connection, peer), error)
+    assert (peer.held, peer.reads_on) == (1, 0)
+    await turn()
+    assert (peer.held, peer.reads_on) == (1, 1)
 
 
 async def test_of_slow_requests_only_as_many_as_fit_are_done(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ import pytest
 
 from pyromq.errors import ConnectionLostError, LocalProtocolError, RequestTimeoutError
 from pyromq.net import Connection, ConnectionSettings, Handler, TooManyRequestsError
+from pyromq.net.connection import FRAMES_AT_ONCE
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Command, decode_command, encode_command, encode_request, encode_response
 from pyromq.wire.frame import FrameDecoder, SerializeType
 from pyromq.wire.headers.nameserver import GetRouteHeader
 from pyromq.wire.received import Received
-from tests.unit.net.fakes import PEER, Rig, turn
+from tests.unit.net.fakes import PEER, Notebook, Rig, turn
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 NO_HEADER = RequestCode.GET_BROKER_CLUSTER_INFO
@@ -131,6 +132,38 @@ async def test_the_default_handler_says_that_a_request_is_not_supported() -> Non
     (response,) = sent(rig)
     assert (response.code, response.correlation_id) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 3)
     assert response.remark == " request type 105 not supported"
+
+
+class Busy(Notebook):
+    """Has time for one call, until it is told to go on."""
+
+    def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
+        super().on_requests(connection, requests)
+        connection.hold_reading()
+
+
+@on_a_loop
+async def test_of_a_long_read_no_more_is_decoded_than_the_handler_has_time_for() -> None:
+    busy, count = Busy(), 2 * FRAMES_AT_ONCE + 1
+    rig = Rig(handler=busy)
+    rig.arrive(b"".join(map(ask, range(count))))
+    assert list(map(len, busy.batches)) == [FRAMES_AT_ONCE] and rig.transport.is_reading_paused
+    rig.arrive(ask(count))  # was on its way
+    assert len(busy.batches) == 1, "what comes now is behind the rest"
+    for _ in range(2):
+        rig.connection.go_on_reading()
+        assert rig.transport.is_reading_paused
+    assert [number for batch in busy.batches for number in batch] == list(range(count + 1))
+    rig.connection.go_on_reading()
+    assert not rig.transport.is_reading_paused and rig.connection.frames_in == count + 1
+
+
+@on_a_loop
+async def test_nothing_behind_a_frame_that_cannot_be_decoded_is_handed_over() -> None:
+    rig, half = Rig(), FRAMES_AT_ONCE // 2
+    broken = encode_request(ROUTE, 1, GetRouteHeader(topic="t")).replace(b'"code"', b'"code')
+    rig.arrive(b"".join(map(ask, range(half))) + broken + b"".join(map(ask, range(FRAMES_AT_ONCE))))
+    assert list(map(len, rig.handler.batches)) == [half] and not rig.connection.is_open
 
 
 # --- out -----------------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from pyromq.broker.base.stats import Counters
 from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.clock import Clock
 from pyromq.net.connection import Connection
+from pyromq.net.turns import TURN_S
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.received import Received
 
@@ -156,11 +157,15 @@ class SendGate:
     # --- what waits too long ---
 
     def _drain(self) -> None:
-        self.draining = True
+        """Handle what waits, for one turn; what is left then has its turn as soon as others had theirs."""
+        self.draining, until_s = True, self._clock.monotonic_s() + TURN_S
         try:
             while self._parked and not self._group_commit.is_busy and not self.is_held:
                 parked = self._next()
                 self._handle(parked.connection, [parked.request])
+                if self._clock.monotonic_s() >= until_s:
+                    self._loop.call_soon(self._group_commit.look)
+                    break
         finally:
             self.draining = False
 

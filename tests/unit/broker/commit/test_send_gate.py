@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from math import ceil
 from typing import Any, cast
 
 import pytest
@@ -11,6 +13,7 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.commit.send_gate import SendGate
 from pyromq.net import Connection
+from pyromq.net.turns import TURN_S
 from pyromq.store.settings import Flush
 from pyromq.wire.received import Received
 from tests.unit.broker.builders import Wire
@@ -68,6 +71,28 @@ async def test_sends_wait_in_order_until_the_disk_has_taken_some() -> None:
     while door.rig.worker.waiting:
         await door.rig.worker.work()
     assert (wire.codes, door.gate.closed, door.counters.put_refused) == ([0] * 4, False, 0)
+
+
+async def test_many_sends_that_waited_have_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    door, wire = Door(parked_sends_max=100), Wire()
+    await door.fill(wire)
+    for _ in range(9):
+        door.send(wire)
+    handle = door.gate._handle
+
+    def slowly(connection: Connection, requests: list[Received[Any]]) -> None:
+        handle(connection, requests)
+        door.rig.clock.advance_ms(ceil(TURN_S * 500))
+
+    monkeypatch.setattr(door.gate, "_handle", slowly)
+    monkeypatch.setattr(door.rig.group_commit, "_waiting_max", 100)
+    door.rig.group_commit.look()
+    assert (door.handled, door.gate.closed) == ([1, 2, 3, 4], True), "as many as fit into a turn"
+    door.send(wire)
+    assert door.handled == [1, 2, 3, 4], "and the next one is not before those that wait"
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (door.handled, door.gate.closed) == (list(range(1, 13)), False)
 
 
 async def test_a_send_that_waits_too_long_is_told_for_how_long() -> None:

@@ -21,6 +21,7 @@ from pyromq.broker.pulling import pull_lane
 from pyromq.broker.sending import send as send_module
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.topic import GroupConfig, TopicConfig
+from pyromq.net.turns import TURN_S
 from pyromq.store import queue_reader
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -203,7 +204,7 @@ async def test_a_read_full_of_pulls_is_answered_in_order(lane_kind: str) -> None
 async def test_records_that_take_long_to_read_end_the_turn(lane_kind: str) -> None:
     async with LaneRig(with_core=True) as rig:
         await learned(rig)
-        data, times = pull_frame(1), count(step=0.009)
+        data, times = pull_frame(1), count(step=TURN_S * 0.45)
         if lane_kind == "python":  # the core has a clock of its own
             rig.pulls.lane._lane._now_s = lambda: next(times)
         assert taken(rig, data * 10) == len(data) * (10 if lane_kind == "core" else 4)
