@@ -29,7 +29,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 if TYPE_CHECKING:
     from pyromq.model.message import SendReceipt
 
-_TOPIC_NOT_EXIST: Final = 17  # wire.codes.ResponseCode
+_MESSAGE_ILLEGAL: Final = 13  # wire.codes.ResponseCode
+_TOPIC_NOT_EXIST: Final = 17
+NO_BROKER: Final = "no broker is registered with the name servers: start one, and tell it where they are"
 
 
 class RetryAdvice(Enum):
@@ -309,7 +311,19 @@ class SendFailedError(MQError):
         self.maybe_stored = any(map(_leaves_doubt, attempts))
         doubt = ". It may be stored all the same: a response was lost" if self.maybe_stored else ""
         count = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}"
-        super().__init__(f"message to topic {topic} not confirmed after {count} ({tried}){doubt}")
+        text = f"{_what(topic)} not confirmed after {count} ({tried}){doubt}"
+        super().__init__(_refused_text(topic, attempts) or text)
+
+
+def _what(topic: str) -> str:
+    return f"message to topic {topic}"
+
+
+def _refused_text(topic: str, attempts: Sequence[Attempt]) -> str:
+    """What is said of a message that a broker refused as it is, which no other attempt would change."""
+    if len(attempts) != 1 or not isinstance(error := attempts[0].error, BrokerError) or error.code != _MESSAGE_ILLEGAL:
+        return ""
+    return f"{_what(topic)} refused by {attempts[0].broker}: {printable(error.remark)} (code {error.code})"
 
 
 class NoReplyError(MQError):

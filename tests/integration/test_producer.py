@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +319,16 @@ def test_a_topic_that_must_not_be_created_is_reported_as_unknown(run: Run) -> No
     run(main())
 
 
+def test_where_no_broker_is_registered_that_is_what_the_error_says(run: Run) -> None:
+    async def main() -> None:
+        async with NameServer(NameServerSettings(port=0)) as server:
+            async with aio.Producer(str(server.address), group="g") as producer:
+                with pytest.raises(TopicNotFoundError, match="no broker is registered with the name servers"):
+                    await producer.send(Message("orders", b"x"))
+
+    run(main())
+
+
 def test_a_topic_without_the_right_to_write_says_which_broker_refuses(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
@@ -428,6 +439,17 @@ def test_a_refusal_that_will_not_pass_is_not_repeated(run: Run) -> None:
                     await producer.send(Message("T", b"x"))
                 assert isinstance(caught.value.attempts[0].error, BrokerError)
                 assert cluster.sends == 1
+
+    run(main())
+
+
+def test_a_delay_that_is_too_long_is_refused_as_such(run: Run) -> None:
+    async def main() -> None:
+        async with LoopbackBroker() as broker, aio.Producer(broker.nameserver, group="g") as producer:
+            text = r"refused by broker-a: the message is due in 60\.0 days; at most 40 days are allowed"
+            with pytest.raises(SendFailedError, match=text) as caught:
+                await producer.send(Message("orders", b"x", delay=timedelta(days=60)))
+            assert not caught.value.maybe_stored
 
     run(main())
 

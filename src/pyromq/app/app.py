@@ -341,7 +341,8 @@ class App:
     def run(self, nameservers: str | Sequence[str] = ()) -> None:
         """Runs until SIGTERM, Ctrl-C or ``stop()``: then takes no more, finishes what runs, commits, calls on_stop.
 
-        A second signal ends the process at once. Raises ConfigError, and what the application's own hooks raise.
+        A second signal ends the process at once. Raises ConfigError, what the application's own hooks raise, and
+        NoPermissionError when access control lets one of its groups read nothing.
         """
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(self.serve(nameservers))
@@ -353,7 +354,10 @@ class App:
         instance: str = "",
         on_ready: Callable[[Run], Any] | None = None,
     ) -> None:
-        """``run`` on a loop that runs already. ``on_ready(run)`` is called when messages begin to come."""
+        """``run`` on a loop that runs already. ``on_ready(run)`` is called when messages begin to come.
+
+        Raises what ``run`` raises.
+        """
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         signals = 0
 
@@ -374,7 +378,7 @@ class App:
                 try:
                     if on_ready is not None and not stop.is_set():
                         on_ready(run)
-                    await stop.wait()
+                    await run.until(stop)
                 finally:
                     await self.end()
         finally:

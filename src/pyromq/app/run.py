@@ -283,6 +283,20 @@ class Run:
             if isinstance(outcome, BaseException):
                 raise outcome
 
+    async def until(self, stop: asyncio.Event) -> None:
+        """Waits for ``stop``. Raises NoPermissionError when access control lets a consumer read nothing."""
+        stopped = asyncio.ensure_future(stop.wait())
+        ends = {asyncio.ensure_future(each.run_open(None, None)) for each in self.consumers}
+        try:
+            while not stopped.done():
+                done, _ = await asyncio.wait({stopped, *ends}, return_when=asyncio.FIRST_COMPLETED)
+                ends -= done
+                for each in done:
+                    await each
+        finally:
+            for each in (stopped, *ends):
+                each.cancel()
+
     async def close(self) -> None:
         """Takes no more, waits for listeners, commits, then closes the rest; does nothing the second time."""
         if self.state in (State.DRAINING, State.STOPPED):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pyromq.cli.declared import Argument, Option
-from pyromq.errors import ConnectFailedError, TopicNotFoundError
+from pyromq.errors import NO_BROKER, ConnectFailedError, TopicNotFoundError
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, Client
@@ -65,12 +65,9 @@ def cluster_name(nameserver: str) -> str:
 @asynccontextmanager
 async def explained(client: Client) -> AsyncIterator[None]:
     """Where no topic is found because no broker is there, that is said instead. Raises ConnectFailedError then."""
-    from pyromq.aio import Admin
-
     try:
         yield
     except TopicNotFoundError as error:
-        if (await Admin(client=client).cluster()).broker_addr_table:
+        if not await client.nameservers.knows_no_broker(timeout_ms=client.settings.request_timeout_ms):
             raise
-        text = "no broker is registered with the name servers: start one, and tell it where they are"
-        raise ConnectFailedError(f"{error.remark}; {text}") from error
+        raise ConnectFailedError(NO_BROKER) from error

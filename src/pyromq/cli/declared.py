@@ -89,6 +89,35 @@ class Option:
         self.given = given
 
 
+_OTHER_WORDS: Final = {
+    "ls": ("list", "all", "show"),
+    "describe": ("show", "info", "status", "get", "view", "inspect"),
+    "create": ("add", "new", "make", "update"),
+    "delete": ("remove", "rm", "del", "drop"),
+    "get": ("show", "read", "view"),
+    "cluster": ("brokers", "clusters", "status", "replicas"),
+    "redrive": ("resend", "retry", "replay", "requeue"),
+    "cancel": ("recall", "delete", "remove", "rm"),
+    "dlq": ("dead-letters", "dead-letter", "deadletters", "dead"),
+    "acl": ("user", "users", "policy", "auth"),
+    "find": ("search", "query"),
+    "send": ("produce", "publish", "put"),
+    "consume": ("receive", "subscribe", "read"),
+    "up": ("start", "serve", "server", "dev"),
+}
+"""What people type for a command: words of other tools."""
+
+
+def likely_meant(word: str, known: Sequence[str]) -> list[str]:
+    """Commands that somebody may have meant who typed another word."""
+    from difflib import get_close_matches
+
+    typed = word.lower()
+    synonyms = [name for name in known if typed in _OTHER_WORDS.get(name, ())]
+    plural = [name for name in known if typed == f"{name}s"]
+    return (synonyms or plural or get_close_matches(typed, known, n=2, cutoff=0.6))[:2]
+
+
 class Commands(click.Group):
     """Commands of one noun, or the nouns themselves, in the order in which they were added."""
 
@@ -104,6 +133,17 @@ class Commands(click.Group):
         context = click.Context(self)
         found = {name: self.get_command(context, name) for name in self.list_commands(context)}
         return {name: command for name, command in found.items() if command is not None}
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A command that does not exist is a UsageError that names the one that may be meant."""
+        word = args[0]
+        if not word.startswith("-") and not ctx.resilient_parsing and self.get_command(ctx, word) is None:
+            meant = likely_meant(word, self.list_commands(ctx))
+            hint = f" Did you mean {' or '.join(map(repr, meant))}?" if meant else ""
+            raise click.UsageError(f"No such command {word!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def command(self, name: str | None = None) -> Callable[[FunctionT], FunctionT]:  # type: ignore[override]
         """Adds a function as a command, under its own name unless told otherwise."""

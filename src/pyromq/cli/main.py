@@ -14,6 +14,7 @@ from typing import Annotated, Final
 import click
 
 from pyromq.cli.declared import LazyCommands, Option, Place
+from pyromq.cli.error_texts import advise, in_options
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.quiet import QuietOption
@@ -47,10 +48,10 @@ _PLACES: Final = {
     "doctor": Place(f"{_EXAMINING}.doctor", "doctor", "Examine name servers, brokers, groups and transactions."),
     "health": Place(f"{_EXAMINING}.health", "health", "Ask a server how it is."),
     "audit": Place(f"{_NOUNS}.audit", "audit", "Show who changed what, from where, and what was refused."),
-    "topic": Place(f"{_NOUNS}.topic", "app", "Topics: list, create, describe, delete."),
+    "topic": Place(f"{_NOUNS}.topic", "app", "Topics: ls, create, describe, delete."),
     "group": Place(f"{_NOUNS}.group", "app", "Consumer groups: list, create, lag, describe, reset, park, delete."),
     "message": Place(f"{_NOUNS}.message", "app", "Messages: get, find, trace, explain, consume-directly."),
-    "dlq": Place(f"{_NOUNS}.dlq", "app", "Dead letters: list, redrive."),
+    "dlq": Place(f"{_NOUNS}.dlq", "app", "Dead letters: ls, redrive."),
     "delay": Place(f"{_NOUNS}.delay", "app", "Delayed messages: list, cancel."),
     "tx": Place(f"{_NOUNS}.tx", "app", "Transactions: list open ones."),
     "cluster": Place(f"{_NOUNS}.cluster", "app", "Clusters: list brokers, replicas and leases, switch masters."),
@@ -83,6 +84,9 @@ class _App(LazyCommands):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise _ReaderGoneError from error
+        except MQError as error:
+            advise(error, os.environ)
+            raise
 
 
 def _complete_names(kind: str, context: click.Context, incomplete: str) -> list[str]:
@@ -105,7 +109,7 @@ def main(args: Sequence[str] | None = None) -> int:
         error.show()
         return ExitCode.USAGE
     except MQError as error:
-        sys.stderr.write(f"pyromq: {printable(str(error))}\n")
+        sys.stderr.write(f"pyromq: {printable(in_options(error))}\n")
         return exit_code_of(error)
     except click.Abort:
         return ExitCode.INTERRUPTED

@@ -26,6 +26,15 @@ OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 _is_valid = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 
 
+_is_control_topic = re.compile(r"exchange-(?:.+-pidbox|celeryev)-[0-9a-f]{12}").fullmatch
+
+
+def is_control_topic(name: str) -> bool:
+    """Whether Celery's workers talk about themselves there (``integrations.task_queues`` names topics of exchanges):
+    remote control, its replies, and events."""
+    return _is_control_topic(name) is not None
+
+
 def validate_topic(name: str) -> str:
     """The name itself. Raises InvalidNameError, which says what is wrong with it."""
     derived = isinstance(name, str) and name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))

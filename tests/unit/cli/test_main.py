@@ -52,6 +52,34 @@ def test_wrong_usage_exits_with_1(args: list[str], capsys: pytest.CaptureFixture
     assert "Usage: pyromq" in out.err + out.out
 
 
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        (["tpoic"], "'topic'"),
+        (["topics"], "'topic'"),
+        (["brokers"], "'cluster'"),
+        (["produce"], "'send'"),
+        (["topic", "list"], "'ls'"),
+        (["topic", "crate", "orders"], "'create'"),
+        (["topic", "remove", "orders"], "'delete'"),
+        (["dlq", "list"], "'ls'"),
+        (["dlq", "retry"], "'redrive'"),
+        (["delay", "recall", "x"], "'cancel'"),
+        (["acl", "user", "add", "shop"], "'create'"),
+    ],
+)
+def test_a_command_that_does_not_exist_names_the_one_that_may_be_meant(
+    args: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(args) == 1
+    assert f"Did you mean {meant}" in capsys.readouterr().err
+
+
+def test_nothing_is_named_for_a_command_that_is_like_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topic", "xyzzy"]) == 1
+    assert "Did you mean" not in capsys.readouterr().err
+
+
 def test_help_and_version_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("pyromq ")

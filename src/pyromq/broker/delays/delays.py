@@ -75,7 +75,8 @@ class Delays:
             return Detour(topic, queue_id, text)
         if due_ms - now_ms > self._settings.timer_delay_ms_max:
             days = self._settings.timer_delay_ms_max / _DAY_MS
-            problem = f"the message is due in {(due_ms - now_ms) / _DAY_MS:.1f} days; at most {days:g} are allowed"
+            allowed = f"at most {days:g} days are allowed (timerMaxDelaySec)"
+            problem = f"the message is due in {(due_ms - now_ms) / _DAY_MS:.1f} days; {allowed}"
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, problem)
         home = {DUE: str(due_ms), REAL_TOPIC: topic, REAL_QUEUE: str(queue_id)}
         return Detour(TIMER_TOPIC, 0, with_values(text, home))

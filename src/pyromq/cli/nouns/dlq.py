@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyromq.client.admin.dead_letters import DeadLetter, Redriven
     from pyromq.client.admin.error_groups import ErrorGroup, ErrorGroups
 
-app = Commands(help="Dead letters: list, redrive.")
+app = Commands(help="Dead letters: ls, redrive.")
 
 _MESSAGES, _SCANNED = 100, 10_000
 

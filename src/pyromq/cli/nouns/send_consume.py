@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,6 +13,7 @@ import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, explained
 from pyromq.cli.declared import Argument, Option
+from pyromq.cli.error_texts import advise, in_options
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
 from pyromq.cli.nouns.message_lines import (
     LINE_BYTES_MORE,
@@ -167,7 +169,8 @@ def _send_lines(
         is_blank = type(error) is MessageRefusedError and "empty body" in str(error)
         hint = "; --skip-blank passes over blank lines" if is_blank else ""
         where = f"line {report.failed_line}: " if report.failed_line else ""
-        click.echo(f"pyromq: {where}{shown(error)}{hint}\npyromq: {report.text()}", err=True)
+        advise(error, os.environ)
+        click.echo(f"pyromq: {where}{shown(in_options(error))}{hint}\npyromq: {report.text()}", err=True)
         raise click.exceptions.Exit(exit_code_of(error)) from None
     except (KeyboardInterrupt, asyncio.CancelledError):
         click.echo(f"pyromq: interrupted: {report.text()}", err=True)
@@ -207,7 +210,7 @@ def consume(
     form = form_for(output, sys.stdout)
 
     async def run(tell: Callable[[int], None]) -> None:
-        done, seen = asyncio.Event(), 0
+        seen = 0
 
         async def show(message: ReceivedMessage) -> None:
             nonlocal seen
@@ -217,13 +220,13 @@ def consume(
             _write(message, form)
             tell(seen)
             if seen == count:
-                done.set()
+                consumer.stop()
 
         consumer = PushConsumer(nameserver, group=group, listener=show)
         consumer.subscribe(topic, sql or tags, sql=bool(sql))
         async with consumer:
             await _look_at(Admin(client=consumer.client), topic)
-            await done.wait()
+            await consumer.run_open(None, None)
 
     try:
         with (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NAMES_MAX = 5  # of one queue
 
-app = Commands(help="Topics: list, create, describe, delete.")
+app = Commands(help="Topics: ls, create, describe, delete.")
 
 
 _COLUMNS = (

@@ -19,6 +19,7 @@ import click
 
 from pyromq.cli import clock
 from pyromq.cli.declared import Option
+from pyromq.cli.error_texts import in_options
 from pyromq.cli.output.quiet import be_quiet
 from pyromq.cli.output.tables import Form, form_for, shown
 from pyromq.cli.output.times import span_ms
@@ -112,7 +113,7 @@ def _frame_of(show: Callable[[], object], out: TextIO) -> str:
 
 def _after(error: MQError, last: str, out: TextIO) -> str:
     """On a terminal the last frame stays below the error; in a pipe no row comes twice."""
-    text = f"pyromq: {shown(error)}"
+    text = f"pyromq: {shown(in_options(error))}"
     if out.isatty():
         return f"{text}\n\n{last}"
     click.echo(text, err=True)

@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeAlias
 from pyromq.client.consumer.assigning.group_view import GroupView, Subscriptions
 from pyromq.client.consumer.assigning.owned_queues import OwnedQueues, QueueCallbacks
 from pyromq.client.consumer.assigning.rebalancer import Rebalancer
+from pyromq.client.consumer.base.admission import Admission
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.consume_stats import SAMPLE_MS, ConsumeStats
 from pyromq.client.consumer.base.expression_check import ExpressionCheck
@@ -32,7 +33,14 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.identity import client_id
 from pyromq.client.core.roles import ConsumerRole
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.errors import BrokerError, ClientClosedError, ConfigError, InvalidExpressionError, MQError
+from pyromq.errors import (
+    BrokerError,
+    ClientClosedError,
+    ConfigError,
+    InvalidExpressionError,
+    MQError,
+    NoPermissionError,
+)
 from pyromq.model.names import RETRY_PREFIX, validate_topic
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.route import TopicRoute
@@ -80,7 +88,8 @@ class GroupMember(ConsumerRole, PullTarget):
         self._is_open = False
         self._was_open = False
         self._rebalancing: asyncio.Task[None] | None = None
-        self._calls = BrokerCalls(client, self.group)
+        self._admission = Admission(self._on_refusal)
+        self._calls = BrokerCalls(client, self.group, on_refusal=self._admission.refuse)
         self._check = ExpressionCheck(client, self.group)
         self._keeper = self._offset_keeper()
         self._stats = ConsumeStats(self._clock)
@@ -108,7 +117,7 @@ class GroupMember(ConsumerRole, PullTarget):
             uses_locks=self._uses_locks,
         )
         self._opened: OpenedAt | None = None  # of a member that broadcasts, after its first round
-        self._view = GroupView(client, self._calls, self._subscriptions, self._share, self._flow)
+        self._view = GroupView(client, self._calls, self._subscriptions, self._share, self._flow, self._admission)
         self._rebalancer = Rebalancer(
             self._view, self._share, client.id, settings.assign, settings.model, period_ms=settings.rebalance_ms
         )
@@ -297,6 +306,15 @@ class GroupMember(ConsumerRole, PullTarget):
         """The queues that are ours at the moment, with names as servers know them."""
         return frozenset(self._share.owned)
 
+    @property
+    def refusal(self) -> NoPermissionError | None:
+        """Why access control lets this consumer read nothing; None once a broker has let it in."""
+        return self._admission.refusal
+
+    def _on_refusal(self, error: NoPermissionError) -> None:
+        """Access control lets this consumer read nothing."""
+        logger.error("consumer refused, going on trying: group=%s error=%s", self.group, error)
+
     # --- as a role of the client ---
 
     def topics(self) -> Collection[str]:
@@ -350,3 +368,6 @@ class GroupMember(ConsumerRole, PullTarget):
     def offset_moved(self, owned: OwnedQueue, offset: Offset) -> None:
         logger.warning("offset moved: queue=%s from=%d to=%d", owned.queue, owned.pull.offset, offset)
         self._share.abandon_soon(owned, offset)
+
+    def pull_refused(self, error: NoPermissionError) -> bool:
+        return self._admission.refuse(error)

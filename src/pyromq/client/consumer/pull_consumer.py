@@ -31,7 +31,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.hooks import ConsumeHook, with_installed
 from pyromq.client.core.options import check_options, checked_group, client_for, with_given
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.errors import BrokerError, ConfigError, OffsetOutOfRangeError
+from pyromq.errors import BrokerError, ConfigError, NoPermissionError, OffsetOutOfRangeError
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.times import Span, given_ms
 from pyromq.wire.json.heartbeat import ConsumeType, Subscription
@@ -120,7 +120,12 @@ class PullConsumer(GroupMember):
         if not self._subscriptions.wanted and self._assigned is None:
             raise ConfigError("no topic is subscribed: say topics=…, call subscribe(), or assign() queues by hand")
 
+    def _on_refusal(self, error: NoPermissionError) -> None:
+        self._hand_out.news.set()  # ``poll`` raises it
+
     def _require_usable(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
         for subscription in self._subscriptions.wanted.values() if self._refusals else ():
             if subscription in self._refusals:
                 raise self._refusals[subscription]
@@ -166,7 +171,8 @@ class PullConsumer(GroupMember):
 
         Without ``timeout_ms`` or ``timeout`` (a timedelta, or seconds) it is ``poll_timeout_ms`` of the settings; 0
         asks for what is there already. ``count_max`` None means ``poll_batch``. Raises ConfigError when nothing is
-        subscribed or assigned, ExpressionRefusedError when brokers cannot use the SQL expression of a subscription.
+        subscribed or assigned, ExpressionRefusedError when brokers cannot use the SQL expression of a subscription,
+        NoPermissionError when access control lets the consumer read nothing.
         """
         if timeout is not None:
             timeout_ms = given_ms("timeout", timeout_ms, timeout)

@@ -51,6 +51,7 @@ from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.producer.producer import trace_dispatcher
 from pyromq.client.producer.trace import ConsumerTrace, TraceDispatcher, trace_topic_of
 from pyromq.clock import Clock
+from pyromq.errors import NoPermissionError
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.times import Span, given_ms, given_timeout_ms
@@ -127,6 +128,7 @@ class PushConsumer(GroupMember):
         self._hook_runner.wrap(self._listener, name, self._clock)
         self._started_ms = 0
         self._stop = asyncio.Event()  # what ``run`` waits for
+        self._is_run = False  # somebody waits in ``run``
         self._subscribe_all(topics)
 
     # --- life ---
@@ -162,7 +164,7 @@ class PushConsumer(GroupMember):
         With ``messages`` it also ends when listeners have succeeded with that many, with ``timeout`` (a timedelta, or
         seconds) or ``timeout_ms`` when that time is over. Opens the consumer unless it is open. Returns how many
         messages listeners have succeeded with since the consumer was made. Signals are heard on the main thread only.
-        Raises what ``open`` raises.
+        Raises what ``open`` raises, and NoPermissionError when access control lets the consumer read nothing.
         """
         timeout_ms = given_ms("timeout", timeout_ms, timeout)
         if not self._is_open:
@@ -176,16 +178,25 @@ class PushConsumer(GroupMember):
         return self.counts.ok
 
     async def run_open(self, messages: int | None, timeout_ms: int | None) -> None:
-        """Waits for what ends ``run``, without signals."""
+        """Waits for what ends ``run``, without signals. Raises NoPermissionError."""
+        self._is_run = True
         with suppress(TimeoutError):
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                if messages is None:
+                await self._until_stopped(messages)
+        if self.refusal is not None:
+            raise self.refusal
+
+    async def _until_stopped(self, messages: int | None) -> None:
+        while not self._stop.is_set() and self.refusal is None and (messages is None or self.counts.ok < messages):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if messages is None else _COUNT_S):
                     await self._stop.wait()
-                    return
-                while not self._stop.is_set() and self.counts.ok < messages:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(_COUNT_S):
-                            await self._stop.wait()
+
+    def _on_refusal(self, error: NoPermissionError) -> None:
+        if self._is_run:
+            self._stop.set()
+        else:
+            super()._on_refusal(error)
 
     def stop(self) -> None:
         """Ends ``run``; to be called on the consumer's loop."""

@@ -25,7 +25,7 @@ from typing import Any, Final, Self
 from pyromq.client.core.brokers import Brokers
 from pyromq.client.core.callbacks import Callbacks
 from pyromq.client.core.errors import error_of
-from pyromq.client.core.heartbeats import Heartbeats
+from pyromq.client.core.heartbeats import HeartbeatResult, Heartbeats
 from pyromq.client.core.identity import MessageIds, client_id, instance_name
 from pyromq.client.core.master_watch import MasterWatch
 from pyromq.client.core.nameservers import NameServers
@@ -213,9 +213,9 @@ class Client:
 
     # --- heartbeats ---
 
-    async def heartbeat_now(self) -> None:
+    async def heartbeat_now(self) -> HeartbeatResult:
         """Tells all known brokers, connecting if need be; those that cannot be reached are logged."""
-        await self._heartbeats.tell_all()
+        return await self._heartbeats.tell_all()
 
     async def _beat(self) -> None:
         while True:

@@ -15,13 +15,13 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyromq.client.core.brokers import Brokers
 from pyromq.client.core.errors import error_of
 from pyromq.client.core.roles import Role, heartbeat_of
 from pyromq.client.core.signing import Signer
-from pyromq.errors import MQError
+from pyromq.errors import MQError, NoPermissionError
 from pyromq.net import Connection, Link
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.consumer import HeartbeatResponseHeader
@@ -31,6 +31,13 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 _HEART_BEAT: Final = RequestCode.HEART_BEAT
+
+
+class HeartbeatResult(NamedTuple):
+    """How many brokers took a heartbeat, and what one said that refused it with NO_PERMISSION."""
+
+    accepted: int = 0
+    refusal: NoPermissionError | None = None
 
 
 class Heartbeats:
@@ -45,19 +52,24 @@ class Heartbeats:
         self._signer = signer
         self._timeout_ms = timeout_ms
 
-    async def tell_all(self) -> None:
+    async def tell_all(self) -> HeartbeatResult:
         """All known brokers, connecting if need be; those that cannot be reached are logged."""
         heartbeat = heartbeat_of(self._client_id, self._roles)
         if heartbeat is None:
-            return
+            return HeartbeatResult()
         body = encode_heartbeat(heartbeat)
         addresses = self._brokers.addresses(masters_only=not heartbeat.consumer_data_set)
         told = [self._tell(address, body) for address in addresses]
+        accepted, refusal = 0, None
         for address, outcome in zip(addresses, await asyncio.gather(*told, return_exceptions=True), strict=True):
             if isinstance(outcome, MQError):
                 logger.warning("heartbeat failed: broker=%s error=%s", address, outcome)
+                refusal = outcome if isinstance(outcome, NoPermissionError) else refusal
             elif isinstance(outcome, BaseException):
                 raise outcome
+            else:
+                accepted += 1
+        return HeartbeatResult(accepted, refusal)
 
     async def _tell(self, address: str, body: bytes) -> None:
         """Raises MQError, also for an address that is none: routes say what brokers registered."""

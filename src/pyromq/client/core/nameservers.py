@@ -29,7 +29,7 @@ from pyromq.net.nameserver_list import NameServerList
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
 from pyromq.wire.headers.nameserver import GetRouteHeader
-from pyromq.wire.json.route import decode_route
+from pyromq.wire.json.route import decode_cluster, decode_route
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -115,6 +115,15 @@ class NameServers:
             await self.refresh()
         except ConnectFailedError as error:
             raise NameServersUnreachableError([(self._known.url, error)]) from error
+
+    async def knows_no_broker(self, *, timeout_ms: int) -> bool:
+        """Whether a name server says that no broker is registered; False where none says anything of the kind."""
+        try:
+            response = await self.ask(RequestCode.GET_BROKER_CLUSTER_INFO, timeout_ms=timeout_ms)
+            return response.code == ResponseCode.SUCCESS and not decode_cluster(response.body).broker_addr_table
+        except MQError as error:
+            logger.debug("no list of brokers: error=%s", error)
+            return False
 
     async def route(self, topic: str, *, timeout_ms: int) -> TopicRoute:
         """Raises what ``ask`` raises, TopicNotFoundError, BrokerError, RemoteProtocolError."""

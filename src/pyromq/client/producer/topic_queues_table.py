@@ -7,7 +7,7 @@ from typing import Final
 from pyromq.client.core.client import Client
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.topic_queues import TopicQueues, borrowed_queues, queues_to_write
-from pyromq.errors import NoRouteError, NoWritableQueueError, RequestTimeoutError, TopicNotFoundError
+from pyromq.errors import NO_BROKER, NoRouteError, NoWritableQueueError, RequestTimeoutError, TopicNotFoundError
 from pyromq.model.queue import QueueId
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
@@ -60,11 +60,11 @@ class TopicQueuesTable:
         try:
             route = await self._client.routes.get(topic, timeout_ms=timeout_ms)
         except TopicNotFoundError as error:
-            return await self._borrow(name, topic, max(1, deadline_ms - self._clock.monotonic_ms()), error)
+            return await self._borrow(name, topic, deadline_ms, error)
         try:
             queues = queues_to_write(topic, route)
         except NoWritableQueueError as error:
-            queues = await self._ask_again(topic, max(1, deadline_ms - self._clock.monotonic_ms()), error)
+            queues = await self._ask_again(topic, self._left_ms(deadline_ms), error)
         return self._made(topic, queues, is_borrowed=False)
 
     async def _ask_again(self, topic: str, timeout_ms: int, error: NoWritableQueueError) -> list[QueueId]:
@@ -75,11 +75,17 @@ class TopicQueuesTable:
             raise error from None
         return queues_to_write(topic, route)
 
-    async def _borrow(self, name: str, topic: str, timeout_ms: int, error: TopicNotFoundError) -> TopicQueues:
+    def _left_ms(self, deadline_ms: int) -> int:
+        return max(1, deadline_ms - self._clock.monotonic_ms())
+
+    async def _borrow(self, name: str, topic: str, deadline_ms: int, error: TopicNotFoundError) -> TopicQueues:
+        client, template_topic = self._client, self._settings.template_topic
         try:
-            template = await self._client.routes.get(self._settings.template_topic, timeout_ms=timeout_ms)
+            template = await client.routes.get(template_topic, timeout_ms=self._left_ms(deadline_ms))
         except TopicNotFoundError:
             text = f"no broker has topic {topic}, and none creates topics by itself: create it first"
+            if await client.nameservers.knows_no_broker(timeout_ms=self._left_ms(deadline_ms)):
+                text = NO_BROKER
             raise TopicNotFoundError(topic, text) from error
         queues = borrowed_queues(topic, template, self._settings.new_topic_queues)
         self._renew_at_ms[name] = self._clock.monotonic_ms() + _BORROWED_MS

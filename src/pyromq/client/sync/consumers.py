@@ -30,6 +30,7 @@ from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stop_signals import stop_signals
 from pyromq.client.sync.faces import Client, Face, blocking, inner_client
+from pyromq.errors import NoPermissionError
 from pyromq.model.queue import QueueId
 from pyromq.model.times import Span, given_ms
 from pyromq.typed.listeners import is_coroutine_function
@@ -56,6 +57,11 @@ class ConsumerFace(Face[MemberT]):
     def assignment(self) -> frozenset[QueueId]:
         """The queues that are ours at the moment."""
         return self._on_loop(lambda: self.inner.assignment)
+
+    @property
+    def refusal(self) -> NoPermissionError | None:
+        """Why access control lets this consumer read nothing; None once a broker has let it in."""
+        return self._on_loop(lambda: self.inner.refusal)
 
     def _on_loop(self, function: Callable[[], T]) -> T:
         """On the loop's thread while the consumer is open, for everything in it belongs to the loop; here before."""
@@ -119,7 +125,7 @@ class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
         With ``messages`` it also ends when listeners have succeeded with that many, with ``timeout`` (a timedelta, or
         seconds) or ``timeout_ms`` when that time is over. Opens the consumer unless it is open. Returns how many
         messages listeners have succeeded with since the consumer was made. Signals are heard on the main thread only.
-        Raises what ``open`` raises.
+        Raises what ``open`` raises, and NoPermissionError when access control lets the consumer read nothing.
         """
         timeout_ms = given_ms("timeout", timeout_ms, timeout)
         if self._thread is None:
@@ -223,7 +229,8 @@ class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
 
         Without ``timeout_ms`` or ``timeout`` (a timedelta, or seconds) it is ``poll_timeout_ms`` of the settings; 0
         asks for what is there already. ``count_max`` None means ``poll_batch``. Raises ConfigError when nothing is
-        subscribed or assigned, ExpressionRefusedError when brokers cannot use the SQL expression of a subscription.
+        subscribed or assigned, ExpressionRefusedError when brokers cannot use the SQL expression of a subscription,
+        NoPermissionError when access control lets the consumer read nothing.
         """
         if timeout is not None:
             timeout_ms = given_ms("timeout", timeout_ms, timeout)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Final
 
-from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_control_topic
 from pyromq.model.topic import TopicConfig
 
 MESSAGE_TYPE: Final = "message.type"
@@ -47,7 +47,8 @@ def kind_of(name: str, configs: Mapping[str, TopicConfig], system: Collection[st
         return TopicKind.RETRY
     if name.startswith(DEAD_LETTER_PREFIX):
         return TopicKind.DEAD_LETTERS
-    if name in system or name in _SYSTEM or name.startswith(_SYSTEM_PREFIXES) or name.endswith(_REPLY_SUFFIX):
+    by_name = name in _SYSTEM or name.startswith(_SYSTEM_PREFIXES) or name.endswith(_REPLY_SUFFIX)
+    if by_name or name in system or is_control_topic(name):
         return TopicKind.SYSTEM
     config = configs.get(name)
     if config is None:

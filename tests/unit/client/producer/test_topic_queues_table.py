@@ -31,10 +31,19 @@ class SlowNames:
         self._clock.advance_ms(2_000)
         raise TopicNotFoundError(topic)
 
+    async def knows_no_broker(self, *, timeout_ms: int) -> bool:
+        self.asked.append(("brokers", timeout_ms))
+        return False
+
 
 def topic_queues_table(clock: ManualClock, routes: object = None) -> TopicQueuesTable:
     client: Any = SimpleNamespace(
-        clock=clock, routes=routes, rng=Random(1), wire_name=lambda name: name, require_open=lambda: None
+        clock=clock,
+        routes=routes,
+        nameservers=routes,
+        rng=Random(1),
+        wire_name=lambda name: name,
+        require_open=lambda: None,
     )
     return TopicQueuesTable(cast(Any, client), ProducerSettings())
 
@@ -44,7 +53,7 @@ async def test_asking_for_a_topic_and_then_for_the_template_takes_one_timeout_to
     names = SlowNames(clock)
     with pytest.raises(TopicNotFoundError, match="create it first"):
         await topic_queues_table(clock, names).find("orders", 3_000)
-    assert names.asked == [("orders", 3_000), (TEMPLATE, 1_000)]
+    assert names.asked == [("orders", 3_000), (TEMPLATE, 1_000), ("brokers", 1)]
 
 
 def test_what_is_borrowed_from_the_template_goes_when_its_brokers_change() -> None:

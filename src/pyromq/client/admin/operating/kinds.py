@@ -13,6 +13,7 @@ from pyromq.model.names import (
     OP_HALF_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
+    is_control_topic,
 )
 from pyromq.wire.json.route import ClusterInfo
 
@@ -44,7 +45,8 @@ def kind_of_topic(name: str, servers: Collection[str] = ()) -> TopicKind:
         return TopicKind.RETRY
     if name.startswith(DEAD_LETTER_PREFIX):
         return TopicKind.DEAD_LETTER
-    is_system = name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_TOPIC_PREFIXES) or name in servers
+    by_name = name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_TOPIC_PREFIXES) or is_control_topic(name)
+    is_system = by_name or name in servers
     return TopicKind.SYSTEM if is_system else TopicKind.TOPIC
 
 

@@ -13,12 +13,13 @@ from difflib import get_close_matches
 from typing import Final
 
 from pyromq.client.consumer.assigning.owned_queues import OwnedQueues
+from pyromq.client.consumer.base.admission import Admission
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.rules.assignment import Assignment, next_version
 from pyromq.client.consumer.rules.flow_control import FlowControl
 from pyromq.client.consumer.rules.subscription import subscribe_retries, subscribe_sql, subscribe_tags
 from pyromq.client.core.client import Client
-from pyromq.errors import MQError, TopicNotFoundError
+from pyromq.errors import NO_BROKER, MQError, NoPermissionError, TopicNotFoundError
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode
@@ -71,11 +72,13 @@ class GroupView:
         subscriptions: Subscriptions,
         owned_queues: OwnedQueues,
         flow: FlowControl,
+        admission: Admission,
     ) -> None:
         self._client = client
         self._calls = calls
         self._owned_queues = owned_queues
         self._flow = flow
+        self._admission = admission
         self._subscriptions = subscriptions
         self._told: list[str] = []  # addresses of brokers that know us
         self._looks: dict[str, int] = {}  # at topics that are absent
@@ -92,6 +95,8 @@ class GroupView:
             except TopicNotFoundError as error:
                 await self._not_there(topic, error)
             except MQError as error:
+                if isinstance(error, NoPermissionError) and self._admission.refuse(error):
+                    continue
                 logger.warning("no route yet: topic=%s error=%s", topic, error)
             else:
                 self._there(topic)
@@ -117,6 +122,9 @@ class GroupView:
         if looks != _LOOKS_BEFORE_WARNING or topic.startswith(RETRY_PREFIX):
             return
         name = self._client.plain_name(topic)
+        if await self._client.nameservers.knows_no_broker(timeout_ms=self._client.settings.request_timeout_ms):
+            logger.warning("%s; waiting for topic %r", NO_BROKER, name)
+            return
         close = get_close_matches(name, await self._names(), n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         logger.warning("topic %r does not exist%s; waiting", name, hint)
@@ -137,10 +145,17 @@ class GroupView:
             owned.stop_pulling()
         self._subscriptions.take_effect()
         try:
-            await self._client.heartbeat_now()
+            await self._beat()
         finally:
             for owned in owned_by_change:
                 self._owned_queues.pull_again(owned)
+
+    async def _beat(self) -> None:
+        accepted, refusal = await self._client.heartbeat_now()
+        if accepted:
+            self._admission.admit()
+        elif refusal is not None:
+            self._admission.refuse(refusal)
 
     def queues_of(self, topic: str) -> Collection[QueueId] | None:
         route = self._client.routes.known(topic)
@@ -152,7 +167,7 @@ class GroupView:
             return None
         members = await self._calls.members(route)
         if members is None or self._client.id not in members:  # the broker has not heard of us, or forgot
-            await self._client.heartbeat_now()
+            await self._beat()
             members = await self._calls.members(route)
         return members
 

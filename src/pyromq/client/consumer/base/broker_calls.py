@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from pyromq.client.consumer.rules.pull_state import Pull, pull_flags
 from pyromq.client.consumer.rules.start_offset import AskBegin, AskByTime, AskEnd, NotNow, StartAt, StartPlan, Stored
 from pyromq.client.core.client import Client
 from pyromq.client.core.heartbeats import takes_stories
-from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
+from pyromq.errors import BrokerError, ConnectFailedError, MQError, NoPermissionError, TransportError
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.route import MASTER_ID, TopicRoute
 from pyromq.net import Connection, Link
@@ -43,15 +43,23 @@ logger = logging.getLogger(__name__)
 SEND_BACK_MS: Final = 5_000
 _UNKNOWN_TIMES: Final = 2  # the first time a heartbeat may have been on its way
 _SEND_BACK: Final = RequestCode.CONSUMER_SEND_MSG_BACK
-_OK_OR_NONE: Final = (int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND))
+_OK: Final = (int(ResponseCode.SUCCESS),)
+_OK_OR_NONE: Final = (*_OK, int(ResponseCode.QUERY_NOT_FOUND))
+
+
+def _hear_nothing(_: NoPermissionError) -> None:
+    """Who asks for offsets hears of a refusal by itself."""
 
 
 class BrokerCalls:
     """In the name of one group; what waits raises TransportError and BrokerError unless it says otherwise."""
 
-    def __init__(self, client: Client, group: str) -> None:
+    def __init__(
+        self, client: Client, group: str, *, on_refusal: Callable[[NoPermissionError], object] = _hear_nothing
+    ) -> None:
         self._client = client
         self._group = group
+        self._on_refusal = on_refusal  # access control lets nobody read a queue's offsets
         self._unknown: dict[str, int] = {}  # how often a broker, by address, did not know the group's members
 
     # --- members ---
@@ -76,7 +84,7 @@ class BrokerCalls:
         """A broker that creates no groups takes our heartbeat and forgets it; said when it lasts, once."""
         self._unknown[broker] = times = self._unknown.get(broker, 0) + 1
         logger.info("members not known: group=%s broker=%s error=%s", self._group, broker, error)
-        if times == _UNKNOWN_TIMES:
+        if times == _UNKNOWN_TIMES and not isinstance(error, NoPermissionError):  # heartbeats tell of that
             logger.warning(
                 "group %r: broker %s does not know its members, nothing is consumed; waiting. If the group does not "
                 "exist, create it (pyromq group create): error=%s",
@@ -90,8 +98,7 @@ class BrokerCalls:
     async def stored_offset(self, queue: QueueId) -> int | Stored:
         """What the broker has stored for the group."""
         header = QueryConsumerOffsetHeader(consumer_group=self._group, topic=queue.topic, queue_id=queue.number)
-        link = self._link(queue.broker)
-        response = await self._client.ask(link, RequestCode.QUERY_CONSUMER_OFFSET, header, expect=_OK_OR_NONE)
+        response = await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, expect=_OK_OR_NONE)
         return response.header_as(OffsetResponseHeader).offset if response.code == ResponseCode.SUCCESS else Stored.NONE
 
     async def carry_out(self, plan: StartPlan, queue: QueueId) -> Offset | None:
@@ -121,8 +128,17 @@ class BrokerCalls:
         return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
     async def _offset(self, queue: QueueId, code: RequestCode, header: Ext) -> Offset:
-        response = await self._client.ask(self._link(queue.broker), code, header)
+        response = await self._ask(queue, code, header)
         return Offset(max(0, response.header_as(OffsetResponseHeader).offset))
+
+    async def _ask(
+        self, queue: QueueId, code: RequestCode, header: Ext, *, expect: Collection[int] = _OK
+    ) -> Received[Any]:
+        try:
+            return await self._client.ask(self._link(queue.broker), code, header, expect=expect)
+        except NoPermissionError as error:
+            self._on_refusal(error)
+            raise
 
     def commit(self, offsets: Mapping[QueueId, int]) -> None:
         """One-way; a broker that is not connected hears it next time."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,8 +25,9 @@ from pyromq.client.consumer.rules.flow_control import FlowDecision
 from pyromq.client.consumer.rules.pull_state import Accept, DropQueue, Pull, Stop, Wait
 from pyromq.client.consumer.rules.subscription import wanted_messages
 from pyromq.client.core.client import Client
+from pyromq.client.core.errors import error_of
 from pyromq.client.core.received_message import PullFacts, ReceivedMessage, split_messages
-from pyromq.errors import BrokerError, CorruptRecordError, ProtocolError, TransportError
+from pyromq.errors import BrokerError, CorruptRecordError, NoPermissionError, ProtocolError, TransportError
 from pyromq.model.queue import Offset
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.consumer import PullResponseHeader
@@ -71,6 +73,10 @@ class PullTarget(ABC):
     @abstractmethod
     def offset_moved(self, owned: OwnedQueue, offset: Offset) -> None:
         """The queue does not have the offset that was asked for: give it up and go on there."""
+
+    @abstractmethod
+    def pull_refused(self, error: NoPermissionError) -> bool:
+        """Access control refused a pull; whether that is final, and told already."""
 
 
 class Puller:
@@ -175,6 +181,9 @@ class Puller:
         return True
 
     def _refused(self, owned: OwnedQueue, response: Received[Any]) -> None:
+        error = error_of(response)
+        if isinstance(error, NoPermissionError) and not _is_forbidden(response) and self._target.pull_refused(error):
+            return
         level = logging.INFO if response.code in _NEWS else logging.WARNING
         facts = (owned.queue, response.code, response.remark)
         logger.log(level, "pull refused: queue=%s code=%d remark=%s", *facts)
@@ -196,6 +205,11 @@ def _header_of(response: Received[Any]) -> PullResponseHeader | None:
     if response.code in _WITH_HEADER:
         return response.header_as(PullResponseHeader)
     return None
+
+
+def _is_forbidden(response: Received[Any]) -> bool:
+    """Whether an operator has closed broker, topic or group: that passes, a missing right does not."""
+    return isinstance(response.header, Mapping) and "forbiddenType" in response.header
 
 
 _ELSEWHERE: Final = frozenset(

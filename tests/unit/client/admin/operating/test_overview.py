@@ -7,7 +7,10 @@ import pytest
 from pyromq import Message, aio
 from pyromq.client.admin.operating.kinds import TopicKind, is_system_group, kind_of_topic, names_of_servers
 from pyromq.client.admin.operating.overview import ListQuestion, ListSort
+from pyromq.console.views.topic_kinds import TopicKind as ShownKind
+from pyromq.console.views.topic_kinds import kind_of as shown_kind_of
 from pyromq.errors import BrokerError, MQError
+from pyromq.integrations.queue_names import topic_of
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData
 from pyromq.testing import LoopbackBroker
@@ -30,12 +33,19 @@ from pyromq.wire.json.route import ClusterInfo
         ("c1_REPLY_TOPIC", TopicKind.SYSTEM),
         ("c2", TopicKind.TOPIC),
         ("my_REPLY_TOPIC", TopicKind.TOPIC),
+        (topic_of("exchange.celery.pidbox"), TopicKind.SYSTEM),
+        (topic_of("exchange.reply.celery.pidbox"), TopicKind.SYSTEM),
+        (topic_of("exchange.celeryev"), TopicKind.SYSTEM),
+        (topic_of("exchange.broadcast_tasks"), TopicKind.TOPIC),
+        ("exchange-rates", TopicKind.TOPIC),
     ],
 )
 def test_names_tell_whose_a_topic_is(name: str, kind: TopicKind) -> None:
     broker = BrokerData(cluster="c1", broker_name="broker-a", broker_addrs={0: "h:1"})
     info = ClusterInfo(broker_addr_table={"broker-a": broker}, cluster_addr_table={"c1": ["broker-a"]})
     assert kind_of_topic(name, names_of_servers(info)) is kind
+    is_system = shown_kind_of(name, {}, names_of_servers(info)) is ShownKind.SYSTEM  # in the console
+    assert is_system is (kind is TopicKind.SYSTEM) or name == "my_REPLY_TOPIC"
 
 
 def test_groups_of_tools_are_the_systems() -> None:

@@ -8,6 +8,8 @@ from typing import Any, cast
 import pytest
 
 from pyromq.client.consumer.assigning.group_view import GroupView, Subscriptions
+from pyromq.client.consumer.base.admission import Admission
+from pyromq.client.core.heartbeats import HeartbeatResult
 from pyromq.errors import InvalidExpressionError, RequestTimeoutError
 from pyromq.model.queue import QueueId
 
@@ -54,8 +56,10 @@ class Rig:
             heartbeat_now=self._heartbeat,
         )
         queues = SimpleNamespace(owned=owned, pull_again=lambda each: self.events.append(f"pull {each.queue.topic}"))
+        nothing = cast(Any, None)
+        self.admission = Admission(lambda _: None)
         self.view = GroupView(
-            cast(Any, client), cast(Any, None), self.subscriptions, cast(Any, queues), cast(Any, None)
+            cast(Any, client), nothing, self.subscriptions, cast(Any, queues), nothing, self.admission
         )
 
     def _owned(self, topic: str) -> Any:
@@ -63,11 +67,12 @@ class Rig:
 
     async def _route(self, topic: str, *, timeout_ms: int) -> None: ...
 
-    async def _heartbeat(self) -> None:
+    async def _heartbeat(self) -> HeartbeatResult:
         tags = self.subscriptions.effective["orders"].sub_string
         self.events.append(f"tell {tags}")
         if self.is_heartbeat_lost:
             raise RequestTimeoutError("silent", timeout_ms=1)
+        return HeartbeatResult(accepted=1)
 
 
 async def test_no_pull_of_a_topic_is_under_way_when_brokers_hear_of_its_new_expression() -> None:
