@@ -16,7 +16,7 @@ SITE := .cache/site
 AIRFLOW := $(CURDIR)/.cache/airflow
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo demo-console test browser screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash faults hostile interop clean
+.PHONY: help setup demo demo-console test browser helm screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash faults hostile interop clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,11 @@ browser:  ## Debian's Chromium for the browser tests, where this machine can ins
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing Chromium for the browser tests" && \
 	  DEBIAN_FRONTEND=noninteractive timeout 300 sh -c 'apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium' >/dev/null 2>&1; \
 	} || echo "no Chromium here, and none could be installed: browser tests will not run"
+
+helm:  ## helm for the tests of the chart, built from Go's module proxy into .cache/tools where go is there; never fails
+	@command -v helm >/dev/null || [ -x .cache/tools/helm ] || { command -v go >/dev/null && echo "building helm for the tests of the chart" && \
+	  GOBIN=$(CURDIR)/.cache/tools timeout 900 go install helm.sh/helm/v3/cmd/helm@v3.16.4 >/dev/null 2>&1; \
+	} || echo "no helm here, and none could be built: the chart is looked at, not rendered"
 
 screenshots: $(READY)  ## pictures of the console in docs/images, both themes; needs Chromium
 	$(BIN)/python -m tests.console.browser.screenshots docs/images

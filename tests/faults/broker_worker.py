@@ -18,8 +18,10 @@ import logging
 import multiprocessing
 import os
 import pickle
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
@@ -122,9 +124,17 @@ def save_image(disk: FaultyDisk, image: Path) -> None:
     aside.rename(image)
 
 
+def _end_connections() -> None:
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as end:
+            if end.family == socket.AF_INET:
+                end.shutdown(socket.SHUT_RDWR)
+
+
 def _lose_power(disk: Disk, image: Path, seed: str) -> NoReturn:
     """In one turn of the loop: nothing that is answered later is missing on the disk, nothing is answered any more."""
     assert isinstance(disk, FaultyDisk), "started without an image"
+    _end_connections()  # at once: writing down what is left takes a moment
     rng = Random(seed)
     save_image(disk.after_crash(rng.choice((CrashMode.FORGET, CrashMode.MIX)), rng), image)
     os._exit(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -23,6 +24,7 @@ from pyromq.errors import ConfigError
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy" / "helm" / "pyromq"
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
+HELM = shutil.which("helm") or shutil.which("helm", path=str(ROOT / ".cache" / "tools"))
 COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
 
 
@@ -33,9 +35,14 @@ def dockers_command() -> list[str]:
     return command
 
 
+def servers_of_compose() -> dict[str, Any]:
+    """Services of our own image; the test of the whole file starts the others, too (tests/integration/test_compose)."""
+    return {name: service for name, service in COMPOSE["services"].items() if "entrypoint" not in service}
+
+
 def commands() -> Iterator[Any]:
     yield pytest.param(dockers_command(), id="Dockerfile")
-    for name, service in COMPOSE["services"].items():
+    for name, service in servers_of_compose().items():
         yield pytest.param(service["command"], id=f"compose {name}")
     for unit in UNITS:
         (line,) = re.findall(r"^ExecStart=\S+ (.*)$", unit.read_text(), re.MULTILINE)
@@ -67,7 +74,7 @@ def test_the_image_refuses_to_serve_strangers_by_itself(tmp_path: Path) -> None:
     assert isinstance(shown.exception, ConfigError) and "insecure" in str(shown.exception)
 
 
-@pytest.mark.parametrize("name", COMPOSE["services"])
+@pytest.mark.parametrize("name", servers_of_compose())
 def test_compose_names_settings_that_exist(name: str) -> None:
     given = {key: "1" for key in COMPOSE["services"][name].get("environment", {}) if "CONSOLE" not in key}
     for schema in (BROKER, NAMESERVER):
@@ -80,6 +87,7 @@ def test_containers_have_no_rights_and_publish_to_this_machine_only() -> None:
     for service in COMPOSE["services"].values():
         assert service["read_only"] and service["cap_drop"] == ["ALL"]
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+        assert service.get("network_mode", "") in ("", "service:machine")
     assert re.search(r"^USER 10001$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
 
 
@@ -123,32 +131,101 @@ def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed: charts are looked at, not rendered")
-@pytest.mark.parametrize(
-    "said",
-    [("security.insecureNetwork=true", "metrics.serviceMonitor=true"), ("security.secretName=s", "broker.replicas=3")],
-)
-def test_the_chart_renders_servers_that_start(said: tuple[str, ...], tmp_path: Path) -> None:
+INSECURE = ("security.insecureNetwork=true", "security.insecureReplication=true")
+with_helm = pytest.mark.skipif(HELM is None, reason="helm is not installed (make helm): the chart was not rendered")
+
+
+def helm(command: str, said: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     sets = [word for each in said for word in ("--set", each)]
-    subprocess.run(["helm", "lint", "--strict", str(CHART), *sets], check=True, timeout=120)
-    render = ["helm", "template", "mq", str(CHART), "--kube-version", "1.30.0", *sets]
-    rendered = subprocess.run(render, check=True, capture_output=True, text=True, timeout=120).stdout
-    containers = [
-        container
-        for document in yaml.safe_load_all(rendered)
-        if document and document["kind"] in ("StatefulSet", "Deployment")
-        for container in document["spec"]["template"]["spec"]["containers"]
+    ways = {"lint": ("--strict", str(CHART)), "template": ("mq", str(CHART), "--kube-version", "1.30.0")}
+    return subprocess.run([str(HELM), command, *ways[command], *sets], capture_output=True, text=True, timeout=120)
+
+
+def rendered(*said: str) -> list[dict[str, Any]]:
+    for command in ("lint", "template"):
+        done = helm(command, said)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def pods_of(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    found = [each for each in documents if each["kind"] in ("StatefulSet", "Deployment")]
+    return {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in found}
+
+
+def words_of(container: dict[str, Any], pod: str, folder: Path) -> list[str]:
+    """What a container runs in that pod; the shell of a member's container is asked for what it would start."""
+    words = [word.replace("=/data", f"={folder}") for word in container["args"] if not word.startswith("--config")]
+    if "command" not in container:
+        return words
+    script = container["command"][2].replace("exec pyromq", "exec printf '%s\\n'")
+    environment = {"HOSTNAME": pod, "PATH": os.environ["PATH"]}
+    command = [*container["command"][:2], script, *container["command"][3:], *words]
+    asked = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    return asked.stdout.splitlines()
+
+
+@with_helm
+@pytest.mark.parametrize(
+    ("said", "containers"),
+    [
+        ((*INSECURE, "metrics.serviceMonitor=true"), 4),
+        (("security.secretName=s", "security.insecureReplication=true", "broker.sets=2"), 6),
+        (("security.secretName=s", "broker.members=1", "broker.sets=3"), 5),
+    ],
+)
+def test_the_chart_renders_servers_that_start(said: tuple[str, ...], containers: int, tmp_path: Path) -> None:
+    pods = pods_of(rendered(*said))
+    assert sum(len(pod["containers"]) for pod in pods.values()) == containers
+    for name, pod in pods.items():
+        for container in pod["containers"]:
+            environment = {each["name"]: each.get("value", "text") for each in container.get("env") or ()}
+            for number in range(3):
+                check_command(words_of(container, f"{name}-{number}", tmp_path), tmp_path, environment)
+
+
+@with_helm
+def test_a_set_has_one_first_master_and_ids_of_its_own(tmp_path: Path) -> None:
+    broker, agent = pods_of(rendered(*INSECURE))["mq-broker-0"]["containers"]
+    commands = [" ".join(words_of(broker, f"mq-broker-0-{number}", tmp_path)) for number in range(3)]
+    assert ["--role=sync-master" in each for each in commands] == [True, False, False]
+    assert [re.findall(r"--broker-id=(\d+)", each) for each in commands] == [[], ["2"], ["3"]]
+    assert [re.findall(r"replica_id=(\d+)", each) for each in commands] == [["1"], ["2"], ["3"]]
+    assert all("--failover" in each and "--name=mq-broker-0 " in each for each in commands)
+    assert agent["args"][:3] == ["failover", "--store=kubernetes:", "--broker=127.0.0.1:10911"]
+
+
+@with_helm
+def test_agents_alone_have_the_account_that_may_change_leases() -> None:
+    documents = rendered(*INSECURE)
+    (role,) = [each for each in documents if each["kind"] == "Role"]
+    assert role["rules"] == [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}
     ]
-    assert len(containers) == 3
-    for container in containers:
-        words = [word.replace("=/data", f"={tmp_path}") for word in container["args"]]
-        words = [word for word in words if not word.startswith("--config")]
-        environment = {each["name"]: each.get("value", "mq-broker-0") for each in container.get("env") or ()}
-        check_command(words, tmp_path, environment)
+    (binding,) = [each for each in documents if each["kind"] == "RoleBinding"]
+    pod = pods_of(documents)["mq-broker-0"]
+    assert binding["subjects"][0]["name"] == pod["serviceAccountName"] and binding["roleRef"]["name"] == "mq-broker"
+    assert pod["automountServiceAccountToken"] is False
+    mounts = {each["name"]: {mount["name"] for mount in each["volumeMounts"]} for each in pod["containers"]}
+    assert "account" in mounts["failover"] and "account" not in mounts["broker"]
+    alone = rendered("security.insecureNetwork=true", "broker.members=1")
+    assert not {each["kind"] for each in alone} & {"Role", "RoleBinding", "ServiceAccount", "NetworkPolicy"}
 
 
-@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed: charts are looked at, not rendered")
-def test_the_chart_wants_to_know_who_may_connect() -> None:
-    render = ["helm", "template", "mq", str(CHART), "--kube-version", "1.30.0"]
-    refused = subprocess.run(render, capture_output=True, text=True, timeout=120)
-    assert refused.returncode != 0 and "say who may connect" in refused.stderr
+@with_helm
+def test_brokers_alone_reach_the_port_for_replicas() -> None:
+    (policy,) = [each for each in rendered(*INSECURE) if each["kind"] == "NetworkPolicy"]
+    everybody, brokers = policy["spec"]["ingress"]
+    assert [each["port"] for each in everybody["ports"]] == [10911, 10909, 5557] and "from" not in everybody
+    assert [each["port"] for each in brokers["ports"]] == [10912]
+    assert brokers["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "broker"
+
+
+@with_helm
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [((), "say who may connect"), (("security.secretName=s",), "neither signed nor encrypted")],
+)
+def test_the_chart_wants_to_know_who_may_connect(said: tuple[str, ...], text: str) -> None:
+    refused = helm("template", said)
+    assert refused.returncode != 0 and text in refused.stderr

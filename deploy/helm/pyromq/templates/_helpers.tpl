@@ -28,6 +28,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if and (not .Values.security.secretName) (not .Values.security.insecureNetwork) -}}
 {{- fail "say who may connect: security.secretName (users and TLS), or security.insecureNetwork=true" -}}
 {{- end -}}
+{{- if and (gt (int .Values.broker.members) 1) (not .Values.security.insecureReplication) -}}
+{{- fail "replication between brokers is neither signed nor encrypted: say security.insecureReplication=true if the network between their pods is theirs, or broker.members=1 for brokers without replicas" -}}
+{{- end -}}
 {{- end }}
 
 {{- define "pyromq.podSecurity" -}}
