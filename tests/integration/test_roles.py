@@ -16,16 +16,19 @@ from pyromq import Message
 from pyromq.aio import Admin, Producer
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker, Lifecycle
-from pyromq.clock import machine_s
+from pyromq.clock import SystemClock, machine_s
 from pyromq.errors import BrokerError, MQError
 from pyromq.failover.broker_control import BrokerBeside
 from pyromq.failover.record import Role as MemberRole
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
+from pyromq.net import open_connection
 from pyromq.replication.settings import Role
 from pyromq.results import SendStatus
+from pyromq.wire.codes import RequestCode, ResponseCode
 from tests.integration.replication_pair import QUICK, SMALL, a_pair
 from tests.integration.test_replication import log_bytes, messages_in, same_stores
+from tests.integration.test_replication_faults import HeldDisk
 from tests.integration.up_process import lasting_port
 from tests.integration.waiting import until
 
@@ -246,6 +249,25 @@ async def test_a_topic_is_made_when_the_replicas_that_the_lease_names_know_it(tm
 
 
 # --- changes that fail, and orderly stops ---
+
+
+async def test_the_loop_does_not_wait_for_the_disk_while_a_role_changes(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with a_pair(tmp_path) as pair:
+        replica = await pair.start_replica(follows=False, disk=disk)
+        with disk.held():
+            change = asyncio.create_task(replica.change_role(Role.ASYNC_MASTER, 0))
+            await until(lambda: disk.waiting and replica.state is Lifecycle.LISTENING, "its store closes on a thread")
+            connection = await open_connection(replica.address, clock=SystemClock())
+            asked = asyncio.ensure_future(
+                connection.request(RequestCode.GET_BROKER_RUNTIME_INFO, None, timeout_ms=60_000)
+            )
+            await asyncio.sleep(0)
+            assert not change.done() and not asked.done()
+        await change
+        assert (await asked).code == ResponseCode.SUCCESS, "who connected in between is served"
+        connection.close()
+        await connection.wait_closed()
 
 
 async def test_a_change_that_fails_ends_in_the_former_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

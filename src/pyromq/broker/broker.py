@@ -131,6 +131,7 @@ class Broker(Handler):
         self._identity: Identity | None = None  # likewise
         self._nameserver_tls: SSLContext | None = None
         self._followed: FollowedFile | None = None  # accounts that others keep
+        self._early: dict[Connection, list[Received[Any]]] = {}  # who connected while the store was closed
         self._tasks: list[asyncio.Task[None]] = []
         self._turns = Turns(self._serve, self._clock.monotonic_s, UNDELAYED)
         self._long_responses = LongResponses(self._workers.encode, self._send)
@@ -239,7 +240,7 @@ class Broker(Handler):
         identity = self._identity = Identity(Address(advertised, port), Host(ip.packed, port))
         self._nameserver_tls = nameserver_tls
         try:
-            self._open(identity, nameserver_tls)
+            self._build(self._open_store(), identity, nameserver_tls)
         except BaseException:  # what has started must not outlive a start that failed; raised again
             self.state = Lifecycle.STOPPED
             await self._server.stop()
@@ -271,18 +272,21 @@ class Broker(Handler):
             self._tasks.append(asyncio.create_task(registrar.run(), name="broker-register"))
         self._tasks += [asyncio.create_task(task, name=name) for name, task in replication.tasks().items()]
 
-    def _open(self, identity: Identity, nameserver_tls: SSLContext | None) -> None:
-        """Open the store and build the parts on it; from here on requests are answered."""
-        assert self._server is not None
-        disk, host = self._environment.disk, identity.host.encode()
-        store = MessageStore.open(
+    def _open_store(self) -> MessageStore:
+        """On any thread: it takes as long as the disk does."""
+        assert self._identity is not None
+        return MessageStore.open(
             self._folder,
             self.settings.store,
-            disk=disk,
+            disk=self._environment.disk,
             clock=self._clock,
-            store_host=host,
+            store_host=self._identity.host.encode(),
             progress=self._recovery,
         )
+
+    def _build(self, store: MessageStore, identity: Identity, nameserver_tls: SSLContext | None) -> None:
+        """Build the parts on a store, which is closed if that fails; from here on requests are answered."""
+        assert self._server is not None
         try:
             self._open_access(store)
             self._roles.load(store)
@@ -421,11 +425,9 @@ class Broker(Handler):
             replace(self.settings, replication=replication, broker_id=broker_id)  # checks it
             before = self.settings.replication, self.settings.broker_id
             await self._close_parts(self.parts)
-            for connection in self._server.connections:
-                connection.close("the broker changes its role")
             try:
                 if while_closed is not None:
-                    while_closed()
+                    await asyncio.to_thread(while_closed)
                 await self._open_as(replication, broker_id)
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
@@ -436,13 +438,20 @@ class Broker(Handler):
         logger.warning("role changed: name=%s role=%s id=%d", self.settings.name, role.value, broker_id)
 
     async def _close_parts(self, parts: Parts) -> None:
-        """The port stays taken, all else is closed."""
+        """The port stays taken, all else is closed; the loop does not wait for disks."""
+        assert self._server is not None
         await self._cancel_tasks()
         await self._finish(parts)
         self._immediate = dict.fromkeys(self._immediate, _refuse_in_between)
-        self._workers.shutdown()
-        self._close_store(parts)
         self.state, self._parts, self._collector = Lifecycle.LISTENING, None, None
+        for connection in self._server.connections:
+            connection.close("the broker changes its role")
+
+        def close() -> None:
+            self._workers.shutdown()
+            self._close_store(parts)
+
+        await asyncio.to_thread(close)
 
     async def _open_as(self, replication: ReplicationSettings, broker_id: int) -> None:
         """Raises whatever a start does; then nothing is open, as before."""
@@ -451,7 +460,7 @@ class Broker(Handler):
         self._workers = Workers()
         self._long_responses = LongResponses(self._workers.encode, self._send)
         try:
-            self._open(self._identity, self._nameserver_tls)
+            self._build(await asyncio.to_thread(self._open_store), self._identity, self._nameserver_tls)
             if replication.role.is_master:
                 self._set_back_offsets(self.parts)
             await self._begin(self.parts)
@@ -459,6 +468,18 @@ class Broker(Handler):
             if self._parts is not None:
                 await self._close_parts(self._parts)
             raise
+        self._welcome(self.parts)
+
+    def _welcome(self, parts: Parts) -> None:
+        """Who connected while the store was closed is served from now on."""
+        waiting, self._early = self._early, {}
+        for connection, requests in waiting.items():
+            if connection.is_open:
+                parts.quotas.connected(connection)
+                connection.ask_handler()
+                connection.go_on_reading()
+                if requests:
+                    self._turns.take(connection, requests)
 
     async def _go_back(self, replication: ReplicationSettings, broker_id: int) -> None:
         try:
@@ -533,6 +554,8 @@ class Broker(Handler):
         connection.session = Session(host, Peer(remote.host, connection.peer_name))
         if self._parts is not None:
             self._parts.quotas.connected(connection)
+        else:
+            self._early[connection] = []
 
     def fast_path(self, connection: Connection) -> FastPath | None:
         if self._parts is None:
@@ -550,7 +573,11 @@ class Broker(Handler):
         return decode_signed if is_signed and core is None else decode_received  # the core reads fields by itself
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
-        self._turns.take(connection, requests)
+        if self.state is Lifecycle.LISTENING:
+            self._early.setdefault(connection, []).extend(requests)
+            connection.hold_reading()
+        else:
+            self._turns.take(connection, requests)
 
     def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
         """A turn of one connection: a few sends, which share their commit, and of the rest what fits into the turn."""

@@ -432,9 +432,10 @@ class Connection(asyncio.BufferedProtocol):
         self._watch.add(self)
         self._call(self._handler.on_connected, self)
         if self.is_open:
-            self._call(self._ask_handler)
+            self._call(self.ask_handler)
 
-    def _ask_handler(self) -> None:
+    def ask_handler(self) -> None:
+        """How it reads: once it is connected, and again when the handler has changed its ways."""
         self._fast_path = self._handler.fast_path(self)
         self._decode = self._handler.decoder(self)
 

@@ -247,11 +247,14 @@ class Recovery:
             at = max(0, position - segment.base)
             if at >= segment.size:
                 continue
-            end = segment.open_once().data_end(at)
+            file = segment.open_once()
+            end = file.data_end(at)
             if end > at:
                 self._report.cuts.append(self._keep_copy(segment, at, end, reason))
-                segment.open_once().zero_from(at)
-                segment.open_once().sync()
+                file.zero_from(at)
+                file.sync()
+            else:
+                file.release_from(at)
         self._segments.remove_from(max(position, self._log.first + 1))  # the first file stays: it keeps the log's place
 
     def _keep_copy(self, segment: Segment, at: int, end: int, reason: str) -> Cut:

@@ -159,6 +159,9 @@ class FaultyFile:
         self._disk._operation("zero")
         self._contents.change(at, bytes(self.size - at))
 
+    def release_from(self, at: int) -> None:
+        """Nothing here takes space."""
+
     def data_end(self, at: int) -> int:
         return at + len(bytes(self._contents.seen[at:]).rstrip(b"\0"))
 

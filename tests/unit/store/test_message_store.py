@@ -636,3 +636,19 @@ def test_a_seal_inside_a_record_is_not_believed(bench: Bench) -> None:
     bench.store = bench.open()
     assert not bench.store.recovered.sealed and not bench.store.recovered.cuts
     assert len(bench.bodies()) == 8 and bench.store.reader.range_of("orders", 0) == (0, 10)
+
+
+def test_a_copy_that_is_not_sparse_is_read_once_and_takes_no_more_space_than_its_messages(tmp_path: Path) -> None:
+    """As cp, tar and rsync make one: to find out that nothing lies behind the end took seconds at every opening."""
+    settings = StoreSettings(segment_bytes=8 << 20, queue_file_entries=200_000)
+    with MessageStore.open(tmp_path, settings) as store:
+        store.append([Draft(topic="orders", queue_id=0, body=b"1")])
+    files = [path for path in tmp_path.rglob("0*") if path.is_file()]
+    for path in files:
+        path.write_bytes(path.read_bytes())
+    assert all(path.stat().st_blocks * 512 >= 3 << 20 for path in files), "zeros take space"
+    for _ in range(2):
+        with MessageStore.open(tmp_path, settings) as store:
+            assert store.reader.read("orders", 0, 0).count == 1
+        assert all(path.stat().st_blocks * 512 <= 16 << 10 for path in files)
+        assert {path.stat().st_size for path in files} == {8 << 20, 4_000_000}

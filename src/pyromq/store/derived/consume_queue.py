@@ -26,6 +26,7 @@ from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment, SegmentList
 from pyromq.store.settings import StoreSettings
 
+_CLAIMS_AT_ONCE = 1_000
 _FILLERS_AT_ONCE = 10_000
 _MAY_BE_MISSING = -1  # as the last position of a file that holds nothing
 
@@ -103,7 +104,8 @@ class ConsumeQueue(QueueTail):
         count, before = 0, max(self.find_covered_end(), alive_from)
         while (segment := self._segments.holding((self.end + count) * ENTRY_BYTES)) is not None:
             at = (self.end + count) * ENTRY_BYTES - segment.base
-            for position, size, _ in ENTRY.iter_unpack(segment.open_once().read_at(at, segment.size - at)):
+            some = segment.open_once().read_at(at, min(segment.size - at, _CLAIMS_AT_ONCE * ENTRY_BYTES))
+            for position, size, _ in ENTRY.iter_unpack(some):
                 if not (before <= position < durable_end and 0 < size < FILLER_SIZE):
                     return count
                 count, before = count + 1, position + size
@@ -139,9 +141,14 @@ class ConsumeQueue(QueueTail):
         at = self.end * ENTRY_BYTES
         segment = self._segments.holding(at) if self._seals else None
         self._segments.remove_from(at + 1 if segment else at)
-        if segment and segment.open_once().data_end(at - segment.base) > at - segment.base:
-            segment.open_once().zero_from(at - segment.base)
+        if segment is None:
+            return
+        file, at = segment.open_once(), at - segment.base
+        if file.data_end(at) > at:
+            file.zero_from(at)
             self.dirty.add(segment.base)
+        else:
+            file.release_from(at)
 
     def restart_at(self, offset: int) -> None:
         """An empty queue whose first message will have ``offset``; its file is filled up to there."""

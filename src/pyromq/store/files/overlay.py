@@ -83,6 +83,9 @@ class CopiedFile:
             size = min(_PIECE_BYTES, self.size - start)
             self._bytes()[start : start + size] = bytes(size)
 
+    def release_from(self, at: int) -> None:
+        """The file below stays as it is."""
+
     def data_end(self, at: int) -> int:
         end, view = max(at, self._file.data_end(at), self._written_end), self._bytes()
         while end > at:

@@ -199,6 +199,18 @@ def test_written_zeros_do_not_count_as_data_even_megabytes_of_them(disk: RealDis
     file.close()
 
 
+def test_zeros_that_take_space_are_given_back_and_the_file_keeps_its_size(disk: RealDisk, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    file = disk.create(path, 8 * MEGABYTE)
+    file.write_at(0, b"x" * 5_000 + bytes(8 * MEGABYTE - 5_000))
+    file.sync()
+    file.release_from(5_000)
+    file.sync()
+    assert (disk.size_of(path), path.stat().st_blocks * 512 <= 8192) == (8 * MEGABYTE, True)
+    assert file.data_end(0) == 5_000
+    file.close()
+
+
 def test_words_written_through_the_map_count_as_data(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.create(tmp_path / "file", MEGABYTE, reserve_bytes=MEGABYTE)
     file.scatter(0, {50_000: 7})
