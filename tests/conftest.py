@@ -12,6 +12,8 @@ import pytest
 import uvloop
 from hypothesis import settings
 
+pytest_plugins = ["tests.running.memory"]
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background: children would not hear Ctrl-C either
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

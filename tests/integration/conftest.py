@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterator
 
@@ -11,15 +10,6 @@ import pytest
 from tests.integration.both_loops import run
 
 __all__ = ["run"]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def short_collections() -> Iterator[None]:
-    """What pytest has collected never dies; looking through it would take from the loop what servers are blamed for."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class _Stalls(logging.Handler):

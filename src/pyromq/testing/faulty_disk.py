@@ -21,6 +21,7 @@ from random import Random
 
 from pyromq.errors import StoreInUseError
 from pyromq.store.files.disk import DiskUsage
+from pyromq.testing.sparse_bytes import Sparse, copied, zeroes
 
 _PAGE_BYTES = 512
 
@@ -40,33 +41,38 @@ class CrashMode(Enum):
 class _Contents:
     """Bytes of one file: as seen, and as durable.
 
-    Files are large and syncs frequent, so a sync copies what changed since the last one. A flush thread may sync while
-    others write.
+    Files are large, almost empty, and synced often: both versions are sparse, and a sync copies what changed since the
+    last one. A flush thread may sync while others write.
     """
 
     def __init__(self, size: int = 0) -> None:
-        self.seen = bytearray(size)
-        self.durable = bytearray(size)
+        self.seen = zeroes(size)
+        self.durable = zeroes(size)
+        self.used = 0  # from here on both versions are zeroes
         self._changed: list[tuple[int, int]] | None = []  # ranges since the last sync; None: all of it
         self._lock = threading.Lock()
         self.modified_ms = 0
         self.is_removed = False
 
     def change(self, at: int, data: bytes) -> None:
+        end = at + len(data)
         with self._lock:
-            self.seen[at : at + len(data)] = data
+            if end > len(self.seen):
+                self.seen = copied(self.seen, self.used, end)
+            self.seen[at:end] = data
+            self.used = max(self.used, end)
             if self._changed is not None:
-                self._changed.append((at, at + len(data)))
+                self._changed.append((at, end))
 
-    def replace(self, seen: bytearray) -> None:
-        """By other bytes, perhaps more or fewer."""
+    def resize(self, size: int) -> None:
+        """Cut the file, or add zeroes."""
         with self._lock:
-            self.seen, self._changed = seen, None
+            self.seen, self._changed = copied(self.seen, self.used, size), None
 
     def sync(self) -> None:
         with self._lock:
             if self._changed is None or len(self.seen) != len(self.durable):
-                self.durable = bytearray(self.seen)
+                self.durable = copied(self.seen, self.used)
             else:
                 for start, end in self._changed:
                     self.durable[start:end] = self.seen[start:end]
@@ -76,20 +82,31 @@ class _Contents:
         with self._lock:
             if mode is CrashMode.KEEP:
                 data = self.seen
-            elif mode is CrashMode.FORGET or self.seen == self.durable:
+            elif mode is CrashMode.FORGET or self._is_durable():
                 data = self.durable
             else:
-                data = bytearray(_mixed_pages(bytes(self.durable), bytes(self.seen), rng))
+                data = _mixed_pages(self.durable, self.seen, self.used, rng)
             kept = _Contents()
-            kept.seen, kept.durable, kept.modified_ms = bytearray(data), bytearray(data), self.modified_ms
+            kept.seen, kept.durable = copied(data, self.used), copied(data, self.used)
+            kept.used, kept.modified_ms = self.used, self.modified_ms
         return kept
 
+    def _is_durable(self) -> bool:
+        same_size = len(self.seen) == len(self.durable)
+        return same_size and self.seen[: self.used] == self.durable[: self.used]
 
-def _mixed_pages(old: bytes, new: bytes, rng: Random) -> bytes:
+    def written(self) -> bytes:
+        """What a program sees, without the zeroes at the end."""
+        return bytes(self.seen[: self.used]).rstrip(b"\0")
+
+
+def _mixed_pages(old: Sparse, new: Sparse, used: int, rng: Random) -> Sparse:
     size = len(rng.choice((old, new)))
-    old, new = old[:size].ljust(size, b"\0"), new[:size].ljust(size, b"\0")
-    pages = range(0, size, _PAGE_BYTES)
-    return b"".join(rng.choice((old, new))[at : at + _PAGE_BYTES] for at in pages)
+    mixed, other = copied(old, used, size), copied(new, used, size)
+    for at in range(0, min(used, size), _PAGE_BYTES):
+        page = slice(at, min(at + _PAGE_BYTES, size))
+        mixed[page] = rng.choice((mixed, other))[page]
+    return mixed
 
 
 @dataclass
@@ -157,13 +174,13 @@ class FaultyFile:
     def zero_from(self, at: int) -> None:
         self._must_be_writable()
         self._disk._operation("zero")
-        self._contents.change(at, bytes(self.size - at))
+        self._contents.change(at, bytes(max(0, min(self.size, self._contents.used) - at)))
 
     def release_from(self, at: int) -> None:
         """Nothing here takes space."""
 
     def data_end(self, at: int) -> int:
-        return at + len(bytes(self._contents.seen[at:]).rstrip(b"\0"))
+        return max(at, len(self._contents.written()))
 
     def close(self) -> None:
         self._view = None
@@ -265,8 +282,7 @@ class FaultyDisk:
 
     def resize(self, path: Path, size: int) -> None:
         self._operation("resize")
-        contents = self._contents(path)
-        contents.replace(contents.seen[:size].ljust(size, b"\0"))
+        self._contents(path).resize(size)
 
     def modified_ms(self, path: Path) -> int:
         return self._contents(path).modified_ms
@@ -281,7 +297,7 @@ class FaultyDisk:
         contents = folder.seen.get(path.name)
         if not isinstance(contents, _Contents):
             contents = folder.seen[path.name] = _Contents()
-        contents.replace(bytearray())  # an existing file is cut in place: its old bytes are safe no longer
+        contents.resize(0)  # an existing file is cut in place: its old bytes are safe no longer
         self._write(contents, 0, data)
         self._operation("sync")
         contents.sync()
@@ -365,7 +381,7 @@ class FaultyDisk:
         if self.capacity_bytes >= 1 << 40:  # no test looks: counting would make every write slow
             return 0
         contents = [self._contents(path) for path in self.files()]
-        return self.other_bytes + sum(len(bytes(each.seen).rstrip(b"\0")) for each in contents)
+        return self.other_bytes + sum(len(each.written()) for each in contents)
 
     def _make_folder(self, path: Path, *, sync: bool = True) -> _Folder:
         node = self._node(path)

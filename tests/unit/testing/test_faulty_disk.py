@@ -10,6 +10,7 @@ import pytest
 from pyromq.errors import StoreInUseError
 from pyromq.store.files.disk import Disk, DiskUsage
 from pyromq.testing import Crashed, CrashMode, FaultyDisk
+from tests.running.processes import own_resident_mb
 
 FOLDER = Path("/data")
 FILE, OTHER = FOLDER / "file", FOLDER / "other"
@@ -316,6 +317,38 @@ def test_zeros_take_no_space() -> None:
     file.write_at(0, b"x" * 90)
     file.zero_from(10)
     assert disk.usage(FOLDER).used_bytes == 10
+
+
+def test_a_large_file_takes_memory_for_what_is_written_only() -> None:
+    """A store's first file has 1 GB by default: two versions of it on a disk in memory, and two after a crash."""
+    before, size = own_resident_mb(), 1 << 30
+    disk = FaultyDisk()
+    file = disk.create(FILE, size)
+    disk.sync_folder(FOLDER)
+    disk.sync_folder(FOLDER.parent)
+    file.write_at(0, b"first")
+    file.write_at(1 << 20, b"later")
+    file.sync()
+    file.write_at(5, b"lost")
+    for mode, first in ((CrashMode.FORGET, b"first\0\0\0\0"), (CrashMode.KEEP, b"firstlost")):
+        found = disk.after_crash(mode).open(FILE)
+        assert (found.size, found.read_at(0, 9), found.data_end(0)) == (size, first, (1 << 20) + 5)
+        assert bytes(found.map_once()[1 << 20 : (1 << 20) + 6]) == b"later\0"
+    assert own_resident_mb() - before < 64
+
+
+def test_a_large_file_grows_is_cut_and_is_zeroed() -> None:
+    disk = FaultyDisk()
+    file = disk.create(FILE, 1 << 20)
+    file.write_at(0, b"x" * 200_000)
+    file.zero_from(150_000)
+    assert (disk.size_of(FILE), file.data_end(0), file.data_end(160_000)) == (1 << 20, 150_000, 160_000)
+    disk.resize(FILE, 140_000)
+    assert disk.read(FILE) == b"x" * 140_000
+    disk.resize(FILE, 300_000)
+    assert disk.read(FILE) == b"x" * 140_000 + bytes(160_000)
+    disk.write(FILE, b"y" * 400_000)
+    assert disk.after_crash(CrashMode.KEEP).read(FILE) == b"y" * 400_000
 
 
 def test_files_remember_when_they_were_written() -> None:

@@ -1,0 +1,1 @@
+"""How the tests are run: phases, what failed once, memory of every process, what could not run here."""

@@ -1,0 +1,116 @@
+"""A pytest plugin: no process of the tests is larger than a laptop can bear, and the last line says how large each was.
+
+Brokers, stores and their disks in memory refer to each other, so they wait for a full collection, and Python begins one
+when the *number* of objects has grown by a quarter: with ten thousand collected tests in memory that takes hundreds of
+stores. What pytest has collected is therefore set aside (``gc.freeze``), and after a test that took memory what it left
+is collected.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests.running.processes import CAN_MEASURE, DescendantPeaks, Peak, own_peak_mb, own_resident_mb
+
+LIMIT_MB = 1024
+GROWTH_MB = 48  # of a worker since its last collection
+PEAKS = pytest.StashKey[dict[str, int]]()  # of test processes, by the names of workers
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--memory-limit-mb", type=int, default=LIMIT_MB, help="for every process of the tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if is_worker(config):
+        config.pluginmanager.register(WorkerMemory(config), "memory of a worker")
+        return
+    config.pluginmanager.register(RunMemory(config), "memory of a run")
+    if not config.getoption("numprocesses", None):
+        config.pluginmanager.register(WorkerMemory(config), "memory of a worker")
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this is a process that xdist has started."""
+    return hasattr(config, "workerinput")
+
+
+class WorkerMemory:
+    """In every process that runs tests: collects what they leave, and tells its peak."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._after_collection_mb = 0.0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self) -> None:
+        gc.collect()
+        gc.freeze()
+        self._after_collection_mb = own_resident_mb()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+        result = yield
+        if own_resident_mb() > self._after_collection_mb + GROWTH_MB:
+            gc.collect()
+            self._after_collection_mb = own_resident_mb()
+        return result
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        gc.unfreeze()
+        if is_worker(self._config):
+            self._config.workeroutput["peak"] = os.getpid(), own_peak_mb()  # type: ignore[attr-defined]
+
+
+class RunMemory:
+    """In the process that prints: peaks of all, and the verdict."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._limit_mb = int(config.getoption("memory_limit_mb"))
+        self._descendants = DescendantPeaks()
+        self._workers: set[int] = set()  # process ids
+        self._peaks: dict[str, int] = {}
+        config.stash[PEAKS] = self._peaks
+
+    def pytest_sessionstart(self) -> None:
+        self._descendants.start()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        if "peak" in (output := getattr(node, "workeroutput", None) or {}):  # else it has crashed
+            pid, self._peaks[node.gateway.id] = output["peak"]
+            self._workers.add(pid)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        """The last word of the run, below the counts of pytest."""
+        yield
+        self._descendants.sample()
+        self._descendants.stop()
+        self._peaks["controller" if self._peaks else "tests"] = own_peak_mb()
+        is_above = self._largest().megabytes > self._limit_mb
+        if is_above and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if reporter := self._config.pluginmanager.get_plugin("terminalreporter"):
+            reporter.write_line(self.line(), red=is_above, bold=is_above)
+
+    def line(self) -> str:
+        """Peaks in megabytes, and the limit."""
+        if not CAN_MEASURE:
+            return "peak memory: not measured, there is no /proc here"
+        told = ", ".join(f"{name} {peak:,} MB" for name, peak in sorted(self._peaks.items()))
+        if (child := self._descendants.largest(self._workers)).name:
+            told += f"; processes that they started {child.megabytes:,} MB at most ({child.name})"
+        verdict = "ABOVE" if self._largest().megabytes > self._limit_mb else "within"
+        return f"peak memory: {told}; {verdict} the limit of {self._limit_mb:,} MB"
+
+    def _largest(self) -> Peak:
+        tests = [Peak(peak, name) for name, peak in self._peaks.items()]
+        return max([*tests, self._descendants.largest(self._workers)])
