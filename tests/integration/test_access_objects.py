@@ -174,10 +174,13 @@ async def test_a_transaction_is_not_ended_by_who_has_lost_the_right(broker: Loop
 async def test_a_check_goes_to_producers_that_may_have_the_message(broker: LoopbackBroker) -> None:
     """A client that only says it belongs to the group of another's producer does not get its half messages."""
     access = broker.broker.access
-    body = json.dumps({"clientID": "c", "producerDataSet": [{"groupName": "filler-tx"}]}).encode()
+
+    def body(client_id: str) -> bytes:
+        return json.dumps({"clientID": client_id, "producerDataSet": [{"groupName": "filler-tx"}]}).encode()
+
     async with Client(broker.address) as alices, Client(broker.address) as roots, Client(broker.address) as silent:
-        assert (await ask_as(alices, "alice", Code.HEART_BEAT, {}, body)).code == ResponseCode.SUCCESS
-        assert (await ask_as(roots, "root", Code.HEART_BEAT, {}, body)).code == ResponseCode.SUCCESS
+        assert (await ask_as(alices, "alice", Code.HEART_BEAT, {}, body("a"))).code == ResponseCode.SUCCESS
+        assert (await ask_as(roots, "root", Code.HEART_BEAT, {}, body("r"))).code == ResponseCode.SUCCESS
         await silent.ask(Code.GET_BROKER_CONFIG)
         producers = broker.broker.parts.tables.members.producers("filler-tx")
         may = sorted(access.may(each.connection, FOREIGN, Action.PUB) for each in producers)

@@ -299,7 +299,7 @@ class Wiring:
             send_back=SendBackHandler(environment, tables, write_path, delays, counters),
             replies=ReplyHandler(environment, identity, tables, write_path),
             pulls=pulls,
-            clients=ClientHandler(tables, settings, environment.clock),
+            clients=ClientHandler(tables, settings, environment.clock, environment.access),
             client_relay=ClientRelay(store, tables, settings, environment.access),
             assignments=AssignmentHandler(tables, modes, settings, find_queues),
             offsets=OffsetHandler(store, tables),

@@ -118,6 +118,11 @@ class Guard:
         found = topic_needs(name, actions, self._cluster)
         return not self._checks_rights or not any(self._refusal(principal, need, ip) for need in found)
 
+    def refuse(self, request: Received[Any], peer: Peer, reason: str, user: str) -> AccessDeniedError:
+        """What a handler found out: told as other refusals are, for the handler to raise."""
+        self._log(request, peer, reason, user)
+        return AccessDeniedError(reason)
+
     def _needs(self, request: Received[Any], peer: Peer) -> list[Need]:
         try:
             return list(self._rights[request.code].needs(request, self._cluster))
@@ -135,8 +140,7 @@ class Guard:
         for need in needs:
             reason = reason or self._refusal(principal, need, peer.ip)
         if reason:
-            self._log(request, peer, reason, principal.name)
-            raise AccessDeniedError(reason)
+            raise self.refuse(request, peer, reason, principal.name)
 
     def _refusal(self, principal: Principal, need: Need, ip: str) -> str:
         """Why not; empty if it may."""

@@ -78,12 +78,11 @@ class ClientRelay:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text) from error
 
     def _client(self, group: str, client_id: str | None) -> ConnectedMember[Connection]:
-        live = self._members.consumer_group(group)
-        for member in live.members.values() if live else ():
-            if member.client_id == client_id:
-                _refuse_if_too_old(member, VERSION_RUNNING_INFO)
-                return member
-        raise _not_connected(group, client_id)
+        member = self._members.consumer_by_client(group, client_id or "")
+        if member is None:
+            raise _not_connected(group, client_id)
+        _refuse_if_too_old(member, VERSION_RUNNING_INFO)
+        return member
 
     def _pass_on(
         self,
@@ -114,6 +113,8 @@ class ClientRelay:
             member
             for member in (live.members.values() if live else ())
             if member.connection.is_open and (not client_id or member.client_id == client_id)
+            if self._members.consumer_by_client(group, member.client_id)
+            is member  # who only claims the id is not asked
         ]
         if not found:
             raise _not_connected(group, client_id or "(any)")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from pyromq.broker.admin.member_notices import MemberNotices
+from pyromq.broker.base.access import OPEN, Access
 from pyromq.broker.base.refusals import RefusedError, refusal_of
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.system_names import refuse_change
+from pyromq.broker.state.client_ids import PRODUCERS
 from pyromq.broker.state.subscriptions import compiled, is_by_tags, refuse_sql_unless
 from pyromq.broker.state.tables import Tables
 from pyromq.clock import Clock
-from pyromq.errors import MQError
+from pyromq.errors import MQError, quoted
 from pyromq.model.limits import CLIENT_ID_CHARACTERS_MAX
 from pyromq.model.names import DERIVED_TOPIC_CHARACTERS_MAX, retry_topic, validate_group, validate_topic
 from pyromq.model.subscription_policy import SubscriptionPolicy, policy_of
@@ -33,7 +36,8 @@ GROUPS_PER_CLIENT_MAX: Final = 1_000  # in one heartbeat, which is taken in at o
 class ClientHandler:
     """Requests 34, 35, 38, 41, 42 and 46."""
 
-    def __init__(self, tables: Tables, settings: BrokerSettings, clock: Clock) -> None:
+    def __init__(self, tables: Tables, settings: BrokerSettings, clock: Clock, access: Access = OPEN) -> None:
+        self._access = access
         self._members = tables.members
         self._topics = tables.topics
         self._groups = tables.groups
@@ -49,6 +53,9 @@ class ClientHandler:
         """
         heartbeat = decode_heartbeat(request.body)
         self._check(heartbeat)
+        groups = [consumer.group_name for consumer in heartbeat.consumer_data_set]
+        producers = [PRODUCERS] if heartbeat.producer_data_set else []
+        user = self._refuse_foreign(connection, request, heartbeat.client_id, groups + producers)
         refused: RefusedError | None = None
         served, changed = [], set[str]()
         for consumer in heartbeat.consumer_data_set:
@@ -63,7 +70,7 @@ class ClientHandler:
         heartbeat = msgspec.structs.replace(heartbeat, consumer_data_set=tuple(served))
         language = "OTHER" if request.language is None else request.language.name  # JAVA is 0
         is_known = self._members.knows(connection, heartbeat)
-        changed |= self._members.heard_from(connection, heartbeat, language, request.version)
+        changed |= self._members.heard_from(connection, heartbeat, language, request.version, user)
         for consumer in served:
             live = self._members.consumer_group(consumer.group_name)
             self._filters.register(consumer.group_name, live.subscriptions.values() if live else ())
@@ -87,6 +94,17 @@ class ClientHandler:
         if self._members.producer_group_count + len(heartbeat.producer_data_set) > self._settings.groups_max:
             text = f"too many producer groups are connected: at most {self._settings.groups_max} (setting groups_max)"
             raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+
+    def _refuse_foreign(
+        self, connection: Connection, request: Received[None], client_id: str, groups: Iterable[str]
+    ) -> str | None:
+        """The user that sent the request. Raises AccessDeniedError where another one has the client id."""
+        user = self._access.user_of(connection, request)
+        if user is not None and any(self._members.is_foreign(group, client_id, user) for group in groups):
+            advice = "give this client another instance name, or wait until the other one is gone"
+            text = f"client id {quoted(client_id)} belongs to a client of another user: {advice}"
+            raise self._access.denied(connection, request, text)
+        return user
 
     def _refuse_odd(self, connection: Connection, consumer: ConsumerData, config: GroupConfig) -> None:
         """Where the policy of the group says so: raises RefusedError for who subscribes to something else."""
@@ -130,12 +148,14 @@ class ClientHandler:
     def lock(self, connection: Connection, request: Received[None]) -> bytes:
         wanted = bodies.decode(request.body, bodies.LockRequest)
         _check_names(wanted)
+        self._refuse_foreign(connection, request, wanted.client_id, [wanted.consumer_group])
         granted = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
         return bodies.encode(bodies.LockResponse(granted=tuple(granted)))
 
     def unlock(self, connection: Connection, request: Received[None]) -> None:
         wanted = bodies.decode(request.body, bodies.LockRequest)
         _check_names(wanted)
+        self._refuse_foreign(connection, request, wanted.client_id, [wanted.consumer_group])
         self._locks.unlock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
 
     def check_client(self, connection: Connection, request: Received[None]) -> None:

@@ -36,6 +36,12 @@ class Access(Protocol):
     def may(self, connection: Connection, topic: str, *actions: Action) -> bool:
         """Whether the client that sends heartbeats over a connection may have a message of that topic."""
 
+    def user_of(self, connection: Connection, request: Received[Any]) -> str | None:
+        """Who sent the request; None: nobody is verified. Raises AccessDeniedError."""
+
+    def denied(self, connection: Connection, request: Received[Any], reason: str) -> AccessDeniedError:
+        """What to raise when a handler finds out that its sender may not; logged and audited as other refusals."""
+
 
 class OpenAccess:
     """Everybody may do everything."""
@@ -50,6 +56,12 @@ class OpenAccess:
 
     def may(self, connection: Connection, topic: str, *actions: Action) -> bool:
         return True
+
+    def user_of(self, connection: Connection, request: Received[Any]) -> str | None:
+        return None
+
+    def denied(self, connection: Connection, request: Received[Any], reason: str) -> AccessDeniedError:
+        return AccessDeniedError(reason)
 
 
 OPEN: Final = OpenAccess()
@@ -104,6 +116,13 @@ class GuardedAccess:
         return principal is not None and self.guard.may(
             principal, topic, actions, connection.session_as(Session).peer.ip
         )
+
+    def user_of(self, connection: Connection, request: Received[Any]) -> str | None:
+        return self.principal_of(connection, request).name
+
+    def denied(self, connection: Connection, request: Received[Any], reason: str) -> AccessDeniedError:
+        user = self.principal_of(connection, request).name
+        return self.guard.refuse(request, connection.session_as(Session).peer, reason, user)
 
 
 __all__ = ["OPEN", "Access", "AccessDeniedError", "GuardedAccess"]

@@ -3,6 +3,10 @@
 responder ──324/325──▶ broker ──326──▶ requester          a producer whose client id is in REPLY_TO_CLIENT
                          │ ◀─────────── code 0
                          └─▶ <cluster>_REPLY_TOPIC        for a look at replies later
+
+A reply goes to the connection that has the client id, whoever else claims it. Its CORRELATION_ID is the token that came
+with the request: who may not read that does not know it, and a requester drops what it does not wait for. Under access
+control a responder needs Pub on the reply topic, whatever else it may send to.
 """
 
 from __future__ import annotations
@@ -12,13 +16,16 @@ import logging
 from functools import partial
 from typing import Any
 
+from pyromq.broker.base.access import OPEN
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
 from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
 from pyromq.broker.base.session import Session
 from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.state.members import ConnectedMember
 from pyromq.broker.state.tables import Tables
-from pyromq.errors import MQError
+from pyromq.broker.state.topics import reply_topic
+from pyromq.errors import MQError, quoted
 from pyromq.model import property_names as names
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import Placed
@@ -49,9 +56,14 @@ class ReplyHandler:
         self._settings = environment.settings
         self._clock = environment.clock
         self._store_host = identity.host
+        self._access = environment.access
+        self._reply_topic = reply_topic(environment.settings.cluster)
 
     def reply(self, connection: Connection, request: Received[SendHeader]) -> None:
         header = request.header
+        if self._access is not OPEN and header.topic != self._reply_topic:
+            text = f"a reply is sent to topic {self._reply_topic}, whose Pub right lets a user reply"
+            raise self._access.denied(connection, request, f"{text}; this one names {quoted(header.topic)}")
         config = self._topics.for_send(
             header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)
         )
@@ -76,6 +88,8 @@ class ReplyHandler:
         if requester is None:
             text = f"client {client_id}, which waits for this reply, is not connected to this broker"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        if not properties.get(names.CORRELATION_ID):  # what a requester knows its own replies by
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, "the reply has no property CORRELATION_ID")
         now_ms = self._clock.now_ms()
         pushed = PushReplyHeader(
             producer_group=header.producer_group,
@@ -94,7 +108,14 @@ class ReplyHandler:
             store_timestamp=now_ms,
         )
         code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
-        return requester.connection.request_nowait(code, pushed, request.body, timeout_ms=PUSH_TIMEOUT_MS)
+        future = requester.connection.request_nowait(code, pushed, request.body, timeout_ms=PUSH_TIMEOUT_MS)
+        future.add_done_callback(partial(self._noted, requester))
+        return future
+
+    def _noted(self, requester: ConnectedMember[Connection], future: asyncio.Future[Received[Any]]) -> None:
+        """A connection that is dead without knowing it must not keep the next one of its client from its replies."""
+        if not future.cancelled() and future.exception() is not None:
+            self._members.not_answered(requester)
 
     def _pushed(
         self, connection: Connection, request: Received[SendHeader], future: asyncio.Future[Received[Any]]

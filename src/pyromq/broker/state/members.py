@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from pyromq.broker.state.client_ids import PRODUCERS, ClientIds
 from pyromq.clock import Clock
 from pyromq.wire.json.heartbeat import (
     ConsumeFromWhere,
@@ -124,6 +125,7 @@ class Members(Generic[C]):
         self._consumers: dict[str, ConsumerGroup[C]] = {}  # by group
         self._producers: dict[str, dict[C, ConnectedMember[C]]] = {}  # by group and connection
         self._spoken: defaultdict[C, set[tuple[bool, str]]] = defaultdict(set)  # groups by connection, True: consumers
+        self._ids: ClientIds[C] = ClientIds(clock)
         self._warned_ms: dict[str, int] = {}  # by group: when its disagreement was logged
         self.subscriptions_version = 0  # moves when what a group subscribes to, or its model, may have changed
 
@@ -146,12 +148,22 @@ class Members(Generic[C]):
         return {group: list(members.values()) for group, members in self._producers.items()}
 
     def producer_by_client(self, client_id: str) -> ConnectedMember[C] | None:
-        """Any producer with that client id, whatever its group: replies go to it."""
-        for members in self._producers.values():
-            for member in members.values():
-                if member.client_id == client_id:
-                    return member
-        return None
+        """The producer that has that client id, whatever its group: replies go to it."""
+        holder = self._ids.holder((PRODUCERS, client_id))
+        if holder is None:
+            return None
+        groups = (self._producers.get(name, {}) for consumes, name in self._spoken.get(holder, ()) if not consumes)
+        found = (members.get(holder) for members in groups)
+        return next((member for member in found if member is not None and member.client_id == client_id), None)
+
+    def consumer_by_client(self, group: str, client_id: str) -> ConnectedMember[C] | None:
+        """The member of a group that has that client id."""
+        live, holder = self._consumers.get(group), self._ids.holder((group, client_id))
+        return None if live is None or holder is None else live.members.get(holder)
+
+    def is_foreign(self, group: str, client_id: str, user: str | None) -> bool:
+        """Whether the client id is another user's, in a consumer group or among ``PRODUCERS``."""
+        return self._ids.is_foreign((group, client_id), user)
 
     def seen_at_ms(self, member: ConnectedMember[C]) -> int:
         """When a member was heard from last, by the wall clock."""
@@ -186,9 +198,13 @@ class Members(Generic[C]):
 
     # --- changing ---
 
-    def heard_from(self, connection: C, heartbeat: Heartbeat, language: str, version: int) -> set[str]:
+    def heard_from(
+        self, connection: C, heartbeat: Heartbeat, language: str, version: int, user: str | None = None
+    ) -> set[str]:
         """Take in a heartbeat; returns the consumer groups whose members must rebalance."""
         now = self._clock.monotonic_ms()
+        if heartbeat.producer_data_set:
+            self._ids.claim((PRODUCERS, heartbeat.client_id), connection, user)
         for producer in heartbeat.producer_data_set:
             member = ConnectedMember(heartbeat.client_id, connection, language, version, now)
             self._producers.setdefault(producer.group_name, {})[connection] = member
@@ -197,9 +213,21 @@ class Members(Generic[C]):
         for consumer in heartbeat.consumer_data_set:
             member = ConnectedMember(heartbeat.client_id, connection, language, version, now)
             keep, fingerprint = heartbeat.without_sub, heartbeat.heartbeat_fingerprint
+            self._claim(consumer.group_name, member, user)
             if self._update_group(consumer, member, keep_subscriptions=keep, fingerprint=fingerprint):
                 changed.add(consumer.group_name)
         return changed
+
+    def _claim(self, group: str, member: ConnectedMember[C], user: str | None) -> None:
+        live = self._consumers.get(group)
+        known = live.members.get(member.connection) if live else None
+        if known is not None and known.client_id != member.client_id:
+            self._ids.release((group, known.client_id), member.connection)
+        self._ids.claim((group, member.client_id), member.connection, user)
+
+    def not_answered(self, member: ConnectedMember[C]) -> None:
+        """A producer did not answer what was pushed to it: another connection with its client id comes first."""
+        self._ids.failed((PRODUCERS, member.client_id), member.connection)
 
     def _update_group(
         self, data: ConsumerData, member: ConnectedMember[C], *, keep_subscriptions: bool, fingerprint: int
@@ -263,6 +291,7 @@ class Members(Generic[C]):
     def disconnected(self, connection: C) -> set[str]:
         """A connection is gone, and with it everything that was said on it."""
         changed: set[str] = set()
+        self._ids.disconnected(connection)
         for consumes, name in self._spoken.pop(connection, ()):
             if not consumes:
                 if name in self._producers:
@@ -297,6 +326,7 @@ class Members(Generic[C]):
 
     def _remove(self, group: ConsumerGroup[C], connections: list[C]) -> set[str]:
         for connection in connections:
+            self._ids.release((group.name, group.members[connection].client_id), connection)
             group.drop(connection)
         if not group.members:
             del self._consumers[group.name]

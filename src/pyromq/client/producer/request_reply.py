@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import SystemRandom
 
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
@@ -22,7 +23,7 @@ class RequestReply:
         self._client = client
         self._topic_queues_table = topic_queues_table
         self._slow_path = slow_path
-        self._replies = PendingReplies(client.rng)
+        self._replies = PendingReplies(SystemRandom())  # whoever could foresee an id could forge the reply
         self._told: set[str] = set()  # brokers that heard a heartbeat before a request was sent
 
     async def ask(self, message: Message, timeout_ms: int) -> ReceivedMessage:

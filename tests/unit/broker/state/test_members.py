@@ -203,3 +203,33 @@ def test_members_are_sorted_once_for_all_that_ask() -> None:
     assert rig.group.client_ids == ["c1", "c2"]
     rig.members.disconnected("a")
     assert rig.group.client_ids == ["c1"]
+
+
+def test_a_client_id_leads_to_the_connection_that_has_it() -> None:
+    rig = Rig()
+    rig.hear("victim", producer_heartbeat("c1", "senders"))
+    rig.hear("thief", producer_heartbeat("c1", "thieves"))
+    rig.hear("member", heartbeat("c1", "orders"))
+    rig.hear("claimer", heartbeat("c1", "orders"))
+    found, member = rig.members.producer_by_client("c1"), rig.members.consumer_by_client("readers", "c1")
+    assert found is not None and member is not None
+    assert (found.connection, member.connection) == ("victim", "member")
+    rig.members.not_answered(found)
+    found = rig.members.producer_by_client("c1")
+    assert found is not None and found.connection == "thief"
+    for connection in ("thief", "victim", "member", "claimer"):
+        rig.members.disconnected(connection)
+    assert rig.members.producer_by_client("c1") is None and rig.members.consumer_by_client("readers", "c1") is None
+    assert len(rig.members._ids) == 0 and not rig.members._spoken
+
+
+def test_a_connection_that_changes_its_client_id_gives_the_old_one_up() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders"))
+    rig.hear("a", heartbeat("c2", "orders"))
+    rig.hear("b", heartbeat("c1", "orders"))
+    found = rig.members.consumer_by_client("readers", "c1")
+    assert found is not None and found.connection == "b"
+    rig.members.unregister("c2", "a", None, "readers")
+    rig.members.unregister("c1", "b", None, "readers")
+    assert len(rig.members._ids) == 0
