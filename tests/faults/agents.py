@@ -97,6 +97,7 @@ class ManagedMember(Member):
             self.pace.replication,
             role=role,
             port=self.replication_address.port,
+            advertised_host=CLIENTS_HOST,
             managed=True,
             promoted_role=self.promoted_role,
             replica_id=1 + self.number,

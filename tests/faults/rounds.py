@@ -65,6 +65,7 @@ class Round:
     shown: int | None = None  # the replica's position, as the master showed it last before it was gone
     shown_end: int = 0
     loses_apart: bool = False  # what was not promised may be gone: another broker is master now
+    problems: list[str] = field(default_factory=list)  # that the fault itself has found
 
     async def some_time(self, most_s: float = 0.4) -> None:
         """A fault comes at a random moment."""
@@ -110,6 +111,7 @@ class Rounds:
         await load.pause()
         accounts = await load.settled(SETTLE_S, cluster.master.stored_ids)
         outcome = Outcome(name, cluster.role.value, rounds=1, lag_bytes=max(0, this.shown_end - (this.shown or 0)))
+        outcome.problems += this.problems
         outcome.pauses = Pauses(
             [load.timeline.longest_pause_s(SENT, begun_s, ended_s)],
             [load.timeline.longest_pause_s(READ, begun_s, ended_s)],

@@ -50,6 +50,14 @@ async def test_a_topic_that_the_replica_had_not_heard_of_is_there_with_its_messa
         assert await bodies_of(pair, "brand-new") == {b"promised"}
 
 
+async def test_replicas_are_told_the_advertised_host_by_name_servers_and_by_the_master_itself(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair:
+        master = await pair.start_master(advertised_host="127.0.0.2")
+        port = pair.leader.address.port
+        assert master.parts.services.registrar.ha_address == f"127.0.0.2:{port}"
+        assert master.parts.replication.status("127.0.0.1:1").replication_address == f"127.0.0.2:{port}"
+
+
 async def test_a_broker_that_becomes_the_master_answers_before_replicas_can_connect(tmp_path: Path) -> None:
     async with a_pair(tmp_path) as pair:
         master = await pair.start_master()

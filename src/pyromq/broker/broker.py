@@ -263,9 +263,7 @@ class Broker(Handler):
         registrar, replication = parts.services.registrar, parts.replication
         await replication.start(self.address.port)
         if replication.leader is not None:
-            settings, found = self.settings.replication, replication.leader.address
-            host = settings.advertised_host or (registrar.host if ip_address(found.host).is_unspecified else found.host)
-            registrar.ha_address = str(Address(host, found.port))
+            registrar.ha_address = replication.advertised_address(registrar.host)
         self._tasks = [asyncio.create_task(self._tick_forever(), name="broker-tick")]
         if self.settings.nameservers:
             await registrar.register_now()

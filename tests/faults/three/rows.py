@@ -12,11 +12,12 @@ from typing import Final
 import msgspec
 
 from pyromq.replication.settings import Role
+from tests.faults import agent_faults
 from tests.faults.agents import BRISK, DEFAULT, ManagedCluster, Pace, managed
 from tests.faults.cluster import Cluster
 from tests.faults.lease_servers import LEASE_SERVERS, is_installed
 from tests.faults.rounds import Fault, Outcome, run_rounds
-from tests.faults.three import faults
+from tests.faults.three import faults, retry_faults, store_faults
 from tests.faults.times import PLANNED, UNPLANNED, Goal, meets
 
 ETCD, ETCD_3, POSTGRESQL = "etcd", "etcd of three", "PostgreSQL"
@@ -49,6 +50,11 @@ def _rows() -> list[Row]:
         "master hangs": faults.master_hangs,
         "master isolated": faults.master_isolated,
     }
+    store_rows: dict[str, Fault] = {
+        "lease store away longer than a lease": agent_faults.leases_away,
+        "lease store lost, old master first": store_faults.store_lost,
+        "lease store set back, old master first": store_faults.store_set_back,
+    }
     return [
         *(
             Row(fault=name, happens=fault, store=store, rounds=rounds, goal=UNPLANNED)
@@ -75,6 +81,12 @@ def _rows() -> list[Row]:
         Row(fault="disk of the master full", happens=faults.disk_full, goal=UNPLANNED),
         Row(fault="disk of the master fails", happens=faults.disk_failing, goal=UNPLANNED),
         Row(fault="delayed over switches and power cuts", happens=faults.delayed_over_changes, powered=True),
+        Row(fault="retries without a replica in sync", happens=retry_faults.retries_without_replicas),
+        *(
+            Row(fault=name, happens=fault, store=store, rounds=1)
+            for store in (ETCD_3, POSTGRESQL)
+            for name, fault in store_rows.items()
+        ),
     ]
 
 

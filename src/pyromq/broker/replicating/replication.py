@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Final
 
 from pyromq.broker.base.access import GuardedAccess
@@ -148,11 +149,23 @@ class Replication:
         tables = self.tables
         return int(tables.topics.table.version.counter + tables.groups.table.version.counter)
 
+    def advertised_address(self, broker_host: str) -> str:
+        """Where replicas connect: the advertised host, or the one listened on; all of them means the broker's own.
+
+        Empty while nothing listens.
+        """
+        if self.leader is None or not self.leader.is_listening:
+            return ""
+        found, host = self.leader.address, self.environment.settings.replication.advertised_host
+        if not host:
+            host = broker_host if ip_address(found.host).is_unspecified else found.host
+        return str(Address(host, found.port))
+
     def status(self, address: str) -> BrokerStatus:
         """As failover agents see it."""
         settings, lease, store = self.environment.settings, self.environment.lease, self.store
         state = lease.state if lease is not None else LeaseState()
-        leader, follower = self.leader, self.follower
+        follower = self.follower
         return BrokerStatus(
             address=address,
             name=settings.name,
@@ -173,7 +186,7 @@ class Replication:
             replicas=self.members.statuses() if self.members is not None else (),
             following=follower.state.name if follower is not None else "",
             reason=follower.reason if follower is not None else "",
-            replication_address=str(leader.address) if leader is not None and leader.is_listening else "",
+            replication_address=self.advertised_address(Address.parse(address).host),
         )
 
     @property

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from ipaddress import ip_address
 from typing import Final
 
 from pyromq.broker.base.lease import Lease
@@ -54,10 +53,7 @@ class LeaseFollowing:
             raise RemoteProtocolError(f"{state.master} is not master under lease {state.number} yet")
         if not self._agrees(status):
             return None
-        found = Address.parse(status.replication_address)
-        if ip_address(found.host).is_unspecified:
-            found = Address(Address.parse(state.master).host, found.port)
-        return Master(found, self._calls.log)
+        return Master(Address.parse(status.replication_address), self._calls.log)
 
     def _agrees(self, status: BrokerStatus) -> bool:
         """Whether the log here is a prefix of the master's. Raises TooFarBehindError, OSError."""
