@@ -203,8 +203,9 @@ async def run_rounds(
                 running = Rounds(cluster, load)
                 for number in range(begin, min(begin + LIFE, rounds)):
                     text = f"{seed} {name} {cluster.role.value} {number}"
+                    begun_s = monotonic()
                     found = await running.run(name, fault, Random(text))
-                    tell(f"{text}: {found}")
+                    tell(f"{text}, {monotonic() - begun_s:.0f} s: {found}")
                     if total is None:
                         total = found
                     else:

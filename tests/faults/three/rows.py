@@ -58,7 +58,7 @@ def _rows() -> list[Row]:
     return [
         *(
             Row(fault=name, happens=fault, store=store, rounds=rounds, goal=UNPLANNED)
-            for store, rounds in ((ETCD_3, 5), (POSTGRESQL, 3))
+            for store, rounds in ((ETCD_3, 5), (POSTGRESQL, 2))
             for name, fault in unplanned.items()
         ),
         Row(
@@ -66,7 +66,7 @@ def _rows() -> list[Row]:
         ),
         Row(fault="power fails at all", happens=faults.all_lose_power, powered=True),
         Row(fault="planned switches", happens=faults.switched, store=ETCD_3, rounds=4, goal=PLANNED),
-        Row(fault="planned switches", happens=faults.switched, store=POSTGRESQL, rounds=3, goal=PLANNED),
+        Row(fault="planned switches", happens=faults.switched, store=POSTGRESQL, goal=PLANNED),
         Row(
             fault="master cut off from the lease store",
             happens=faults.master_cut_off_from_leases,
@@ -76,12 +76,12 @@ def _rows() -> list[Row]:
         ),
         Row(fault="master cut off from its replicas", happens=faults.master_cut_off_from_replicas, goal=UNPLANNED),
         Row(fault="master cut off from clients for 4 s", happens=faults.master_cut_off_from_clients),
-        Row(fault="a replica hangs for 25 s", happens=faults.replica_hangs, goal=UNPLANNED),
-        Row(fault="replicas unheard for 25 s", happens=faults.replicas_unheard, goal=UNPLANNED),
+        Row(fault="a replica hangs for 25 s", happens=faults.replica_hangs, rounds=1, goal=UNPLANNED),
+        Row(fault="replicas unheard for 25 s", happens=faults.replicas_unheard, rounds=1, goal=UNPLANNED),
         Row(fault="disk of the master full", happens=faults.disk_full, goal=UNPLANNED),
         Row(fault="disk of the master fails", happens=faults.disk_failing, goal=UNPLANNED),
-        Row(fault="delayed over switches and power cuts", happens=faults.delayed_over_changes, powered=True),
-        Row(fault="retries without a replica in sync", happens=retry_faults.retries_without_replicas),
+        Row(fault="delayed over switches and power cuts", happens=faults.delayed_over_changes, rounds=1, powered=True),
+        Row(fault="retries without a replica in sync", happens=retry_faults.retries_without_replicas, rounds=1),
         *(
             Row(fault=name, happens=fault, store=store, rounds=1)
             for store in (ETCD_3, POSTGRESQL)
