@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -445,3 +446,30 @@ async def test_a_listener_may_give_a_message_up_and_say_why(quiet: None) -> None
             await app.send("prices", Order(8))
             assert [each.reason for each in await dead_letters(admin, 1)] == ["there is no order 7"]
             await until(lambda: consumers(app)[1].counts.failed == 1)
+
+
+async def test_a_delayed_message_is_recalled_by_its_receipt_or_its_handle() -> None:
+    app = App(name="shop")
+    async with broker_with("orders") as broker, app.running(broker.nameserver), aio.Admin(broker.nameserver) as admin:
+        receipts = [await app.send("orders", Order(number), delay=3_600) for number in (1, 2)]
+        assert await app.recall(receipts[0]) == receipts[0].message_id
+        assert await app.recall(receipts[1].recall_handle) == receipts[1].message_id
+        assert await admin.delayed("orders") == []
+        with pytest.raises(ConfigError, match="cannot be recalled"):
+            await app.recall(await app.send("orders", Order(3)))
+
+
+def test_retries_wait_as_delays_say_and_then_the_message_is_dead() -> None:
+    app, times = App(name="shop"), list[int]()
+
+    @app.consume("orders", group="billing", delays="1s 10s 1m", start="earliest")
+    def bill(message: ReceivedMessage) -> None:
+        times.append(broker.now_ms())
+        raise ValueError("not today")
+
+    with LoopbackBroker(virtual_time=True, sockets=False) as broker:
+        with pyromq.Producer(broker.nameserver, group="shop") as producer, app.running(broker.nameserver):
+            producer.send("orders", Order(1))
+            broker.advance(hours=1)
+        assert [round((later - earlier) / 1000) for earlier, later in pairwise(times)] == [1, 10, 60]
+        broker.group("billing").assert_dead("orders", count=1)

@@ -10,6 +10,7 @@ import ssl
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -408,6 +409,27 @@ def test_send_and_send_nowait_have_retries_of_their_own(run: Run) -> None:
                 assert cluster.sends - before == 3
 
     run(main())
+
+
+def test_send_nowait_goes_to_the_queue_that_was_chosen(run: Run) -> None:
+    def last(message: Message, queues: Sequence[QueueId]) -> QueueId:
+        return queues[-1]
+
+    async def main() -> None:
+        async with LoopbackBroker() as broker, aio.Producer(broker.nameserver, group="g") as producer:
+            first = (await producer.send("T", "x")).queue
+            begun = [producer.send_nowait("T", "x", queue=first) for _ in range(5)]
+            assert {receipt.queue for receipt in await asyncio.gather(*begun)} == {first}
+            begun = [producer.send_nowait(Message("T", b"x"), selector=last) for _ in range(5)]
+            assert {receipt.queue.number for receipt in await asyncio.gather(*begun)} == {3}
+            with pytest.raises(MessageRefusedError, match="cannot go to a queue of other"):
+                await producer.send_nowait("T", "x", queue=QueueId("other", "broker-a", 0))
+
+    run(main())
+    with LoopbackBroker() as broker, pyromq.Producer(broker.nameserver, group="g") as producer:
+        first = producer.send("T", "x").queue
+        assert {producer.send_nowait("T", "x", queue=first).result().queue for _ in range(5)} == {first}
+        assert {producer.send_nowait("T", "x", selector=last).result().queue.number for _ in range(5)} == {3}
 
 
 def test_order_is_not_promised_where_it_cannot_be_kept(run: Run) -> None:

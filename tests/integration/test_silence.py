@@ -14,7 +14,7 @@ from pyromq.aio import Admin, Message, Producer, PullConsumer, PushConsumer, Rec
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.client.consumer.base import loop_watch
 from pyromq.client.consumer.rules.flow_control import FlowLimits
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, MQError
 from pyromq.settings import PushConsumerSettings
 from pyromq.testing import LoopbackBroker
 from tests.integration.waiting import until
@@ -94,6 +94,16 @@ async def test_a_coroutine_that_blocks_the_loop_is_named_once(
         assert "blocking seconds=1." in warnings(caplog)
 
 
+async def test_the_log_of_sends_has_their_keys(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "pyromq.client.producer.send_log")
+    async with LoopbackBroker() as broker, Producer(broker.nameserver, group="makers") as producer:
+        receipt = await producer.send(Message("orders", b"1", keys="order-7 customer-3"))
+        assert f"sent: topic=orders keys='order-7 customer-3' id={receipt.message_id} status=SEND_OK" in caplog.text
+        with pytest.raises(MQError):
+            await producer.send(Message("orders", b"1", keys="order-8", delay=60 * 86_400))
+        assert "send failed: topic=orders keys='order-8'" in caplog.text
+
+
 async def test_flow_control_offsets_that_go_back_and_sends_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "pyromq.client.producer.send_log")
     release = asyncio.Event()
@@ -103,7 +113,7 @@ async def test_flow_control_offsets_that_go_back_and_sends_are_logged(caplog: py
 
     async with LoopbackBroker() as broker, Producer(broker.nameserver, group="makers") as producer:
         receipts = await producer.send_batch([Message("orders", b"1")] * 100)
-        assert f"sent: topic=orders id={receipts[0].message_id} status=SEND_OK" in caplog.text
+        assert f"sent: topic=orders keys='' id={receipts[0].message_id} status=SEND_OK" in caplog.text
         limits = FlowLimits(messages_max=10, full_wait_ms=1)
         async with consumer(broker, held, limits=limits) as member, Admin(broker.nameserver) as admin:
             await until(lambda: "pulls held back: queue=" in warnings(caplog))

@@ -142,3 +142,20 @@ def rows(database: Path, statement: str) -> list[tuple[object, ...]]:
         return connection.execute(statement).fetchall()
     finally:
         connection.close()
+
+
+def test_a_sharding_key_chooses_the_queue_and_the_commit_the_place_in_it() -> None:
+    with LoopbackBroker() as broker, pyromq.Admin(broker.nameserver) as admin:
+        admin.create_topic("orders", queues=8)
+        producer = pyromq.TransactionProducer(
+            broker.nameserver, group="shop", topics="orders", check=lambda message: TransactionOutcome.UNKNOWN
+        )
+        with producer, pyromq.Producer(broker.nameserver, group="plain") as plain:
+            queue = plain.send("orders", "plain", sharding_key="7").queue
+            with producer.transaction("orders", "first", sharding_key="7"):
+                with producer.transaction("orders", "second", sharding_key="7"):
+                    pass
+            until(lambda: len(broker.stored("orders")) == 3)
+        stored = sorted(broker.stored("orders"), key=lambda message: message.offset)
+        assert {message.queue for message in stored} == {queue.number}
+        assert [message.body for message in stored] == [b"plain", b"second", b"first"]

@@ -20,6 +20,7 @@ from pyromq.app.run import Run, State, build
 from pyromq.app.running import Running
 from pyromq.app.signatures import check_function, name_of
 from pyromq.app.transactions import AppTransaction
+from pyromq.client.admin import Admin
 from pyromq.client.core.client import Client
 from pyromq.client.core.options import ClientOptions, check_options, checked_group
 from pyromq.client.core.settings import ProducerSettings
@@ -261,6 +262,17 @@ class App:
     ) -> SendReceipt:
         """Encodes a value and sends it; options are those of ``Message``. Raises what ``Producer.send`` raises."""
         return await self.producer.send(message(topic, value, **options), timeout_ms=timeout_ms)
+
+    async def recall(self, sent: SendReceipt | str) -> str:
+        """Cancels a message with a time of its own (``delay=``, ``deliver_at=``) while it waits; returns its id.
+
+        ``sent`` is its receipt, or the receipt's ``recall_handle``. Raises ConfigError for a message that cannot be
+        cancelled, BrokerError when it is too late.
+        """
+        handle = sent if isinstance(sent, str) else sent.recall_handle
+        if not handle:
+            raise ConfigError("this message cannot be recalled: only one that waits for a time of its own has a handle")
+        return await Admin(client=self.client).recall(handle)
 
     async def request(
         self,

@@ -20,7 +20,9 @@ from pyromq.client.consumer.rules.subscription import parse_tags
 from pyromq.client.core.options import checked_group
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ConfigError, InvalidExpressionError
+from pyromq.model.delay_levels import level_of, parse_ladder
 from pyromq.model.names import validate_topic
+from pyromq.model.times import Span, span_ms
 from pyromq.typed.listeners import is_coroutine_function
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ class ConsumeOptions(TypedDict, total=False):
 
     ``orderly`` keeps the order of each queue; ``broadcast`` gives every member every message; ``batch`` is how many
     messages the listener gets at once, as a list; ``retries`` how often a message may fail before it is a dead letter;
+    ``delays`` how long it waits for each retry (``"1s 10s 1m"``, or timedeltas or seconds, each of them one of
+    RocketMQ's delay levels): as many retries as delays, unless ``retries`` says more, which wait as long as the last;
     ``once`` a database (path, URL, engine) or Marks: what was consumed before is not consumed again, by
     ``once_key(message)`` or else its keys; ``threads`` for functions, ``concurrency`` for coroutines: how many run at
     once; ``start`` where a new group begins; ``timeout_ms`` after which a listener has failed; ``trace`` as
@@ -46,6 +50,7 @@ class ConsumeOptions(TypedDict, total=False):
     broadcast: bool
     batch: int
     retries: int
+    delays: str | Sequence[Span]
     once: Any
     once_key: Key
     threads: int
@@ -96,7 +101,23 @@ class Listener:
     def settings(self) -> PushConsumerSettings:
         """Raises ConfigError for what cannot work."""
         given = self.options.get("settings") or PushConsumerSettings()
-        return replace(given, **{name: self.options[key] for key, name in _FIELDS.items() if key in self.options})
+        chosen = {name: self.options[key] for key, name in _FIELDS.items() if key in self.options}
+        if "delays" in self.options:
+            levels = retry_levels(self.options["delays"])
+            chosen = {"attempts_max": len(levels), **chosen, "retry_levels": levels}
+        return replace(given, **chosen)
+
+
+def retry_levels(delays: str | Sequence[Span]) -> dict[int, int]:
+    """The level of each retry, by how often a message has failed before it. Raises ConfigError."""
+    waits_ms = parse_ladder(delays) if isinstance(delays, str) else [span_ms("delays", each) for each in delays]
+    if not waits_ms:
+        raise ConfigError('delays is empty: write delays="1s 10s 1m", or retries=0 for no retries')
+    try:
+        return {failures: level_of(wait_ms) for failures, wait_ms in enumerate(waits_ms, 1)}
+    except ConfigError as error:
+        text = "pyromq group create --delays gives a group waits of any length"
+        raise ConfigError(f"delays={delays!r}: {error}; {text}") from error
 
 
 def checked_listener(listener: Listener) -> Listener:
@@ -119,6 +140,9 @@ def checked_listener(listener: Listener) -> Listener:
         raise ConfigError(f"{listener.name}: settings must be PushConsumerSettings, not {type(settings).__name__}")
     if "once_key" in listener.options and "once" not in listener.options:
         raise ConfigError(f"{listener.name}: once_key says what once=… counts as the same; say once=, too")
+    if "delays" in listener.options and (listener.settings.orderly or listener.settings.broadcast):
+        text = "an orderly listener tries again on the spot, a broadcast is not tried again"
+        raise ConfigError(f"{listener.name}: delays are for retries that wait at the broker; {text}")
     if listener.replies and (listener.is_batch or listener.settings.broadcast):
         raise ConfigError(f"{listener.name} replies to each request: without batch and broadcast")
     assert listener.settings

@@ -48,7 +48,7 @@ from pyromq.client.sync.consumers import ConsumerFace
 from pyromq.client.sync.faces import blocking
 from pyromq.client.sync.loop_thread import loop_thread
 from pyromq.errors import ConfigError
-from pyromq.integrations.delays import level_after, level_before
+from pyromq.model.delay_levels import level_after, level_before
 from pyromq.model.property_names import TIMER_DELIVER_MS
 from pyromq.model.queue import QueueId
 

@@ -88,13 +88,12 @@ class AsyncForwardingProducer:
     # --- life ---
 
     async def __aenter__(self) -> Self:
-        await self.open()
-        return self
+        return await self.open()
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
-    async def open(self) -> None:
+    async def open(self) -> Self:
         """Creates the tables, and begins to forward. Raises what the database and ``Producer.open`` raise."""
         await asyncio.to_thread(self.outbox.create)
         self._lanes.update(await asyncio.to_thread(self.outbox.kept.lanes, _LANES_MAX))
@@ -111,6 +110,7 @@ class AsyncForwardingProducer:
         self._stop_listening = self.outbox.on_kept(wake)
         forwarder.start()
         self._forwarder = forwarder
+        return self
 
     async def close(self) -> None:
         """First the forwarder, then the producer. What still waits is sent by another process, or the next time."""

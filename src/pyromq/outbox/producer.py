@@ -59,17 +59,17 @@ class OutboxProducer:
         self._pruned_ms = 0
 
     def __enter__(self) -> Self:
-        self.open()
-        return self
+        return self.open()
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def open(self) -> None:
+    def open(self) -> Self:
         """Raises what the database and ``TransactionProducer.open`` raise."""
         self.outbox.create()
         self._prune()
         self.producer.open()
+        return self
 
     def close(self) -> None:
         """Transactions that are still under way are left to other members of the group."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import Enum
 
 from pyromq.errors import ConfigError
+from pyromq.model.delay_levels import LEVELS_MS
 from pyromq.wire.record_layout import BLANK_BYTES
 
-DELAY_LADDER = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _TIMER_LOG_BYTES_MIN = 68  # a unit and the mark at the end
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_STEP = re.compile(r"([0-9]+)(ms|[smhd])")
 
 
 class Flush(Enum):
@@ -20,14 +17,6 @@ class Flush(Enum):
 
     SYNC = "sync"  # after fsync; all waiting senders share one
     ASYNC = "async"  # after write; fsync follows within flush_interval_ms, or flush_thorough_ms if there is little
-
-
-def parse_ladder(text: str) -> tuple[int, ...]:
-    """Delays in milliseconds of levels 1, 2, … from a text such as ``1s 5s 1m``."""
-    steps = [_STEP.fullmatch(word) for word in text.split()]
-    if not all(steps):
-        raise ConfigError(f"delay ladder {text!r}: each step is a number followed by ms, s, m, h or d")
-    return tuple(int(step[1]) * _UNIT_MS[step[2]] for step in steps if step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +30,7 @@ class StoreSettings:
     index_slots: int = 5_000_000
     index_entries: int = 20_000_000
     body_bytes_max: int = 4 << 20
-    delay_ladder_ms: tuple[int, ...] = parse_ladder(DELAY_LADDER)
+    delay_ladder_ms: tuple[int, ...] = LEVELS_MS
 
     flush_interval_ms: int = 500
     flush_bytes_min: int = 4 * 4096

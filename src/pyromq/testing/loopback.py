@@ -245,13 +245,12 @@ class LoopbackBroker:
     # --- on a loop of its own ---
 
     def __enter__(self) -> Self:
-        self.open()
-        return self
+        return self.open()
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def open(self) -> None:
+    def open(self) -> Self:
         """What ``with`` does at its beginning; ``close`` must follow."""
         thread = self._thread = ServerThread() if self._time is None else VirtualLoopThread(self._time)
         thread.acquire()
@@ -262,6 +261,7 @@ class LoopbackBroker:
         except BaseException:  # what has started must not outlive a failed start; raised again
             self.close()
             raise
+        return self
 
     def close(self) -> None:
         """What ``with`` does at its end."""

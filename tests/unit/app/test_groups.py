@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -104,3 +105,30 @@ def test_groups_are_apart() -> None:
     with pytest.raises(ConfigError, match="ReceivedMessage"):
         app.check()
     assert [plan.group for plan in plans_of(app.listeners)] == ["billing", "shipping"]
+
+
+@pytest.mark.parametrize("delays", ["1s 10s 1m", [1, 10, timedelta(minutes=1)]])
+def test_delays_are_the_ladder_of_retries_and_say_how_many_there_are(delays: Any) -> None:
+    app = App(name="billing")
+    app.consume("orders", delays=delays)(lambda message: None)
+    app.consume("refunds", group="more", delays=delays, retries=9)(lambda message: None)
+    short, more = (plan.settings for plan in plans_of(app.listeners))
+    assert (short.retry_levels, short.attempts_max) == ({1: 1, 2: 3, 3: 5}, 3)
+    assert (more.retry_levels, more.attempts_max) == ({1: 1, 2: 3, 3: 5}, 9)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"delays": "1s 7s"}, "no delay level is 7 s long; there are 1s 5s 10s"),
+        ({"delays": "soon"}, "each step is a number followed by"),
+        ({"delays": ""}, "delays is empty"),
+        ({"delays": [-1]}, "negative"),
+        ({"delays": "1s", "orderly": True}, "an orderly listener tries again on the spot"),
+        ({"delays": "1s", "broadcast": True}, "a broadcast is not tried again"),
+    ],
+)
+def test_delays_that_cannot_work_are_refused_at_the_decorator(options: Any, text: str) -> None:
+    app = App(name="billing")
+    with pytest.raises(ConfigError, match=text):
+        app.consume("orders", **options)(lambda message: None)

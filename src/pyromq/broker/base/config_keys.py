@@ -11,6 +11,7 @@ from typing import Final
 
 from pyromq.broker.base.config_ignored import IGNORED
 from pyromq.errors import ConfigError
+from pyromq.model.delay_levels import parse_ladder
 from pyromq.replication.settings import Role
 from pyromq.security.secret import Secret
 from pyromq.setting_keys import (
@@ -28,7 +29,7 @@ from pyromq.setting_keys import (
     times,
 )
 from pyromq.store.derived.queue_entry import ENTRY_BYTES
-from pyromq.store.settings import Flush, parse_ladder
+from pyromq.store.settings import Flush
 
 _HOUR_MS: Final = 3_600_000
 _PAGE_BYTES: Final = 4_096

@@ -104,7 +104,7 @@ class GroupOptions:
 
 def _ladder(delays: str) -> dict[str, Any]:
     from pyromq.errors import ConfigError
-    from pyromq.store.settings import parse_ladder
+    from pyromq.model.delay_levels import parse_ladder
 
     try:
         return {"customizedRetryPolicy": {"next": list(parse_ladder(delays))}} if delays else {}

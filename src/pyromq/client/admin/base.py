@@ -43,16 +43,16 @@ class AdminBase:
         self.client = client_for(nameservers, client, options)
 
     async def __aenter__(self) -> Self:
-        await self.open()
-        return self
+        return await self.open()
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
-    async def open(self) -> None:
+    async def open(self) -> Self:
         if self._owns_client:
             await self.client.open()
         self.client.require_open()
+        return self
 
     async def close(self) -> None:
         if self._owns_client:

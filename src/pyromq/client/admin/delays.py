@@ -8,7 +8,6 @@ A handle says which message to call back: base64 of ``v1 topic broker time id``.
 
 from __future__ import annotations
 
-import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
@@ -22,15 +21,13 @@ from pyromq.client.admin.offsets import OffsetAdmin
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError, ConfigError
 from pyromq.model import property_names as names
+from pyromq.model.delay_levels import DELAY_LADDER, parse_ladder
 from pyromq.model.names import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.producer import RecallMessageHeader, RecallMessageResponseHeader
 from pyromq.wire.json import java_json
 
-LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-_UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_STEP: Final = re.compile(r"([0-9]+)(ms|[smhd])")
 _TIMER_REACH_MS: Final = 3 * 86_400_000  # RocketMQ's longest delay; what was stored before that is delivered
 _GROUP: Final = "PYROMQ_TOOLS"
 
@@ -92,7 +89,7 @@ class DelayAdmin(ClusterAdmin, OffsetAdmin, LookupAdmin):
     async def level_delays_ms(self, broker: str) -> tuple[int, ...]:
         """How long each level of a broker is."""
         config = await self.broker_config(broker)
-        return parse_levels(config.get("messageDelayLevel") or LEVELS)
+        return parse_ladder(config.get("messageDelayLevel") or DELAY_LADDER)
 
     async def delay_offsets(self, broker: str) -> Mapping[int, int]:
         """By level, the offset up to which everything is delivered."""
@@ -181,14 +178,6 @@ def last_copies(messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
 def _is_deleted(message: ReceivedMessage, deleted: set[str]) -> bool:
     """Marks name ``topic+id``; those of old brokers the id alone."""
     return message.message_id in deleted or f"{message.get(names.REAL_TOPIC)}+{message.message_id}" in deleted
-
-
-def parse_levels(text: str) -> tuple[int, ...]:
-    """``1s 5s 1m`` in milliseconds. Raises ConfigError."""
-    steps = [_STEP.fullmatch(word) for word in text.split()]
-    if not all(steps):
-        raise ConfigError(f"delay levels {text!r}: each is a number with s, m, h or d behind it (or ms)")
-    return tuple(int(step[1]) * _UNIT_MS[step[2]] for step in steps if step)
 
 
 def make_handle(topic: str, broker: str, time_ms: int, message_id: str) -> str:

@@ -142,13 +142,12 @@ class GroupMember(ConsumerRole, PullTarget):
     # --- life ---
 
     async def __aenter__(self) -> Self:
-        await self.open()
-        return self
+        return await self.open()
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
-    async def open(self) -> None:
+    async def open(self) -> Self:
         """Consuming begins in the background; only SQL expressions are asked about first.
 
         Raises ConfigError, ClientClosedError; ExpressionRefusedError, or the BrokerError of one that knows no SQL.
@@ -176,6 +175,7 @@ class GroupMember(ConsumerRole, PullTarget):
         self._is_open = True
         if not self._is_clustering and self._rebalancing is not None:
             await self._settle_in(opened_ms)
+        return self
 
     async def _get_ready(self) -> None:
         """What must be there before messages come."""

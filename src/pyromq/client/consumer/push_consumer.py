@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Unpack
+from typing import Final, Self, Unpack
 
 from pyromq.client.consumer.base.consume_stats import Totals
 from pyromq.client.consumer.base.failure_teller import FailureTeller
@@ -133,7 +133,7 @@ class PushConsumer(GroupMember):
 
     # --- life ---
 
-    async def open(self) -> None:
+    async def open(self) -> Self:
         """Consuming begins in the background.
 
         Raises ConfigError when no topic is subscribed, ClientClosedError; ExpressionRefusedError for an SQL expression
@@ -141,7 +141,7 @@ class PushConsumer(GroupMember):
         """
         subscribed = [topic for topic in self._subscriptions.wanted if not topic.startswith(RETRY_PREFIX)]
         require(bool(subscribed), "no topic is subscribed: say topics=… or call subscribe() before the consumer opens")
-        await super().open()
+        return await super().open()
 
     async def _get_ready(self) -> None:
         if self._tracing is not None:

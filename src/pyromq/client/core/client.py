@@ -78,8 +78,7 @@ class Client:
     # --- life ---
 
     async def __aenter__(self) -> Self:
-        await self.open()
-        return self
+        return await self.open()
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
@@ -88,7 +87,7 @@ class Client:
     def is_open(self) -> bool:
         return self._is_open
 
-    async def open(self) -> None:
+    async def open(self) -> Self:
         """Quiet: nothing is connected before it is needed. Raises ConfigError, ClientClosedError."""
         if self._is_open or self._is_closed:
             raise ClientClosedError("a client cannot be opened twice; make a new one")
@@ -111,6 +110,7 @@ class Client:
         if known.url:
             self.tasks.start(self._poll_nameservers(), name="name servers")
         logger.info("client opened: id=%s nameservers=%s", self.id, ";".join(settings.nameservers))
+        return self
 
     async def close(self) -> None:
         """Leaves every group, then closes all connections, also when it is cancelled on the way."""

@@ -137,13 +137,12 @@ class Producer(ProducerRole):
     # --- life ---
 
     async def __aenter__(self) -> Self:
-        await self.open()
-        return self
+        return await self.open()
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
-    async def open(self) -> None:
+    async def open(self) -> Self:
         """Joins the group; connections are opened when they are needed. Raises ConfigError, ClientClosedError."""
         if self._was_open:
             raise ClientClosedError("a producer cannot be opened twice; make a new one")
@@ -154,6 +153,7 @@ class Producer(ProducerRole):
             await self._tracing.open()
         self._is_open = self._was_open = True
         self._fast_path.is_open = self._is_plain
+        return self
 
     async def close(self) -> None:
         """Waits a while for sends that were begun with ``send_nowait``, then leaves."""
@@ -228,6 +228,8 @@ class Producer(ProducerRole):
         message: Any,
         value: object = NO_VALUE,
         *,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
         callback: SendCallback | None = None,
         timeout_ms: int | None = None,
         timeout: Span | None = None,
@@ -235,21 +237,22 @@ class Producer(ProducerRole):
     ) -> asyncio.Future[SendReceipt]:
         """Begins a send; the future has its receipt, or raises what ``send`` raises.
 
-        ``callback(receipt, error)`` is called when it is over. Raises TooManyRequestsError at once when too many are
-        under way: await some of them. Raises MessageRefusedError for a message with a sharding key: while one of them
-        waits for its broker the next would overtake it.
+        ``callback(receipt, error)`` is called when it is over. ``queue`` or ``selector`` fix the queue, but no order in
+        it. Raises TooManyRequestsError at once when too many are under way: await some of them. Raises
+        MessageRefusedError for a message with a sharding key: while one of them waits for its broker the next would
+        overtake it.
         """
         if timeout is not None or options or type(message) is not Message or value is not NO_VALUE:
             message, timeout_ms = self._given(message, value, options, timeout_ms, timeout)
         if message.sharding_key:
             raise MessageRefusedError(_ORDERED)
         self._under_way.require_room(message.topic)
-        begun = self._begin(message, timeout_ms)
+        begun = self._begin(message, timeout_ms) if queue is None and selector is None else None
         if begun is not None:
             begun[0].retries = self.settings.nowait_retries
             return self._under_way.add_begun(begun, callback)
         self._require_open()
-        return self._under_way.add(self._slow_path_nowait.send(message, None, None, timeout_ms), callback)
+        return self._under_way.add(self._slow_path_nowait.send(message, queue, selector, timeout_ms), callback)
 
     def begin_send(self, message: Message, timeout_ms: int | None) -> asyncio.Future[SendReceipt]:
         """``send`` as a future, for the sync face: its caller waits for it, so order does not suffer."""

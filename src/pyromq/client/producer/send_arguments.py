@@ -26,7 +26,7 @@ class TimeLimit(TypedDict, total=False):
 
 
 class ChosenQueue(TypedDict, total=False):
-    """Of a one-way send."""
+    """Of a one-way send, and of every send of one message."""
 
     queue: QueueId | None
     selector: QueueSelector | None
@@ -36,7 +36,7 @@ class SendArguments(TimeLimit, ChosenQueue, total=False):
     """Of ``send`` with a message."""
 
 
-class NowaitArguments(TimeLimit, total=False):
+class NowaitArguments(TimeLimit, ChosenQueue, total=False):
     """Of ``send_nowait`` with a message."""
 
     callback: SendCallback | None

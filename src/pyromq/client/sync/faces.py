@@ -14,7 +14,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from pyromq.client import admin as aio_admin
@@ -53,7 +53,7 @@ T = TypeVar("T")
 class Inner(Protocol):
     """What a sync client wraps."""
 
-    async def open(self) -> None: ...
+    async def open(self) -> object: ...
 
     async def close(self) -> None: ...
 
@@ -84,13 +84,12 @@ class Face(Generic[InnerT_co]):
         self._thread = None
 
     def __enter__(self) -> Self:
-        self.open()
-        return self
+        return self.open()
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def open(self) -> None:
+    def open(self) -> Self:
         """Raises what the asyncio client raises, ClientClosedError in a forked child."""
         self._require_own_process()
         thread = loop_thread()
@@ -102,6 +101,7 @@ class Face(Generic[InnerT_co]):
             raise
         self._thread = thread
         self._was_open = True
+        return self
 
     def close(self) -> None:
         """Does nothing the second time, nor in a forked child: the parent's connections are the parent's."""
@@ -253,6 +253,8 @@ class Producer(Face[aio_producer.Producer]):
         message: Any,
         value: object = NO_VALUE,
         *,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
         callback: SendCallback | None = None,
         timeout_ms: int | None = None,
         timeout: Span | None = None,
@@ -261,7 +263,8 @@ class Producer(Face[aio_producer.Producer]):
         """Begins a send and returns at once; the future has the receipt, or raises what ``send`` raises.
 
         ``callback(receipt, error)`` runs on a thread for callbacks. Those of the future itself run on the loop's thread
-        and must be quick. Messages with a sharding key are refused, as in ``pyromq.aio``.
+        and must be quick. ``queue`` or ``selector`` fix the queue, but no order in it. Messages with a sharding key are
+        refused, as in ``pyromq.aio``.
         """
         if timeout is not None or options or type(message) is not Message or value is not NO_VALUE:
             message, timeout_ms = as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
@@ -269,11 +272,16 @@ class Producer(Face[aio_producer.Producer]):
         waiter = _Relay(outcome)
         if callback is not None:
             outcome.add_done_callback(lambda done: thread.pool().submit(_tell, callback, done))
-        thread.soon(self._begin, self._nowait, message, timeout_ms, waiter, [])
+        start = self._nowait
+        if queue is not None or selector is not None:
+            start = partial(self._nowait, queue=queue, selector=selector)
+        thread.soon(self._begin, start, message, timeout_ms, waiter, [])
         return outcome
 
-    def _nowait(self, message: Message, timeout_ms: int | None) -> asyncio.Future[SendReceipt]:
-        return self.inner.send_nowait(message, timeout_ms=timeout_ms)
+    def _nowait(
+        self, message: Message, timeout_ms: int | None, **chosen: Unpack[ChosenQueue]
+    ) -> asyncio.Future[SendReceipt]:
+        return self.inner.send_nowait(message, timeout_ms=timeout_ms, **chosen)
 
     def _begin(
         self,

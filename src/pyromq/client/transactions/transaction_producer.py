@@ -122,13 +122,12 @@ class TransactionProducer:
     # --- life ---
 
     async def __aenter__(self) -> Self:
-        await self.open()
-        return self
+        return await self.open()
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
-    async def open(self) -> None:
+    async def open(self) -> Self:
         """Makes itself known to the brokers of its topics, as far as they can be reached. Raises ClientClosedError."""
         await self._prepared.open()
         try:
@@ -136,6 +135,7 @@ class TransactionProducer:
         except BaseException:  # what was never open is not closed later; raised again
             await self._prepared.close()
             raise
+        return self
 
     async def close(self) -> None:
         """Transactions that are still under way are left to other members of the group."""

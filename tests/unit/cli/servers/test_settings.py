@@ -16,13 +16,14 @@ from pyromq.cli.main import main
 from pyromq.cli.servers.settings import BROKER, NAMESERVER, ServerSettings, for_broker, for_nameserver, for_up
 from pyromq.errors import ConfigError
 from pyromq.metrics.settings import MetricsSettings
+from pyromq.model.delay_levels import DELAY_LADDER, parse_ladder
 from pyromq.nameserver.config_keys import NAMESRV_CONF
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import TlsMode
 from pyromq.replication.settings import ReplicationSettings
 from pyromq.security.audit import AuditSettings
 from pyromq.security.settings import AccessSettings
-from pyromq.store.settings import DELAY_LADDER, Flush, StoreSettings, parse_ladder
+from pyromq.store.settings import Flush, StoreSettings
 
 REAL_CONF = """\
 # as Apache RocketMQ ships it, and as people write it

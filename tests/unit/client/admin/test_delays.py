@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.client.admin.delays import LEVELS, due_of, last_copies, make_handle, parse_levels, read_handle
+from pyromq.client.admin.delays import due_of, last_copies, make_handle, read_handle
 from pyromq.errors import ConfigError
+from pyromq.model.delay_levels import LEVELS_MS, parse_ladder
 from tests.unit.client.stored import received
 
 
@@ -23,10 +24,10 @@ def test_other_text_is_no_handle(text: str) -> None:
 
 
 def test_delay_levels_are_read() -> None:
-    assert parse_levels("50ms 1s 2m 3h 4d") == (50, 1_000, 120_000, 10_800_000, 345_600_000)
-    assert len(parse_levels(LEVELS)) == 18
+    assert parse_ladder("50ms 1s 2m 3h 4d") == (50, 1_000, 120_000, 10_800_000, 345_600_000)
+    assert len(LEVELS_MS) == 18
     with pytest.raises(ConfigError):
-        parse_levels("1s soon")
+        parse_ladder("1s soon")
 
 
 def test_timers_copy_messages_and_the_last_copy_counts() -> None:

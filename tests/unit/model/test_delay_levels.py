@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.integrations.delays import LEVELS_MS, level_after, level_before
+from pyromq.model.delay_levels import LEVELS_MS, level_after, level_before
 from pyromq.store.settings import StoreSettings
 
 
