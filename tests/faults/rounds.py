@@ -16,6 +16,7 @@ from random import Random
 from time import monotonic
 from typing import Final
 
+from pyromq.errors import MQError
 from pyromq.replication.settings import Role
 from tests.faults.cluster import Cluster, running_cluster
 from tests.faults.load import KINDS, READ, SENT, TRANSACTIONS, Load
@@ -99,10 +100,12 @@ class Rounds:
         self.load = load
         self._before = {name: _Sums() for name in KINDS}
         self._twice = 0
+        self.noted: list[str] = []  # problems that the fault itself has found, in the last round
 
     async def run(self, name: str, fault: Fault, rng: Random) -> Outcome:
         load, cluster = self.load, self.cluster
-        this = Round(cluster, load, rng)
+        self.noted = []
+        this = Round(cluster, load, rng, problems=self.noted)
         await load.send_on()
         await load.grows(GROWTH, promised=cluster.role is Role.ASYNC_MASTER)
         begun_s, errors, load.slowest_send_s = monotonic(), len(load.errors), 0.0
@@ -111,7 +114,7 @@ class Rounds:
         await load.pause()
         accounts = await load.settled(SETTLE_S, cluster.master.stored_ids)
         outcome = Outcome(name, cluster.role.value, rounds=1, lag_bytes=max(0, this.shown_end - (this.shown or 0)))
-        outcome.problems += this.problems
+        outcome.problems += self.noted
         outcome.pauses = Pauses(
             [load.timeline.longest_pause_s(SENT, begun_s, ended_s)],
             [load.timeline.longest_pause_s(READ, begun_s, ended_s)],
@@ -196,19 +199,21 @@ async def run_rounds(
     defaults: bool = False,
 ) -> Outcome:
     """So many rounds of one fault; new brokers every ``LIFE`` rounds. ``defaults``: of clients' settings."""
-    total: Outcome | None = None
+    total = Outcome(name, "")
     for begin in range(0, rounds, LIFE):
         async with running_cluster(make_cluster(begin)) as cluster:
+            total.role = cluster.role.value
             async with Load(cluster.nameserver, defaults=defaults).running() as load:
                 running = Rounds(cluster, load)
                 for number in range(begin, min(begin + LIFE, rounds)):
                     text = f"{seed} {name} {cluster.role.value} {number}"
                     begun_s = monotonic()
-                    found = await running.run(name, fault, Random(text))
+                    try:
+                        total.add(found := await running.run(name, fault, Random(text)))
+                    except (AssertionError, TimeoutError, MQError) as error:
+                        total.add(
+                            Outcome(name, total.role, rounds=1, problems=[*running.noted, f"not over: {error!r}"])
+                        )
+                        break  # nobody knows in which state they are
                     tell(f"{text}, {monotonic() - begun_s:.0f} s: {found}")
-                    if total is None:
-                        total = found
-                    else:
-                        total.add(found)
-    assert total is not None, "no rounds"
     return total

@@ -153,6 +153,6 @@ def _cells(row: Row, outcome: Outcome) -> list[str]:
     counts = (outcome.rounds, outcome.promised, outcome.lost, outcome.duplicates, outcome.delayed_twice, outcome.apart)
     return [
         *(row.fault, row.store, *(f"{each:,}" for each in counts)),
-        *(f"{median(each):.1f} / {max(each):.1f}" for each in (pauses.producers_s, pauses.consumers_s)),
+        *(f"{median(each):.1f} / {max(each):.1f}" if each else "" for each in (pauses.producers_s, pauses.consumers_s)),
         *(goal, f"{len(pauses.errors):,}", f"{pauses.slowest_send_s:.1f}"),
     ]
