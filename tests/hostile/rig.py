@@ -125,6 +125,12 @@ async def victim(folder: Path, *flags: str, **options: Any) -> AsyncIterator[Vic
         await server.kill()
 
 
+async def no_stall(server: Victim) -> None:
+    """By the broker's own count, if it keeps one."""
+    stalls = await server.stalls()
+    assert float(stalls.get("loopStallWorstMs", 0)) <= STALL_MS_MAX, stalls
+
+
 class Peer:
     """A raw connection: whole frames when it behaves, any bytes when it does not."""
 

@@ -15,18 +15,12 @@ from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.properties import encode_properties
 from tests.hostile.every_request import request_of
-from tests.hostile.rig import STALL_MS_MAX, Peer, Victim, beside_honest_client, count, victim
+from tests.hostile.rig import Peer, beside_honest_client, count, no_stall, victim
 
 pytestmark = pytest.mark.integration
 Record = Callable[[str, object], None]
 INVALID, BUSY = int(ResponseCode.INVALID_PARAMETER), int(ResponseCode.SYSTEM_BUSY)
 QUEUES = 65_536
-
-
-async def no_stall(server: Victim) -> None:
-    """By the broker's own count, if it keeps one."""
-    stalls = await server.stalls()
-    assert float(stalls.get("loopStallWorstMs", 0)) <= STALL_MS_MAX, stalls
 
 
 def heartbeat(groups: int) -> bytes:

@@ -20,6 +20,7 @@ from pyromq.model.queue import QueueId
 from pyromq.model.topic import GroupConfig, Perm
 from pyromq.offsets import EARLIEST, LATEST
 from pyromq.settings import ClientSettings
+from pyromq.store.key_search import KeySearch
 from pyromq.testing.loopback import LoopbackBroker
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.json.heartbeat import ConsumerData, Subscription
@@ -97,6 +98,24 @@ def test_messages_are_found_by_every_name_they_have(run: Run) -> None:
                 ):
                     with pytest.raises(NotFoundError):
                         await lookup
+
+    run(main())
+
+
+def test_who_asks_for_a_key_whose_hash_too_many_have_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(KeySearch.find, "__kwdefaults__", {"work_max": 2})
+
+    async def main() -> None:
+        async with LoopbackBroker() as broker, aio.Producer(broker.nameserver, group="makers") as producer:
+            for key in ("AaAa", "AaBB", "BBAa"):  # one Java hash
+                await producer.send(Message("orders", key.encode(), keys=key))
+            async with aio.Admin(broker.nameserver) as admin:
+                assert [found.body for found in await admin.messages_by_key("orders", "BBAa")] == [b"BBAa"]
+                assert "older messages may have the key" in caplog.text and "key=BBAa" in caplog.text
+                with pytest.raises(BrokerError, match="earlier end of the time range"):
+                    await admin.messages_by_key("orders", "AaAa")
 
     run(main())
 

@@ -48,6 +48,7 @@ from pyromq.store.files.disk import Disk, DiskLock, RealDisk
 from pyromq.store.files.health import Health, cannot_open
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment
+from pyromq.store.key_search import WORK_NOW_MAX, KeySearch
 from pyromq.store.log.commit_log import WORTH_NO_COPY, CommitLog, TopicBytes
 from pyromq.store.log.flushes import LogFlushes
 from pyromq.store.log.log_reader import LogReader
@@ -57,6 +58,7 @@ from pyromq.store.recovery_report import RecoveryProgress
 from pyromq.store.removal import Removal
 from pyromq.store.sealing.seals import Seals
 from pyromq.store.settings import Flush, StoreSettings
+from pyromq.store.tables.steps import all_steps
 from pyromq.wire.batch import Batch
 from pyromq.wire.fast.record_batch import Places
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
@@ -122,10 +124,9 @@ class MessageStore:
         self.health = Health()
         self.visible_max = EVERYTHING  # consumers see nothing behind it: what replicas do not have yet
         self.records = LogReader(self.log)
-        self.reader = QueueReader(
-            self.log, self.records, self._queues, self.index, settings, self.health, lambda: self.visible_end
-        )
+        self.reader = QueueReader(self.log, self.records, self._queues, settings, self.health, lambda: self.visible_end)
         self.indexer = Indexer(self.index, self.log, self.health, opened.index_from, settings.index_backlog_max)
+        self.key_search = KeySearch(self.indexer, self.log, self.records, lambda: self.visible_end)
         self.flushes = LogFlushes(self.log, self.health)
         self.seals = Seals(self.log, self._queues, self.indexer, self.flushes, self.health, disk, layout)
         self.removal = Removal(disk, self.log, self._queues, self.index)
@@ -357,9 +358,13 @@ class MessageStore:
         return True
 
     def find(self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = 1 << 62) -> list[int]:
-        """Positions of messages with a key stored in [begin_ms, end_ms], newest first, the latest included."""
-        self.indexer.index_all()
-        return self.reader.find(topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms)
+        """Positions of messages with a key stored in [begin_ms, end_ms], newest first, the latest included.
+
+        All of it now, so it looks at ``WORK_NOW_MAX`` messages with that hash at most; ``key_search`` looks at more.
+        """
+        search = self.key_search.find
+        steps = search(topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms, work_max=WORK_NOW_MAX)
+        return all_steps(steps).positions
 
     def _drop_staged(self) -> None:
         self.log.drop_staged()

@@ -1,4 +1,4 @@
-"""Reads of queues: messages from an offset, the offset of a time, messages by key.
+"""Reads of queues: messages from an offset, the offset of a time.
 
 What is read is shown as slices of the log as it lies; nothing is decoded that a filter does not ask for. Records that
 recovery did not look at (they are older than the seal) are verified before they are served.
@@ -18,7 +18,6 @@ from typing import NamedTuple
 from pyromq.compiled_core import Core, PullLane, core
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.store.derived.consume_queue import ConsumeQueue
-from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.derived.queue_entry import (
     ENTRY_BYTES,
     FILLER_SIZE,
@@ -32,7 +31,6 @@ from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.log.log_reader import LogReader
 from pyromq.store.read_result import Boundary, QueueRange, ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
-from pyromq.wire.properties import message_keys
 from pyromq.wire.record import Record, decode_record
 from pyromq.wire.record_layout import RECORD_OVERHEAD_BYTES
 
@@ -95,7 +93,6 @@ class QueueReader:
         log: CommitLog,
         records: LogReader,
         queues: Mapping[tuple[str, int], ConsumeQueue],
-        index: KeyIndex,
         settings: StoreSettings,
         health: Health,
         visible_end: Callable[[], int],
@@ -103,7 +100,6 @@ class QueueReader:
         self._log = log
         self._records = records
         self._queues = queues
-        self._index = index
         self._settings = settings
         self._health = health
         self._visible_end = visible_end
@@ -410,24 +406,6 @@ class QueueReader:
         if position + found.size > self._visible_end():
             raise PositionOutOfRangeError(requested=position, first=self._log.first, end=self._visible_end())
         return self._records.bytes_at(position, found.size)
-
-    def find(self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = 1 << 62) -> list[int]:
-        """Positions of messages with a key (or unique key) stored in [begin_ms, end_ms], newest first."""
-        wanted_topic, wanted_key, visible = topic.encode(), key.encode(), self._visible_end()
-        found: list[int] = []
-        for position in self._index.candidates(topic, key, begin_ms, end_ms):
-            if len(found) == count_max or position < self._log.first:
-                break
-            if position >= visible or (found and position == found[-1]):
-                continue
-            try:
-                record = self._records.verify(position)
-            except (CorruptRecordError, PositionOutOfRangeError):
-                continue
-            in_time = begin_ms <= record.stored_ms <= end_ms
-            if in_time and record.topic == wanted_topic and wanted_key in message_keys(record.properties):
-                found.append(position)
-        return found
 
 
 class _Limits:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from pyromq.broker.base.access import OPEN, Access
+from pyromq.broker.base.long_responses import Steps
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.state.subscriptions import is_by_tags, tag_filter
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import StoreError
 from pyromq.net.connection import Connection
 from pyromq.security.resources import Action
+from pyromq.store.key_search import FoundKeys
 from pyromq.store.message_store import MessageStore
 from pyromq.store.queue_reader import TagFilter
 from pyromq.wire.codes import ResponseCode
@@ -22,7 +24,7 @@ from pyromq.wire.received import Received
 
 _NOTHING: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}  # clients read both in any case
 _FOUND_MAX, _FOUND_BY_UNIQUE_KEY_MAX, _ENTRIES_MAX = 64, 32, 1_000
-_GAP_BYTES_MAX = 32 << 20  # of the log; indexing that much takes some tenths of a second, and all requests wait for it
+_GAP_BYTES_MAX = 32 << 20  # of the log; indexing that much takes some tenths of a second
 
 
 class LookupHandler:
@@ -35,9 +37,7 @@ class LookupHandler:
         self._members = tables.members
         self._filters = tables.filters
 
-    def query(
-        self, connection: Connection, request: Received[QueryMessageHeader]
-    ) -> tuple[QueryMessageResponseHeader, bytes]:
+    def query(self, connection: Connection, request: Received[QueryMessageHeader]) -> Steps:
         """Messages with a key, oldest first, as stored bytes."""
         header, gap_bytes = request.header, self._store.indexer.gap_bytes
         if gap_bytes > _GAP_BYTES_MAX and self._store.health.writable:  # else no task works on it
@@ -45,21 +45,22 @@ class LookupHandler:
             text = f"the key index is not complete yet, {left}: try again in a few seconds"
             raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
         count_max = _FOUND_BY_UNIQUE_KEY_MAX if header.unique_key_query else min(header.max_num, _FOUND_MAX)
-        positions = self._store.find(
+        found = yield from self._store.key_search.find(
             header.topic,
             header.key,
             count_max=max(0, count_max),
             begin_ms=header.begin_timestamp,
             end_ms=header.end_timestamp,
         )
-        if not positions:
-            text = f"no message of topic {header.topic} has the key {header.key} in that time range"
-            raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text, _NOTHING)
-        body = b"".join([self._store.reader.bytes_of(position) for position in sorted(positions)])
+        if not found.positions:
+            raise _not_found(header, found)
+        body = b"".join([self._store.reader.bytes_of(position) for position in sorted(found.positions)])
         response = QueryMessageResponseHeader(
-            index_last_update_timestamp=self._store.last_stored_ms, index_last_update_phyoffset=self._store.end_position
+            index_last_update_timestamp=self._store.last_stored_ms,
+            index_last_update_phyoffset=self._store.end_position,
+            older_unseen=None if found.is_all else True,
         )
-        return response, body
+        return lambda: (response, body)
 
     def view(self, connection: Connection, request: Received[ViewMessageHeader]) -> bytes:
         try:
@@ -115,3 +116,15 @@ def _takes(subscription: Subscription | None) -> TagFilter:
     if subscription is None or not is_by_tags(subscription):
         return lambda _: False
     return tag_filter(subscription) or (lambda _: True)
+
+
+def _not_found(header: QueryMessageHeader, found: FoundKeys) -> RefusedError:
+    """There is none, or that cannot be said."""
+    text = f"no message of topic {header.topic} has the key {header.key} in that time range"
+    if found.is_all:
+        return RefusedError(ResponseCode.QUERY_NOT_FOUND, text, _NOTHING)
+    text = (
+        f"too many messages of topic {header.topic} have keys with the hash of {header.key}, and none of the newest "
+        "has that key: ask for an earlier end of the time range"
+    )
+    return RefusedError(ResponseCode.INVALID_PARAMETER, text, _NOTHING)

@@ -113,7 +113,7 @@ class RequestTimes:
             self.note(code, response, 0)
         if code in _SENDS or code in _PULLS:
             header = request.header if known else None
-            topic, group = getattr(header, "topic", ""), getattr(header, "consumer_group", "")
+            topic, group = getattr(header, "topic", None) or "", getattr(header, "consumer_group", None) or ""
             if code in _SENDS:
                 self.refused_sends[_named(topic, self.refused_sends), response] += 1
             else:

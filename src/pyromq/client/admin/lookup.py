@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -13,8 +14,16 @@ from pyromq.model import property_names as names
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.flags import PullFlag
-from pyromq.wire.headers.consumer import PullHeader, PullResponseHeader, QueryMessageHeader, ViewMessageHeader
+from pyromq.wire.headers.consumer import (
+    PullHeader,
+    PullResponseHeader,
+    QueryMessageHeader,
+    QueryMessageResponseHeader,
+    ViewMessageHeader,
+)
 from pyromq.wire.message_id import MalformedMessageIdError, decode_offset_id
+
+logger = logging.getLogger(__name__)
 
 _READ_AT_ONCE = 32
 _FOUND_OR_NOT = (0, 19, 20, 21)
@@ -149,6 +158,12 @@ class LookupAdmin(AdminBase):
             response = await self._ask(address, RequestCode.QUERY_MESSAGE, header)
         except (NotFoundError, TopicNotFoundError):
             return []
+        if response.header_as(QueryMessageResponseHeader).older_unseen:
+            logger.warning(
+                "older messages may have the key, too many have its hash (ask for an earlier end of the time range): "
+                "broker=%s topic=%s key=%s",
+                *(broker, header.topic, header.key),
+            )
         return self._messages(response, broker)
 
     async def _copies(self, topic: str, unique_key: str) -> list[ReceivedMessage]:

@@ -33,6 +33,7 @@ ENTRY = struct.Struct(">iqii")
 _PLACE = struct.Struct(">Iq")  # hash and position, as hashed keys begin
 _SLOT_BYTES = 4
 _SECONDS_MAX = 0x7FFFFFFF
+LINKS_AT_ONCE = 256  # of a chain; then whoever looks for a key may rest
 
 
 class IndexSeal(msgspec.Struct, frozen=True, array_like=True):
@@ -150,11 +151,17 @@ class IndexFile:
 
     # --- reading ---
 
-    def positions(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Records that may have the key, newest first; times are as coarse as the file's (seconds)."""
-        view, last = self.file.map_once(), self.next_entry
+    def positions(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Records that may have the key, newest first; times are as coarse as the file's (seconds).
+
+        Between them None, whenever ``LINKS_AT_ONCE`` links of the chain were followed.
+        """
+        view, last, links = self.file.map_once(), self.next_entry, 0
         number = self._heads_of([key_hash % self._slots])[0]
         while 0 < number < last:
+            links += 1
+            if not links % LINKS_AT_ONCE:
+                yield None
             entry_hash, position, seconds, previous = ENTRY.unpack_from(view, self._entries_at + ENTRY.size * number)
             entry_ms = self.begin_ms + seconds * 1000
             if entry_hash == key_hash and begin_ms - 1000 < entry_ms <= end_ms:

@@ -128,10 +128,13 @@ class KeyIndex:
             name = _time_name(moment)
         return name
 
-    def candidates(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Positions of records that may have the key, newest first; equal hashes make strangers appear among them."""
+    def candidates(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Positions of records that may have the key, newest first; equal hashes make strangers appear among them.
+
+        None stands for a long way between two of them (``IndexFile.positions``).
+        """
         wanted = key_hash(f"{topic}#{key}".encode())
-        for file in reversed(self._files):
+        for file in self._files[::-1]:
             if file.begin_ms <= end_ms and file.end_ms + 1000 > begin_ms:
                 yield from file.positions(wanted, begin_ms, end_ms)
 

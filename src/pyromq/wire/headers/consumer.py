@@ -54,6 +54,7 @@ class QueryMessageHeader(Header, frozen=True, kw_only=True):
 class QueryMessageResponseHeader(Header, frozen=True, kw_only=True):
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64
+    older_unseen: bool | None = None  # ours: older messages may have the key, too; there were too many with its hash
 
 
 class ViewMessageHeader(Header, frozen=True, kw_only=True):

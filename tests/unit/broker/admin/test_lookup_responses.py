@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,14 +22,21 @@ from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.filters import Filters
 from pyromq.broker.state.members import Members
 from pyromq.net import Connection
+from pyromq.store import key_search, message_store
+from pyromq.store.derived import index_file
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.store.tables.filter_table import FilterTable
+from pyromq.store.tables.steps import all_steps
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GroupHeader, QueryConsumeQueueHeader
-from pyromq.wire.headers.consumer import QueryConsumerOffsetHeader, QueryMessageHeader
+from pyromq.wire.headers.consumer import (
+    QueryConsumerOffsetHeader,
+    QueryMessageHeader,
+    QueryMessageResponseHeader,
+)
 from pyromq.wire.headers.shared import TopicHeader
 from pyromq.wire.json import bodies
 from pyromq.wire.json.heartbeat import ConsumerData, Heartbeat, Subscription
@@ -46,7 +55,9 @@ def store() -> MessageStore:
 
 def refused(call: Any, header: Any) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
-        call(Wire().as_connection, request(header=header))
+        response = call(Wire().as_connection, request(header=header))
+        if isinstance(response, Generator):
+            finished(response)
     return caught.value
 
 
@@ -124,6 +135,66 @@ def test_entries_of_a_queue_come_with_the_filter_of_a_group(
 # --- keys ----------------------------------------------------------------------------------------------------------
 
 
+def queried(query: Any, header: QueryMessageHeader) -> tuple[QueryMessageResponseHeader, bytes]:
+    return cast(
+        "tuple[QueryMessageResponseHeader, bytes]", finished(query(Wire().as_connection, request(header=header)))
+    )
+
+
+def alike(count: int) -> list[str]:
+    """So many keys with one Java hash."""
+    return ["".join("Aa" if number >> bit & 1 else "BB" for bit in range(18)) for number in range(count)]
+
+
+def test_of_keys_with_one_hash_only_so_many_are_compared_in_steps_and_the_caller_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(key_search.KeySearch.find, "__kwdefaults__", {"work_max": 300})
+    clock, keys = ManualClock(), alike(400)
+    settings = replace(SMALL, segment_bytes=1 << 20, queue_file_entries=1_000, index_entries=1_000)
+    store = MessageStore.open(ROOT, settings, disk=FaultyDisk(), clock=clock)
+    began_ms = clock.now_ms()
+    for key in keys[:399]:
+        clock.advance_ms(1_000)
+        properties = f"KEYS\x01{key}\x02".encode()
+        draft = Draft(topic="orders", queue_id=0, body=key.encode(), properties=properties, born_ms=0)
+        store.append([draft])
+    store.flush()
+    query = lookups(store, Members(clock)).query
+    asked = QueryMessageHeader(topic="orders", key=keys[398], max_num=2, begin_timestamp=0, end_timestamp=1 << 60)
+    told, body = queried(query, asked)
+    assert len(split_records(body)) == 1 and told.older_unseen, "an older one may have it, too"
+    oldest = msgspec.structs.replace(asked, key=keys[0])
+    error = refused(query, oldest)
+    assert error.code == ResponseCode.INVALID_PARAMETER and "earlier end of the time range" in error.remark
+    told, body = queried(query, msgspec.structs.replace(oldest, end_timestamp=began_ms + 200_000))
+    assert [record.body for record in split_records(body)] == [keys[0].encode()] and told.older_unseen is None
+    steps = query(Wire().as_connection, request(header=msgspec.structs.replace(asked, key=keys[399])))
+    pauses = 0
+    with pytest.raises(RefusedError):
+        while True:
+            next(steps)
+            pauses += 1
+    assert pauses == 300 // key_search.WORK_AT_ONCE, "others have their turns"
+    monkeypatch.setattr(message_store, "WORK_NOW_MAX", 200)
+    assert (len(store.find("orders", keys[398])), store.find("orders", keys[0])) == (1, []), "in one go even fewer"
+
+
+def test_a_long_way_between_two_candidates_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_search, "WORK_AT_ONCE", 1)
+    settings = replace(SMALL, segment_bytes=1 << 20, queue_file_entries=1_000, index_slots=1, index_entries=1_500)
+    store = MessageStore.open(ROOT, settings, disk=FaultyDisk(), clock=ManualClock())
+    names = [b"KEYS\x01k%d\x02" % number for number in range(1_000)]
+    store.append([Draft(topic="orders", queue_id=0, body=b"", properties=each, born_ms=0) for each in names])
+    bounds = {"count_max": 1, "begin_ms": 0, "end_ms": 1 << 60}
+    links = 1_000 // index_file.LINKS_AT_ONCE
+    store.flush()
+    store.indexer.index_all()
+    assert len(list(store.key_search.find("orders", "k0", **bounds))) == links, "a rest after each stretch"
+    steps = store.key_search.find("orders", "k0", **bounds, work_max=2 * key_search.WORK_OF_LINKS)
+    assert all_steps(steps) == ([], False)
+
+
 def test_an_unknown_key_is_answered_with_the_fields_that_clients_read(store: MessageStore) -> None:
     members: Members[Connection] = Members(ManualClock())
     asked = QueryMessageHeader(topic="orders", key="k", max_num=32, begin_timestamp=0, end_timestamp=1)
@@ -151,7 +222,7 @@ def test_a_key_is_not_looked_up_while_much_of_the_log_is_not_in_the_index(monkey
     maintenance = Maintenance(store, disk, clock)
     while store.indexer.gap_bytes > 100_000:
         maintenance.tick()
-    _, body = query(Wire().as_connection, request(header=asked))
+    _, body = queried(query, asked)
     assert len(split_records(body)) == 1 and store.indexer.gap_bytes == 0
 
 
