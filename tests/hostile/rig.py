@@ -60,7 +60,7 @@ class Victim:
         self._environment = {**os.environ, **(environment or {})}
         self._log = folder / "server.log"
         self._ports = ("0", "0")
-        self.nameserver = self.broker = ""
+        self.nameserver = self.broker = self.metrics = ""
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -78,6 +78,7 @@ class Victim:
         found = _READY.match(line)
         assert found, f"not ready: {line!r} {self.log[-2000:]}"
         self.nameserver, self.broker = found[1], found[2]
+        self.metrics = line.rpartition("metrics=http://")[2].partition("/")[0]
         self._ports = (self.nameserver.rsplit(":", 1)[1], self.broker.rsplit(":", 1)[1])
 
     async def stop(self) -> None:

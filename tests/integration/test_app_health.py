@@ -62,3 +62,14 @@ async def test_a_port_that_is_taken_is_a_mistake_of_settings() -> None:
         with pytest.raises(ConfigError, match="health endpoint"):
             async with HealthServer(lambda: Health(True, True, {}), port=server.port):
                 pass
+
+
+async def test_connections_that_ask_for_nothing_make_room_for_probes() -> None:
+    async with HealthServer(lambda: Health(True, True, {}), port=0) as server:
+        slow = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(100)]
+        for _, writer in slow:
+            writer.write(b"GET /li")
+        for _ in range(20):
+            assert (await ask(server.port, b"GET /live HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        for _, writer in slow:
+            writer.transport.abort()

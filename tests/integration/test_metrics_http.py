@@ -41,7 +41,8 @@ class WatchedServer(HttpServer):
 
 @asynccontextmanager
 async def serving(**limits: float) -> AsyncIterator[WatchedServer]:
-    server = WatchedServer(answer, limits=HttpLimits(**limits))  # type: ignore[arg-type]
+    bounds = HttpLimits(**limits)  # type: ignore[arg-type]
+    server = WatchedServer(answer, limits=bounds, is_brief=lambda request: request.path == "/brief")
     await server.start(Address("127.0.0.1", 0))
     try:
         yield server
@@ -158,16 +159,35 @@ async def test_a_peer_that_does_not_read_is_given_up() -> None:
         peer.writer.transport.abort()
 
 
-async def test_connections_beyond_the_limit_are_closed_and_others_served() -> None:
-    async with serving(connections_max=2) as server:
-        peers = [await Peer.of(server) for _ in range(2)]
-        for peer in peers:
-            assert (await peer.ask(GET))[0] == 200
-        late = await Peer.of(server)
-        assert await late.is_closed() and server.refused == 1
-        assert (await peers[0].ask(GET))[0] == 200
-        for peer in (*peers, late):
+async def test_newcomers_take_the_seats_of_those_that_wait() -> None:
+    async with serving(connections_max=4) as server:
+        slow = [await Peer.of(server) for _ in range(3)]
+        for peer in slow:
+            peer.writer.write(b"GET /a HTTP")
+        for _ in range(20):
+            probe = await Peer.of(server)
+            assert (await probe.ask(GET))[0] == 200
+            await probe.close()
+        assert server.connection_count <= 4
+        for peer in slow:
             await peer.close()
+
+
+async def test_readers_that_take_long_leave_room_for_what_is_brief() -> None:
+    async with serving(connections_max=8, write_s=60) as server:
+        large = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n"
+        readers = [await Peer.of(server) for _ in range(4)]
+        for peer in readers:
+            peer.writer.write(large * 100)  # more than buffers of the system take
+            await peer.reader.read(1)  # it is served
+        late = await Peer.of(server)
+        assert (await late.ask(GET))[0] == 503 and await late.is_closed()
+        for _ in range(10):
+            probe = await Peer.of(server)
+            assert (await probe.ask(b"GET /brief HTTP/1.1\r\nHost: a\r\n\r\n"))[0] == 200
+            await probe.close()
+        for peer in (*readers, late):
+            peer.writer.transport.abort()
 
 
 async def test_a_connection_serves_so_many_requests() -> None:

@@ -2,7 +2,8 @@
 
     /live    the process does its work; 503: restart it            /ready   messages are consumed; 503: not yet, no more
 
-A few lines of HTTP/1.1, one request for a connection. Headers are bounded in size and time, connections in number.
+A few lines of HTTP/1.1, one request for a connection. Headers are bounded in size and time, connections in number: one
+that has not asked yet makes room for the next.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from pyromq.errors import ConfigError
+from pyromq.seats import Seats
 
 LOOPBACK: Final = "127.0.0.1"
 _HEAD_BYTES_MAX: Final = 8_192
@@ -38,7 +40,7 @@ class HealthServer:
         self._look = look
         self._host, self._port = host, port
         self._server: asyncio.Server | None = None
-        self._connections = 0
+        self._seats = Seats(_CONNECTIONS_MAX, lambda: asyncio.get_running_loop().time())
 
     @property
     def port(self) -> int:
@@ -61,18 +63,19 @@ class HealthServer:
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._connections >= _CONNECTIONS_MAX:
-            writer.close()
+        peer = writer.get_extra_info("peername")
+        seat = self._seats.take(str(peer[0]) if peer else "", writer.transport.abort)
+        if seat is None:
             return
-        self._connections += 1
         try:
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(_HEAD_S_MAX):
                     head = await reader.readuntil(b"\r\n\r\n")
+                    self._seats.serve(seat, is_brief=True)
                     writer.write(self._response(head))
                     await writer.drain()
         finally:
-            self._connections -= 1
+            self._seats.leave(seat)
             writer.close()
 
     def _response(self, head: bytes) -> bytes:

@@ -16,16 +16,19 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import uvicorn
 
 from pyromq.console.app import create_app
 from pyromq.console.auth.accounts import ADMIN
+from pyromq.console.connections import CONNECTIONS_MAX, SeatedProtocol
 from pyromq.console.desk import Desk
 from pyromq.console.listening import listening_socket, url_of
 from pyromq.console.settings import PASSWORD_VARIABLE, ConsoleSettings
 from pyromq.errors import ConfigError
+from pyromq.seats import Seats
 
 logger = logging.getLogger(__name__)
 
@@ -77,8 +80,10 @@ async def _serve(
 
 
 def _config(app: object, settings: ConsoleSettings) -> uvicorn.Config:
+    seats = Seats(CONNECTIONS_MAX, lambda: asyncio.get_running_loop().time())
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
+        http=partial(SeatedProtocol, seats=seats),  # type: ignore[arg-type]  # it is called like a class
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -88,7 +93,7 @@ def _config(app: object, settings: ConsoleSettings) -> uvicorn.Config:
         timeout_graceful_shutdown=_STOP_S_MAX,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.key,
-        limit_concurrency=1_000,
+        limit_concurrency=2 * CONNECTIONS_MAX,  # with those that are being closed
         h11_max_incomplete_event_size=64 << 10,
     )
 

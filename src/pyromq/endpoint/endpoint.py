@@ -133,7 +133,8 @@ class Endpoint:
             self._collection.more = self._push.families
             self._push.start()
         if settings.enabled:
-            self._server = HttpServer(pages.answer, tls=self._shelter.tls if settings.tls else None)
+            tls = self._shelter.tls if settings.tls else None
+            self._server = HttpServer(pages.answer, tls=tls, is_brief=pages.is_probe)
             await self._listen(self._server)
 
     async def _listen(self, server: HttpServer) -> None:

@@ -1,10 +1,12 @@
 """A small HTTP/1.1 server for pages that are read: GET and HEAD, bounded in everything.
 
     bytes of a head     8 KiB, 64 fields           time for a head      5 s from its first byte, 75 s until it begins
-    connections         64, the next are closed    requests on each     1 000, then it is closed
+    connections         64, see ``seats``          requests on each     1 000, then it is closed
     a slow reader       10 s for every 64 KiB, of a body that all readers share
 
-One request at a time for each connection; what is sent behind it waits its turn. Errors close the connection.
+One request at a time for each connection; what is sent behind it waits its turn. Errors close the connection. Those
+that have asked for nothing yet (handshakes of TLS, drops of a head, idle ones) make room for newcomers, oldest first;
+what is ``brief`` is answered however many read something long: nobody keeps probes out.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Final, NamedTuple
 
 from pyromq.endpoint.http_head import HEAD_BYTES_MAX, HttpError, HttpRequest, parse_head
 from pyromq.net.address import Address
+from pyromq.seats import Seat, Seats
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +50,7 @@ class HttpResponse(NamedTuple):
 
 
 Answer = Callable[[HttpRequest], Awaitable[HttpResponse]]
+IsBrief = Callable[[HttpRequest], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +65,21 @@ class HttpLimits:
 class HttpServer:
     """``start`` and ``stop`` on the loop that serves; ``answer`` is awaited for every request."""
 
-    def __init__(self, answer: Answer, *, tls: ssl.SSLContext | None = None, limits: HttpLimits | None = None) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        *,
+        tls: ssl.SSLContext | None = None,
+        limits: HttpLimits | None = None,
+        is_brief: IsBrief = lambda request: False,
+    ) -> None:
         self._answer = answer
         self._tls = tls
         self._limits = limits or HttpLimits()
+        self._is_brief = is_brief
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
-        self.refused = 0  # connections beyond the limit
+        self.seats = Seats(self._limits.connections_max, lambda: asyncio.get_running_loop().time())
 
     @property
     def address(self) -> Address:
@@ -76,14 +88,11 @@ class HttpServer:
 
     @property
     def connection_count(self) -> int:
-        return len(self._serving)
+        return len(self.seats)
 
     async def start(self, address: Address) -> None:
         """Raises OSError."""
-        handshake_s = _HANDSHAKE_S if self._tls else None
-        self._server = await asyncio.start_server(
-            self._accepted, *address, limit=HEAD_BYTES_MAX, ssl=self._tls, ssl_handshake_timeout=handshake_s
-        )
+        self._server = await asyncio.start_server(self._accepted, *address, limit=HEAD_BYTES_MAX)
 
     async def stop(self) -> None:
         """Closes at once: whoever reads here asks again."""
@@ -96,30 +105,34 @@ class HttpServer:
             await self._server.wait_closed()
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
+        task, peer = asyncio.current_task(), writer.get_extra_info("peername")
         assert task is not None
-        if len(self._serving) >= self._limits.connections_max:
-            self.refused += 1
-            writer.transport.abort()
+        seat = self.seats.take(str(peer[0]) if peer else "", lambda: writer.transport.abort())
+        if seat is None:
             return
         self._serving.add(task)
         try:
-            await self._serve(reader, writer)
+            if self._tls is not None:
+                await writer.start_tls(self._tls, ssl_handshake_timeout=_HANDSHAKE_S)
+            await self._serve(reader, writer, seat)
         except (OSError, TimeoutError, ssl.SSLError):
             writer.transport.abort()
         except asyncio.CancelledError:  # only ``stop`` does that; nobody awaits this task
             writer.transport.abort()
         finally:
+            self.seats.leave(seat)
             self._serving.discard(task)
             writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seat: Seat) -> None:
         for number in range(1, self._limits.requests_max + 1):
             try:
                 head = await self._read_head(reader)
                 if head is None:
                     return
                 request = parse_head(head)
+                if not self.seats.serve(seat, is_brief=self._is_brief(request)):
+                    raise HttpError(503, "too many others read at the moment, try again in a moment")
                 response = await self._response(request)
             except HttpError as error:
                 await self._write(writer, _refusal(error), is_last=True)
@@ -128,6 +141,7 @@ class HttpServer:
             await self._write(writer, response, is_last=is_last, without_body=request.method == "HEAD")
             if is_last:
                 return
+            self.seats.wait(seat)
 
     async def _read_head(self, reader: asyncio.StreamReader) -> bytes | None:
         """None when the peer closed the connection between two requests, or asked for nothing for long."""

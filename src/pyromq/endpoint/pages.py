@@ -40,6 +40,10 @@ class Pages:
         self._texts: tuple[list[Part], dict[TextForm, bytes]] | None = None  # of the last collection
         self._writing = asyncio.Lock()
 
+    def is_probe(self, request: HttpRequest) -> bool:
+        """A few bytes that somebody decides by whether to restart the process."""
+        return request.path in self._checks
+
     async def answer(self, request: HttpRequest) -> HttpResponse:
         if self._is_loopback and not _is_local(request.host):
             return HttpResponse(421, b"this address is for names of this machine only: localhost, or its address\n")
