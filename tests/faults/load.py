@@ -34,6 +34,7 @@ from pyromq.aio import (
     TransactionProducer,
 )
 from pyromq.client.core.transaction import Transaction
+from pyromq.errors import SendFailedError
 from pyromq.net import Backoff
 from pyromq.results import SendReceipt, SendStatus
 from pyromq.settings import ClientSettings, ProducerSettings, PushConsumerSettings
@@ -82,6 +83,7 @@ class Load:
         self._defaults = defaults
         self.timeline = Timeline()
         self.errors: list[str] = []  # of sends that nobody acknowledged
+        self.unknown = 0  # ordered sends that lost their response: repeating them would be the sender's decision
         self.slowest_send_s = 0.0  # since somebody set it back
         self.kinds = {
             name: Kind(Ledger(nameserver, name, ORDERLY_GROUP if name == ORDERED else GROUP, doubt_s=0.0))
@@ -197,8 +199,11 @@ class Load:
                 await send(number)
                 self.timeline.note(f"{name} sent")
             except MQError as error:
-                took_s = monotonic() - begun_s
-                self.errors.append(f"{name}: {type(error).__name__} after {took_s:.1f} s: {error}")
+                if name == ORDERED and isinstance(error, SendFailedError) and error.maybe_stored:
+                    self.unknown += 1
+                else:
+                    took_s = monotonic() - begun_s
+                    self.errors.append(f"{name}: {type(error).__name__} after {took_s:.1f} s: {error}")
             finally:
                 self._under_way -= 1
                 self.slowest_send_s = max(self.slowest_send_s, monotonic() - begun_s)

@@ -108,7 +108,7 @@ class Rounds:
         this = Round(cluster, load, rng, problems=self.noted)
         await load.send_on()
         await load.grows(GROWTH, promised=cluster.role is Role.ASYNC_MASTER)
-        begun_s, errors, load.slowest_send_s = monotonic(), len(load.errors), 0.0
+        begun_s, errors, load.slowest_send_s, load.unknown = monotonic(), len(load.errors), 0.0, 0
         await fault(this)
         ended_s = monotonic()
         await load.pause()
@@ -119,6 +119,7 @@ class Rounds:
             [load.timeline.longest_pause_s(SENT, begun_s, ended_s)],
             [load.timeline.longest_pause_s(READ, begun_s, ended_s)],
             load.errors[errors:],
+            load.unknown,
             load.slowest_send_s,
         )
         twice = await load.delayed_twice()

@@ -45,3 +45,5 @@ def test_goals_are_of_the_middle_round_of_the_worst_and_of_failed_sends() -> Non
     assert not meets(Pauses([5.0, 5.0, 10.1], [1.0]), UNPLANNED), "the worst one is too slow"
     assert not meets(Pauses([1.0], [6.5]), UNPLANNED), "consumers are too slow"
     assert not meets(Pauses([0.5], [0.5], errors=["a send failed"]), PLANNED)
+    assert meets(Pauses([0.5], [0.5], unknown=1), UNPLANNED)
+    assert not meets(Pauses([0.5], [0.5], unknown=1), PLANNED), "an ordered send lost its response"

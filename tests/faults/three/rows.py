@@ -23,7 +23,14 @@ from tests.faults.times import PLANNED, UNPLANNED, Goal, meets
 ETCD, ETCD_3, POSTGRESQL = "etcd", "etcd of three", "PostgreSQL"
 COLUMNS: Final = (
     *("fault", "lease store", "rounds", "messages", "lost", "duplicates", "delayed twice", "one copy, as told"),
-    *("producers p50 / max, s", "consumers p50 / max, s", "goal, s", "failed sends", "slowest send, s"),
+    *(
+        "producers p50 / max, s",
+        "consumers p50 / max, s",
+        "goal, s",
+        "failed sends",
+        "ordered, unknown",
+        "slowest send, s",
+    ),
 )
 
 
@@ -119,6 +126,8 @@ async def run_row(
         )
     if row.goal is not None:
         found.problems += [f"a send failed: {each}" for each in found.pauses.errors[:5]]
+        if found.pauses.unknown and not row.goal.loses_responses:
+            found.problems.append(f"{found.pauses.unknown} ordered sends lost their responses")
     return found
 
 
@@ -154,5 +163,5 @@ def _cells(row: Row, outcome: Outcome) -> list[str]:
     return [
         *(row.fault, row.store, *(f"{each:,}" for each in counts)),
         *(f"{median(each):.1f} / {max(each):.1f}" if each else "" for each in (pauses.producers_s, pauses.consumers_s)),
-        *(goal, f"{len(pauses.errors):,}", f"{pauses.slowest_send_s:.1f}"),
+        *(goal, f"{len(pauses.errors):,}", f"{pauses.unknown:,}", f"{pauses.slowest_send_s:.1f}"),
     ]
