@@ -4,7 +4,7 @@ python -m tests.faults [--seed N] [--kills N] [--rounds N] [--only TEXT]     a m
 python -m tests.faults --three [--seed N] [--rounds N] [--only TEXT]        three members under agents, with times
 
 Rows of three members that are done are kept in a folder: a run that was ended goes on where it was, ``--again`` begins
-anew, and ``--list`` shows the names.
+anew, and ``--list`` shows the names. ``--record docs/reliability.md`` puts the table into that page.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ from tests.faults.lease_servers import LEASE_SERVERS, is_installed
 from tests.faults.power import two_machines
 from tests.faults.rounds import Outcome, run_rounds
 from tests.faults.three import rows as three
+from tests.faults.three.record import circumstances, put_into
 
 MOST = "master killed"  # has rounds of its own number
 COLUMNS = (
@@ -48,6 +50,7 @@ async def main() -> int:
     parser.add_argument("--folder", type=Path, help="where brokers keep their files, which stay then")
     parser.add_argument("--kept", type=Path, default=KEPT, help="where rows that are done are kept")
     parser.add_argument("--again", action="store_true", help="run what is done, too")
+    parser.add_argument("--record", type=Path, help="a page that gets the table of three members, between its comments")
     parser.add_argument("--list", action="store_true", help="show the names of the rows with three members")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
@@ -65,6 +68,7 @@ async def main() -> int:
 
 async def three_members(folder: Path, given: argparse.Namespace) -> list[Outcome]:
     done: list[tuple[three.Row, Outcome]] = []
+    loads = [os.getloadavg()[0]]
     for number, row in enumerate(three.chosen(given.only)):
         rounds = given.rounds or row.rounds
         file = three.kept_file(given.kept, row, rounds, given.seed)
@@ -72,9 +76,12 @@ async def three_members(folder: Path, given: argparse.Namespace) -> list[Outcome
         if outcome is None:
             outcome = await three.run_row(row, folder / f"row-{number}", rounds=rounds, seed=given.seed, tell=tell)
             three.keep(file, outcome)
+            loads.append(os.getloadavg()[0])
         done.append((row, outcome))
-    print(f"seed {given.seed}, leases of {three.DEFAULT.lease_s:g} s")
-    print(three.table(done))
+    text = f"{circumstances(loads, given.seed, three.DEFAULT.lease_s)}\n\n{three.table(done)}"
+    print(text)
+    if given.record:
+        given.record.write_text(put_into(given.record.read_text(), text))
     return [outcome for _, outcome in done]
 
 
