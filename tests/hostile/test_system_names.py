@@ -100,6 +100,7 @@ WITHOUT_NAMES = {  # or about the caller's own connection
     Code.CONTROL_MEMBER,
     Code.REPORT_MEMBER,
     Code.GET_ACCESS_TABLES,
+    Code.GET_REPLICA_CHALLENGE,
     *map(Code, ACCESS_CODES),  # users and policies; they have rules of their own
 }
 REFUSED = {int(ResponseCode.NO_PERMISSION), int(ResponseCode.INVALID_PARAMETER)}

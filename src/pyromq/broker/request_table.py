@@ -179,5 +179,6 @@ class Handlers:
             Code.CONTROL_MEMBER: self.members.control,
             Code.REPORT_MEMBER: self.members.report,
             Code.GET_ACCESS_TABLES: self.access.hand_over,
+            Code.GET_REPLICA_CHALLENGE: self.access.challenge,
             **dict.fromkeys(ACCESS_CODES, self.access.answer),
         }

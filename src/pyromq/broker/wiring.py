@@ -142,6 +142,7 @@ class Wiring:
         on_report = replication.members.reported if replication.members is not None else None
         handlers.members.take(partial(replication.status, str(self.identity.address)), on_report)
         handlers.access.owners, handlers.access.belong_to_master = owners.text, replication.has_masters_users
+        handlers.access.challenges = replication.leader.challenges if replication.leader is not None else None
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
         tables.topics.on_change = services.registrar.topics_changed
         write_path.group_commit.on_visible = partial(_wake_readers, services.delay_runner, waiters, handlers.pulls)
@@ -184,7 +185,7 @@ class Wiring:
     ) -> Replication:
         wiring = ReplicationWiring(self.environment, write_path, tables, owners)
         if self.environment.settings.replication.role is Role.REPLICA:
-            calls = MasterCalls(self._open_link)
+            calls = MasterCalls(self._open_link, self.environment.settings.access.inner)
             address = str(self.identity.address)
             replication = wiring.of_a_replica(calls, registrar.register_now, self.workers.save, address)
             if replication.known_master is not None:

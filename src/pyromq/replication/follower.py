@@ -29,7 +29,7 @@ from pyromq.net.backoff import Backoff
 from pyromq.replication.errors import DivergedError, ReplicationRefusedError, TooFarBehindError
 from pyromq.replication.settings import ReplicationSettings
 from pyromq.store.message_store import MessageStore
-from pyromq.wire.transfer import SliceDecoder, encode_name, encode_report
+from pyromq.wire.transfer import SliceDecoder, encode_name, encode_proof, encode_report
 
 logger = logging.getLogger(__name__)
 
@@ -53,13 +53,22 @@ class MasterLog(NamedTuple):
     first: int
     end: int
     takes_names: bool = False  # it is one of ours, which count replicas by their names
+    wants_proof: bool = False  # and has access control
+
+
+async def _no_proof() -> bytes:
+    return b""
 
 
 class Master(NamedTuple):
-    """Where a master is; ``log`` asks it over its port for clients, and answers None if that is not known."""
+    """Where a master is; ``log`` asks it over its port for clients, and answers None if that is not known.
+
+    ``prove`` gets a challenge in the same way, and makes the proof that is said at the port for replicas.
+    """
 
     replication_address: Address
     log: Callable[[], Awaitable[MasterLog | None]]
+    prove: Callable[[], Awaitable[bytes]] = _no_proof
 
 
 FindMaster = Callable[[], Awaitable[Master | None]]
@@ -144,7 +153,10 @@ class Follower:
 
     async def _follow(self, master: Master) -> None:
         known = await master.log()
-        start = self._start(master, known)._replace(named=known is not None and known.takes_names)
+        start = self._start(master, known)
+        if known is not None and known.takes_names:
+            proof = encode_proof(await master.prove()) if known.wants_proof else b""
+            start = start._replace(introduction=proof + self.name)
         session = _Session(self, start)
         self._note(Following.CHECKING, "")
         loop, address = asyncio.get_running_loop(), master.replication_address
@@ -233,7 +245,7 @@ class _Start(NamedTuple):
 
     asked: int
     next: int | None
-    named: bool = False  # the master wants to know whose report it is
+    introduction: bytes = b""  # said before it, where the master wants to know whose report it is
 
 
 class _Session(asyncio.Protocol):
@@ -243,7 +255,7 @@ class _Session(asyncio.Protocol):
         self._follower = follower
         self._store = follower.store
         self._asked = self._reported = start.asked
-        self._named = start.named
+        self._introduction = start.introduction
         self._next = start.next  # position of the next byte that belongs into the buffer
         self._buffer = bytearray()  # not yet appended: compared, or the start of a record
         if start.next == 0 and start.asked == 1:
@@ -261,7 +273,7 @@ class _Session(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's is none, but has everything that one has
         self._transport = transport
-        transport.write((self._follower.name if self._named else b"") + encode_report(self._asked))
+        transport.write(self._introduction + encode_report(self._asked))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None

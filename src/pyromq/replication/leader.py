@@ -5,6 +5,10 @@
 Only what is on the master's own disk is sent. So no crash of the master can take back what a replica has, and a replica
 may show everything that it has. A replica that asks for what the master does not have is refused and logged: either its
 log is not a copy of this one, or the master has lost messages.
+
+Who connects is a stranger until it has introduced itself, and with access control proved that it is a replica.
+Strangers get nothing, count for nothing and have a few seconds; as many of them as there may be replicas are kept, and
+the oldest makes place for the next one.
 """
 
 from __future__ import annotations
@@ -17,14 +21,18 @@ from typing import Final, cast
 from pyromq.clock import Clock
 from pyromq.errors import PositionOutOfRangeError
 from pyromq.net.address import Address
+from pyromq.replication.introduction import Introduction
+from pyromq.replication.proofs import Challenges
 from pyromq.replication.replicas import ReplicaConnection, Replicas
 from pyromq.replication.settings import ReplicationSettings
 from pyromq.store.message_store import MessageStore
-from pyromq.wire.transfer import NAMED, SILENT, ReportDecoder, encode_head
+from pyromq.wire.transfer import ReportDecoder, encode_head
 
 logger = logging.getLogger(__name__)
 
 _FAREWELL_S: Final = 3.0  # replicas that take longer miss something; they get it when the master is back
+_REFUSED_TOLD_MAX: Final = 1_000
+_INTRODUCTION_MS: Final = 3_000  # a stranger that takes longer is closed
 _TURN_BYTES: Final = 2 << 20  # sent to one replica before others have their turn
 _BUFFERED_BYTES: Final = 1 << 20  # of one connection, before it has to take them
 
@@ -32,14 +40,19 @@ _BUFFERED_BYTES: Final = 1 << 20  # of one connection, before it has to take the
 class Leader:
     """Owned by a master, on its loop: ``start``, then ``flushed`` and ``tick`` as they come, ``stop``."""
 
-    def __init__(self, store: MessageStore, settings: ReplicationSettings, clock: Clock) -> None:
+    def __init__(
+        self, store: MessageStore, settings: ReplicationSettings, clock: Clock, challenges: Challenges | None = None
+    ) -> None:
+        """With ``challenges`` replicas have to prove themselves, unless their addresses are proof enough."""
         self._store = store
+        self.challenges = challenges
         self.settings = settings
         self.clock = clock
         self.replicas = Replicas(settings)
         self.on_report: Callable[[], None] = lambda: None  # a replica has more now, or is gone, or new
         self.on_count: Callable[[int], None] = lambda count: None  # so many connections there are now
         self._links: dict[ReplicaLink, None] = {}
+        self._strangers: dict[ReplicaLink, None] = {}  # connected, not introduced yet; the oldest first
         self._server: asyncio.Server | None = None
         self._ended = asyncio.Event()  # a link has
         self._refused: set[tuple[str, str]] = set()  # addresses and reasons; each is logged once
@@ -69,7 +82,7 @@ class Leader:
         self._server.close()
         if send_all:
             await self._send_all()
-        for link in list(self._links):
+        for link in [*self._links, *self._strangers]:
             link.close("the master stops")
         await asyncio.sleep(0)  # their transports hear of it
         self._server = None
@@ -95,7 +108,7 @@ class Leader:
 
     def tick(self) -> None:
         """Every second or so: signs of life, and an end to connections that give none."""
-        for link in list(self._links):
+        for link in [*self._links, *self._strangers]:
             link.tick()
         if self.replicas.notice_stalls(self.clock.monotonic_ms()):
             self.on_report()
@@ -107,14 +120,32 @@ class Leader:
         """Replicas get the log up to here."""
         return self._store.flushed_position
 
-    def admitted(self, link: ReplicaLink, host: str) -> bool:
+    def may_speak(self, link: ReplicaLink, host: str) -> bool:
+        """Whether a stranger may introduce itself."""
         if not self.settings.allows(host):
             return self._refuse(host, "its address is not in replication.replica_addresses")
+        if len(self._strangers) >= self.settings.connections_max:
+            next(iter(self._strangers)).close("others wait")
+        self._strangers[link] = None
+        return True
+
+    def admitted(self, link: ReplicaLink, host: str, proof: bytes) -> bool:
+        """Whether a stranger that has introduced itself is one of the replicas from now on."""
+        if not self._is_proven(host, proof):
+            return self._refuse(
+                host,
+                "it has not proved that it is a replica: give it the access.inner_credentials of this broker, or name "
+                "its address in replication.unproven_addresses if it is a broker of Apache's",
+            )
         if len(self._links) >= self.settings.connections_max:
             return self._refuse(host, "there are replication.connections_max connections already")
+        self._strangers.pop(link, None)
         self._links[link] = None
         self.on_count(len(self._links))
         return True
+
+    def _is_proven(self, host: str, proof: bytes) -> bool:
+        return self.challenges is None or self.settings.is_proven_by(host) or self.challenges.is_met(proof)
 
     def first_position(self, host: str, asked: int) -> int | None:
         """From where on a replica gets the log; None when it cannot have what it asks for."""
@@ -138,7 +169,7 @@ class Leader:
 
     def _refuse(self, host: str, reason: str) -> bool:
         kind = host, reason.partition("up to")[0]
-        if kind not in self._refused:
+        if kind not in self._refused and len(self._refused) < _REFUSED_TOLD_MAX:
             self._refused.add(kind)
             logger.error("replica refused: address=%s reason=%s", host, reason)
         return False
@@ -151,9 +182,11 @@ class Leader:
         return self._store.records.bytes_at(position, size)
 
     def ended(self, link: ReplicaLink) -> None:
-        self._links.pop(link, None)
-        self._ended.set()
-        self.on_count(len(self._links))
+        self._strangers.pop(link, None)
+        if link in self._links:
+            del self._links[link]
+            self._ended.set()
+            self.on_count(len(self._links))
 
 
 class ReplicaLink(asyncio.Protocol):
@@ -164,7 +197,7 @@ class ReplicaLink(asyncio.Protocol):
         self._decoder = ReportDecoder()
         self._transport: asyncio.Transport | None = None
         self._replica = ReplicaConnection("", "")  # until its address is known and allowed
-        self._is_naming = False  # the next number is its id
+        self._introduction = Introduction()
         self._started = False  # it has said from where on
         self._paused = False  # it does not take what is sent
         self._arranged = False  # ``send_more`` comes by itself
@@ -175,17 +208,17 @@ class ReplicaLink(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)  # uvloop's is none, but has everything that one has
         self._transport = transport
         peer = transport.get_extra_info("peername") or ("", 0)
-        if not self._leader.admitted(self, str(peer[0])):
+        if not self._leader.may_speak(self, str(peer[0])):
             transport.abort()
             return
         transport.set_write_buffer_limits(high=_BUFFERED_BYTES)
-        self._replica = self._leader.replicas.connected(str(peer[0]), f"{peer[0]}:{peer[1]}")
-        logger.info("replica connected: replica=%s", self._replica.name)
+        self._replica = ReplicaConnection(str(peer[0]), f"{peer[0]}:{peer[1]}")
+        logger.debug("connected to the port for replicas: peer=%s", self._replica.name)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self._leader.ended(self)
-        if self._replica.name:
+        if self._started:
             self._leader.replicas.disconnected(self._replica)
             logger.info("replica gone: replica=%s position=%d", self._replica.name, self._replica.position)
             self._leader.on_report()
@@ -198,37 +231,34 @@ class ReplicaLink(asyncio.Protocol):
     # --- what it says ---
 
     def data_received(self, data: bytes) -> None:
-        self._heard_ms = self._leader.clock.monotonic_ms()
+        if self._started:  # a stranger that drips has as little time as a silent one
+            self._heard_ms = self._leader.clock.monotonic_ms()
         has_more = False
         for number in self._decoder.feed(data):
             if self._started:
                 has_more |= self._leader.replicas.reported(self._replica, number)
-            elif not self._introduced(number) and not self._start(number):
+            elif self._introduction.hear(number) and not self._start(self._introduction):
                 return
         if has_more:
             self._leader.on_report()
 
-    def _introduced(self, number: int) -> bool:
-        """Whether the number is part of its name."""
-        if self._is_naming:
-            self._replica.broker_id, self._is_naming = number, False
-        elif number in (NAMED, SILENT) and self._replica.broker_id is None:
-            self._replica.is_copy, self._is_naming = number == SILENT, True
-        else:
-            return False
-        return True
-
-    def _start(self, asked: int) -> bool:
+    def _start(self, said: Introduction) -> bool:
         """False when it is refused."""
-        first = self._leader.first_position(self._replica.host, asked)
+        leader, stranger = self._leader, self._replica
+        if not leader.admitted(self, stranger.host, said.proof):
+            self.close("refused")
+            return False
+        first = leader.first_position(stranger.host, said.position)
         if first is None:
             self.close("refused")
             return False
-        self._started = True
-        self._leader.replicas.begins(self._replica, first)
+        self._started, self._heard_ms = True, leader.clock.monotonic_ms()
+        self._replica = leader.replicas.connected(stranger.host, stranger.name)
+        self._replica.broker_id, self._replica.is_copy = said.broker_id, said.is_copy
+        leader.replicas.begins(self._replica, first)
         facts = self._replica.name, self._replica.broker_id, first
         logger.info("replica follows: replica=%s id=%s from=%d", *facts)
-        self._leader.on_report()
+        leader.on_report()
         self.send_more()
         if self._replica.sent == first and self._transport is not None:
             self._transport.write(encode_head(first, 0))  # so that it knows that it was admitted
@@ -280,7 +310,7 @@ class ReplicaLink(asyncio.Protocol):
 
     def tick(self) -> None:
         now, settings = self._leader.clock.monotonic_ms(), self._leader.settings
-        if now - self._heard_ms > settings.silence_ms_max:
+        if now - self._heard_ms > (settings.silence_ms_max if self._started else _INTRODUCTION_MS):
             self.close("silent for too long")
         elif self._transport is not None and self._started and now - self._sent_ms >= settings.heartbeat_interval_ms:
             self._sent_ms = now

@@ -40,6 +40,7 @@ class ReplicationSettings:
     port: int = 0  # 0: the port of the broker and one more; picked if that one is
     advertised_host: str = ""  # what replicas are told; when empty the broker's own
     replica_addresses: tuple[str, ...] = ("127.0.0.0/8", "::1/128")  # addresses and networks that may connect
+    unproven_addresses: tuple[str, ...] = ()  # who needs no proof (Apache's), with access control
     insecure_network: bool = False  # listen beyond loopback, although what is transferred is neither signed nor secret
     connections_max: int = 16
     in_sync_replicas: int = 2  # copies a sync master waits for, its own among them; fewer than 2 would be none
@@ -80,8 +81,9 @@ class ReplicationSettings:
         for text in (self.master_address, self.master_replication_address):
             if text:
                 Address.parse(text)
-        for text in self.replica_addresses:
-            _network(text)
+        for name in ("replica_addresses", "unproven_addresses"):
+            for text in getattr(self, name):
+                _network(text, name)
         if self.role.has_port:
             self._check_exposure()
         if self.managed:
@@ -112,9 +114,11 @@ class ReplicationSettings:
 
     def allows(self, host: str) -> bool:
         """Whether a replica may connect from there."""
-        address = ip_address(host.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None)
-        return any((mapped or address) in _network(text) for text in self.replica_addresses)
+        return _holds(self.replica_addresses, host)
+
+    def is_proven_by(self, host: str) -> bool:
+        """Whether the address of a replica is proof enough, where proofs are wanted."""
+        return _holds(self.unproven_addresses, host)
 
     @property
     def copies_needed(self) -> int:
@@ -122,8 +126,14 @@ class ReplicationSettings:
         return max(2, self.in_sync_replicas)
 
 
-def _network(text: str) -> IPv4Network | IPv6Network:
+def _holds(networks: tuple[str, ...], host: str) -> bool:
+    address = ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return any((mapped or address) in ip_network(text, strict=False) for text in networks)
+
+
+def _network(text: str, name: str) -> IPv4Network | IPv6Network:
     try:
         return ip_network(text, strict=False)
     except ValueError as error:
-        raise ConfigError(f"replication.replica_addresses: {text!r} is neither an address nor a network") from error
+        raise ConfigError(f"replication.{name}: {text!r} is neither an address nor a network") from error

@@ -187,6 +187,7 @@ BROKER_RIGHTS: Final[Rights] = {
     Code.CONTROL_MEMBER: _CHANGE_CLUSTER,
     Code.REPORT_MEMBER: _CHANGE_CLUSTER,
     Code.GET_ACCESS_TABLES: _CHANGE_ALL,  # and more: see ``handover``
+    Code.GET_REPLICA_CHALLENGE: _CHANGE_ALL,  # whoever meets it reads every message
     **_USERS,
 }
 

@@ -191,6 +191,7 @@ class RequestCode(IntEnum):
     CONTROL_MEMBER = 31_022
     REPORT_MEMBER = 31_023
     GET_ACCESS_TABLES = 31_030
+    GET_REPLICA_CHALLENGE = 31_031
 
     # --- POP: too large for the 16 bits of a binary header, so JSON headers only ---
     POP_MESSAGE = 200050

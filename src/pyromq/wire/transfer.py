@@ -8,8 +8,9 @@
 Big-endian, one after the other, nothing around them. A slice may begin and end anywhere in a record.
 
 A master of ours says in its run-time information that it understands names. To such a master, and to no other, a
-replica of ours says two numbers before its first position: ``NAMED`` or ``SILENT``, and its broker id. RocketMQ has
-nothing of the kind: to its masters a replica is an address.
+replica of ours says two numbers before its first position: ``NAMED`` or ``SILENT``, and its broker id. Where the master
+has access control, ``PROVEN`` and 32 bytes of proof come before these. RocketMQ has nothing of the kind: to its masters
+a replica is an address.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ HEAD_BYTES: Final = _HEAD.size
 REPORT_BYTES: Final = _REPORT.size
 NAMED: Final = -0x5079_726F_4D51_0001  # no position; what follows is the id of the replica that speaks
 SILENT: Final = -0x5079_726F_4D51_0002  # likewise, of a copy that is never to be counted
+PROVEN: Final = -0x5079_726F_4D51_0003  # no position either; what follows is a proof, as long as four positions
+PROOF_BYTES: Final = 32
 SLICE_BYTES_MAX: Final = 4 << 20  # a replica of RocketMQ's has no room for more
 
 
@@ -38,6 +41,11 @@ def encode_report(position: int) -> bytes:
 
 def encode_name(broker_id: int, *, silent: bool = False) -> bytes:
     return encode_report(SILENT if silent else NAMED) + encode_report(broker_id)
+
+
+def encode_proof(proof: bytes) -> bytes:
+    assert len(proof) == PROOF_BYTES
+    return encode_report(PROVEN) + proof
 
 
 class ReportDecoder:

@@ -1,4 +1,4 @@
-"""Requests 3001 to 3010, users and policies of this broker, and 31030, all of them for a replica."""
+"""Requests 3001 to 3010, users and policies of this broker; 31030, all of them for a replica; 31031, a challenge."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.net.connection import Connection
+from pyromq.replication.proofs import Challenges
 from pyromq.security import handover
 from pyromq.security.requests import LOOKING_CODES, AccessRequests
 from pyromq.wire.codes import ResponseCode
@@ -29,7 +30,7 @@ _MASTERS: Final = "this broker is a replica, and has the users of its master: ch
 
 
 class AccessHandler:
-    """Requests 3001, 3002, 3003, 3004, 3005, 3006, 3007, 3008, 3009, 3010 and 31030.
+    """Requests 3001, 3002, 3003, 3004, 3005, 3006, 3007, 3008, 3009, 3010, 31030 and 31031.
 
     ``access`` None: access control is off, and nobody may prepare users for the day when it is on.
     """
@@ -38,6 +39,7 @@ class AccessHandler:
         self._access = access
         self._settings = settings
         self._requests = AccessRequests(access.guard.book) if access else None
+        self.challenges: Challenges | None = None  # of a master: what replicas have to meet
         self._given: set[str] = set()  # addresses of replicas that got users; each is logged once
         self.owners: Callable[[], bytes] = lambda: b""  # the table of owners as its file has it
         self.belong_to_master: Callable[[], bool] = lambda: (
@@ -50,6 +52,19 @@ class AccessHandler:
         if request.code not in LOOKING_CODES and self.belong_to_master():
             raise RefusedError(ResponseCode.SYSTEM_ERROR, _MASTERS)
         return self._requests.answer(request, self._access.principal_of(connection, request))
+
+    def challenge(self, connection: Connection, request: Received[None]) -> bytes:
+        """What a replica has to meet at the port for replicas, with the password of the user that asks for it."""
+        if self._access is None or self.challenges is None:
+            raise RefusedError(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                "this broker wants no proof of replicas: it has no access control, or is no master",
+            )
+        principal = self._access.principal_of(connection, request)
+        user = self._access.guard.book.rules.users.get(principal.name)
+        if user is None:
+            raise RefusedError(ResponseCode.NO_PERMISSION, "a challenge is met with a password, and no user has signed")
+        return self.challenges.issue(user.password.reveal())
 
     def hand_over(self, connection: Connection, request: Received[AccessTablesHeader]) -> bytes:
         """Everything there is, passwords too, for a replica that has proved that it is one."""

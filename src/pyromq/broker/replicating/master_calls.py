@@ -10,6 +10,7 @@ import msgspec
 from pyromq.errors import RemoteProtocolError, quoted
 from pyromq.net.link import Link
 from pyromq.replication.follower import MasterLog
+from pyromq.replication.proofs import prove
 from pyromq.security import handover
 from pyromq.security.settings import InnerCredentials
 from pyromq.wire.codes import RequestCode as Code
@@ -22,6 +23,7 @@ from pyromq.wire.json.membership import BrokerStatus, MemberReport
 
 _TIMEOUT_MS: Final = 10_000
 TAKES_NAMES: Final = "replicationTakesNames"  # in the run-time information of a master of ours
+WANTS_PROOF: Final = "replicationWantsProof"  # likewise, with access control
 _UNKNOWN: Final = "the master's port for clients is not known"
 
 
@@ -53,8 +55,10 @@ class MasterTables(NamedTuple):
 class MasterCalls:
     """One master at a time; ``close`` at the end."""
 
-    def __init__(self, open_link: Callable[[str], Link]) -> None:
+    def __init__(self, open_link: Callable[[str], Link], inner: InnerCredentials | None = None) -> None:
+        """``inner`` is what the links sign with."""
         self._open_link = open_link
+        self._inner = inner
         self._link: Link | None = None
         self._address = ""
 
@@ -76,9 +80,18 @@ class MasterCalls:
         table = java_json.decode(await self._ask(Code.GET_BROKER_RUNTIME_INFO), bodies.KeyValues).table
         try:
             first, end = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
-            return MasterLog(max(0, first), max(0, end), TAKES_NAMES in table)
+            return MasterLog(max(0, first), max(0, end), TAKES_NAMES in table, WANTS_PROOF in table)
         except (KeyError, ValueError) as error:
             raise RemoteProtocolError(f"{self._address} does not tell how far its log goes") from error
+
+    async def prove(self) -> bytes:
+        """That this broker may have the log, with a challenge of the master. Raises MQError."""
+        if self._inner is None:
+            raise RemoteProtocolError(
+                f"{self._address} has access control, and gives its log to replicas that prove themselves: give this "
+                "broker its access.inner_credentials"
+            )
+        return prove(self._inner.secret_key, await self._ask(Code.GET_REPLICA_CHALLENGE))
 
     async def tables(self) -> MasterTables:
         """Raises MQError."""

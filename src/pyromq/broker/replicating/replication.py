@@ -16,7 +16,7 @@ from pyromq.broker.base.lease import LeaseState
 from pyromq.broker.commit.curtain import Curtain
 from pyromq.broker.commit.replica_gate import ReplicaGate
 from pyromq.broker.commit.write_path import WritePath
-from pyromq.broker.replicating.master_calls import TAKES_NAMES, MasterCalls
+from pyromq.broker.replicating.master_calls import TAKES_NAMES, WANTS_PROOF, MasterCalls
 from pyromq.broker.replicating.members import Members
 from pyromq.broker.replicating.metadata import MetadataSync
 from pyromq.broker.replicating.reporter import LeaseFollowing
@@ -24,6 +24,7 @@ from pyromq.broker.state.tables import Tables
 from pyromq.net.address import Address
 from pyromq.replication.follower import Follower, Master
 from pyromq.replication.leader import Leader
+from pyromq.replication.proofs import Challenges
 from pyromq.replication.settings import Role
 from pyromq.security import handover
 from pyromq.store.message_store import MessageStore
@@ -214,6 +215,8 @@ class Replication:
         if self.leader is not None:
             told["replicationAddress"] = self.leader.address if self.leader.is_listening else ""
             told[TAKES_NAMES] = True
+            if self.leader.challenges is not None:
+                told[WANTS_PROOF] = True
             told["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
         if self.gate is not None:
             told["replicationWaitingSends"] = self.gate.waiting
@@ -275,8 +278,9 @@ class ReplicationWiring:
             return Replication(
                 environment=environment, store=write_path.store, tables=self._tables, owners=self._owners
             )
-        leader, gate, group_commit = Leader(write_path.store, settings, clock), None, write_path.group_commit
-        curtain = None
+        challenges = Challenges(clock) if isinstance(environment.access, GuardedAccess) else None
+        leader = Leader(write_path.store, settings, clock, challenges)
+        gate, curtain, group_commit = None, None, write_path.group_commit
 
         def counted(replicas: int) -> None:
             group_commit.flushes_early = replicas > 0
@@ -326,7 +330,7 @@ class ReplicationWiring:
                 return None
             if known.address:
                 await calls.at(known.address)
-            return Master(Address.parse(known.replication_address), calls.log)
+            return Master(Address.parse(known.replication_address), calls.log, calls.prove)
 
         lease, by_lease = environment.lease, None
         if lease is not None:

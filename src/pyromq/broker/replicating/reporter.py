@@ -53,7 +53,7 @@ class LeaseFollowing:
             raise RemoteProtocolError(f"{state.master} is not master under lease {state.number} yet")
         if not self._agrees(status):
             return None
-        return Master(Address.parse(status.replication_address), self._calls.log)
+        return Master(Address.parse(status.replication_address), self._calls.log, self._calls.prove)
 
     def _agrees(self, status: BrokerStatus) -> bool:
         """Whether the log here is a prefix of the master's. Raises TooFarBehindError, OSError."""
