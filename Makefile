@@ -3,20 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# What failed, once more and by itself: a busy machine may be too slow for one test of thousands. It is told, and to be fixed.
-AGAIN = { echo "failed tests run again, by themselves"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 # The compiled core, where cargo is there; without it everything works, in Python alone.
 CORE := $(VENV)/.core
 CORE_SOURCES := core/Cargo.toml core/pyproject.toml core/build.py $(wildcard core/src/*.rs)
-# With the core built, what it has a part in runs a second time without it.
-PURE_TESTS := tests/unit/store tests/unit/broker tests/unit/net tests/unit/client tests/unit/wire/fast tests/unit/pipeline/arrow tests/crash tests/conformance tests/integration/test_broker.py \
-	tests/integration/test_flow_control.py tests/integration/test_kill.py tests/integration/test_net.py tests/integration/test_producer.py
 DEMO := .cache/demo
 SITE := .cache/site
 AIRFLOW := $(CURDIR)/.cache/airflow
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo demo-console test browser helm screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash faults hostile interop clean
+.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash faults hostile interop clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,11 +38,11 @@ demo: $(READY)  ## orders, a crash, retries, dead letters sent again; the store 
 demo-console: $(READY)  ## the console on what make demo left, with a shop at work; prints address and password, Ctrl-C ends it
 	@$(BIN)/python examples/demo_console.py $(DEMO)
 
-test: $(READY) $(CORE)  ## every test that needs PyPI and Debian packages only; what the compiled core has a part in twice
-	$(BIN)/python -m pytest -n auto --dist worksteal --ignore tests/spark || $(AGAIN)
-	@if $(BIN)/python -c 'import pyromq_core' 2>/dev/null; then echo "and without the compiled core:"; export PYROMQ_PURE=1; \
-	$(BIN)/python -m pytest -q -n auto --dist worksteal $(PURE_TESTS) || $(AGAIN); else echo "no second run: the compiled core is not built"; fi
-	$(BIN)/python -m pytest tests/spark || $(AGAIN)
+test: $(READY) $(CORE)  ## every promise once, in the mode that is installed, Spark included: a quarter of an hour on two cores
+	$(BIN)/python -m tests.running test $(ARGUMENTS)
+
+test-more: $(READY) $(CORE)  ## after make test: the mode that is not installed, the documentation site, browsers, long rounds of kills
+	$(BIN)/python -m tests.running more $(ARGUMENTS)
 
 browser:  ## Debian's Chromium for the browser tests, where this machine can install it; never fails
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
@@ -71,11 +66,12 @@ $(AIRFLOW)/.ready: pyproject.toml
 	$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check 'apache-airflow>=3' pytest hypothesis --editable '.[airflow]'
 	@touch $@
 
-check: $(READY)  ## ruff, mypy --strict, import rules
+check: $(READY)  ## ruff, mypy --strict, import rules; that programs of users are typed as promised (mypy, pyright)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -m check tests/unit/test_typing.py tests/unit/test_architecture.py
 
 format: $(READY)  ## let ruff fix what it can
 	$(BIN)/ruff check --fix .

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 from hypothesis import settings
 
-pytest_plugins = ["tests.running.memory"]
+pytest_plugins = ["tests.running.memory", "tests.running.results"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background: children would not hear Ctrl-C either
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -101,10 +101,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-    """Counts above pytest's own summary; below it, so that nobody overlooks it, what could not run here."""
+    """Counts above pytest's own summary."""
     _tell_counts(terminalreporter)
     yield
-    _tell_of_browsers(terminalreporter)
 
 
 def _tell_counts(terminalreporter: pytest.TerminalReporter) -> None:
@@ -120,16 +119,3 @@ def _tell_counts(terminalreporter: pytest.TerminalReporter) -> None:
         for name in SHOWN:
             if name in totals:
                 terminalreporter.write_line(f"{name + ':':34} {totals[name]:>10,}")
-
-
-BROWSER_TESTS = "tests/console/browser/"
-
-
-def _tell_of_browsers(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line where a machine has no browser: a skipped test is easily taken for one that passed."""
-    skipped = [
-        report for report in terminalreporter.stats.get("skipped", []) if report.nodeid.startswith(BROWSER_TESTS)
-    ]
-    if skipped and isinstance(skipped[0].longrepr, tuple):
-        reason = str(skipped[0].longrepr[2]).removeprefix("Skipped: ")
-        terminalreporter.write_line(f"browser tests did not run ({len(skipped)} tests): {reason}", yellow=True)

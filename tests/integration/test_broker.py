@@ -54,7 +54,7 @@ from pyromq.wire.received import Received
 from pyromq.wire.record import Record, split_records
 from tests.integration.waiting import LOOK_AGAIN_S, PATIENCE_S, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.both_modes]
 TIMEOUT_MS = 5_000
 
 

@@ -24,7 +24,7 @@ from pyromq.wire.received import Received
 from tests.integration.test_broker import TIMEOUT_MS, Client, send, send_header, settings
 from tests.integration.waiting import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.both_modes]
 
 
 class HeldDisk(RealDisk):

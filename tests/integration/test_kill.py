@@ -19,11 +19,11 @@ from pyromq.store.message_store import MessageStore
 from tests.crash.script import check_agreement, log_records
 from tests.integration.writer import SETTINGS
 
-ROUNDS = int(os.environ.get("PYROMQ_CRASH_ROUNDS", "32"))
+ROUNDS = int(os.environ.get("PYROMQ_CRASH_ROUNDS", "8"))  # make test-more has 32, make crash 500
 LANES = 2
 ROUNDS_PER_FOLDER = 4
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.both_modes, pytest.mark.rounds]
 
 
 def run_and_kill(folder: Path, seed: int, after_s: float, *, writes_first: bool) -> int:

@@ -42,7 +42,7 @@ from pyromq.wire.received import Received, decode_received
 from tests.integration.both_loops import Run
 from tests.integration.certificates import Certificate, make_certificate
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.both_modes]
 
 CLOCK = SystemClock()
 ANY_PORT = Address("127.0.0.1", 0)

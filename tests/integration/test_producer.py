@@ -56,7 +56,7 @@ from tests.integration.certificates import make_certificate
 from tests.integration.scripted_broker import ScriptedBroker, scripted
 from tests.integration.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.both_modes]
 
 QUICK = ProducerSettings(timeout_ms=10_000)
 

@@ -28,7 +28,7 @@ from tests.crash.script import log_records
 from tests.integration.broker_process import BrokerProcess
 from tests.integration.waiting import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rounds]
 
 ROUNDS = int(os.environ.get("PYROMQ_REPLICATION_ROUNDS", "1"))  # of each kind; ``make crash`` has more
 SENDERS = 8

@@ -16,7 +16,7 @@ pytest.importorskip("sphinx", reason="the dependency group docs is not installed
 pytest.importorskip("myst_parser", reason="the dependency group docs is not installed")
 pytest.importorskip("furo", reason="the dependency group docs is not installed")
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.more]
 
 ROOT = Path(__file__).parents[2]
 LOADS = re.compile(

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.running.processes import CAN_MEASURE, DescendantPeaks, Peak, own_peak_mb, own_resident_mb
+from tests.running.processes import CAN_MEASURE, DescendantPeaks, own_peak_mb, own_resident_mb
 
 LIMIT_MB = 1024
 GROWTH_MB = 48  # of a worker since its last collection
-PEAKS = pytest.StashKey[dict[str, int]]()  # of test processes, by the names of workers
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -77,7 +76,7 @@ class RunMemory:
         self._descendants = DescendantPeaks()
         self._workers: set[int] = set()  # process ids
         self._peaks: dict[str, int] = {}
-        config.stash[PEAKS] = self._peaks
+        config.stash[RUN_MEMORY] = self
 
     def pytest_sessionstart(self) -> None:
         self._descendants.start()
@@ -95,22 +94,29 @@ class RunMemory:
         self._descendants.sample()
         self._descendants.stop()
         self._peaks["controller" if self._peaks else "tests"] = own_peak_mb()
-        is_above = self._largest().megabytes > self._limit_mb
-        if is_above and session.exitstatus == pytest.ExitCode.OK:
+        if self.is_above_limit() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if reporter := self._config.pluginmanager.get_plugin("terminalreporter"):
-            reporter.write_line(self.line(), red=is_above, bold=is_above)
+            line = f"peak memory: {self.told()}; {verdict(self._limit_mb, is_above=self.is_above_limit())}"
+            reporter.write_line(line, red=self.is_above_limit())
 
-    def line(self) -> str:
-        """Peaks in megabytes, and the limit."""
+    def told(self) -> str:
+        """Peaks of this run, in megabytes."""
         if not CAN_MEASURE:
-            return "peak memory: not measured, there is no /proc here"
+            return "not measured, there is no /proc here"
         told = ", ".join(f"{name} {peak:,} MB" for name, peak in sorted(self._peaks.items()))
         if (child := self._descendants.largest(self._workers)).name:
             told += f"; processes that they started {child.megabytes:,} MB at most ({child.name})"
-        verdict = "ABOVE" if self._largest().megabytes > self._limit_mb else "within"
-        return f"peak memory: {told}; {verdict} the limit of {self._limit_mb:,} MB"
+        return told
 
-    def _largest(self) -> Peak:
-        tests = [Peak(peak, name) for name, peak in self._peaks.items()]
-        return max([*tests, self._descendants.largest(self._workers)])
+    def is_above_limit(self) -> bool:
+        largest = max(self._descendants.largest(self._workers).megabytes, *self._peaks.values(), 0)
+        return largest > self._limit_mb
+
+
+RUN_MEMORY = pytest.StashKey[RunMemory]()
+
+
+def verdict(limit_mb: int, *, is_above: bool) -> str:
+    """Words about the limit; a run above it has failed."""
+    return f"{'ABOVE' if is_above else 'within'} the limit of {limit_mb:,} MB"

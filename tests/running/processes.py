@@ -111,5 +111,5 @@ def _name(pid: int) -> str:
     except OSError:
         return ""
     program = words[0].rpartition("/")[2].split(" ")[0]
-    last = [word.rpartition("/")[2] for word in words[1:] if word and not word.startswith("-") and len(word) < 80]
+    last = [word.rpartition("/")[2] for word in words[1:] if word and not word.startswith("-") and " " not in word]
     return " ".join([program, *last[:2]])

@@ -101,6 +101,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.check
 def test_every_import_rule_fails_when_it_is_broken(tmp_path: Path) -> None:
     if shutil.which("lint-imports", path=str(Path(sys.executable).parent)) is None:
         pytest.skip("import-linter is not installed (make setup installs it)")

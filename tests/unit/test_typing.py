@@ -23,6 +23,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.check
 def test_good_uses_are_accepted_and_bad_ones_refused_at_each_marked_line() -> None:
     """One run of mypy, with the settings and the cache of ``make check``."""
     pytest.importorskip("mypy", reason="types were not checked: no mypy")
@@ -36,6 +37,7 @@ def test_good_uses_are_accepted_and_bad_ones_refused_at_each_marked_line() -> No
     assert {int(number) for _, number in found} == MARKED, ended.stdout
 
 
+@pytest.mark.check
 def test_apps_are_accepted_by_pyright() -> None:
     pytest.importorskip("pyright", reason="types were not checked: no pyright")
     command = (sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--project", "tests/typing")

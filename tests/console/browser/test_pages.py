@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 Error: Any = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").Error
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.more]
 
 PHONE = 390
 LOOK = """() => ({

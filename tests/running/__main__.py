@@ -1,0 +1,116 @@
+"""Run the tests in phases: ``python -m tests.running test`` or ``more``, as ``make test`` and ``make test-more`` do.
+
+Every phase runs, whatever the one before it said. What failed is run once more, by itself: what passes then is *flaky*,
+is told by name, and is to be mended. The exit code is 1 if a test failed twice or a process was too large.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tests.running.memory import LIMIT_MB, verdict
+from tests.running.phases import MORE, TEST, Phase, other_mode
+from tests.running.results import Results, missing_line
+
+FOLDER = Path(".cache/tests")
+FLAKY = FOLDER / "flaky.txt"
+"""Names of flaky tests are appended here; ``.ci/run`` counts them."""
+
+AGAIN_MAX = 40  # what fails in larger numbers is no matter of a busy machine
+SLOWEST = 20
+
+
+class Outcome(NamedTuple):
+    """A phase and what came of it."""
+
+    phase: Phase
+    results: Results
+    failed: list[str]
+    flaky: list[str]
+    is_broken: bool  # pytest did not end as it should
+
+    @property
+    def is_good(self) -> bool:
+        return not (self.failed or self.is_broken or self.results.is_above_limit)
+
+
+def run_pytest(arguments: Sequence[str], environment: dict[str, str], file: Path) -> tuple[int, Results]:
+    """The exit code of pytest and what it found."""
+    file.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", *arguments, "--results", str(file)]
+    code = subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
+    return code, msgspec.json.decode(file.read_bytes(), type=Results) if file.exists() else Results()
+
+
+def run_phase(phase: Phase, more: Sequence[str] = ()) -> Outcome:
+    """The phase, then once more what failed in it, one after the other in one process."""
+    print(f"\n=== {phase.name} ===", flush=True)
+    environment = dict(phase.environment)
+    code, results = run_pytest([*phase.arguments, *more], environment, FOLDER / "results.json")
+    is_broken = code not in (0, 1, 5)  # 5: nothing was selected
+    failed, flaky = results.failed, []
+    if failed and len(failed) <= AGAIN_MAX and not is_broken:
+        print(f"\n=== {phase.name}: what failed, once more and by itself ===", flush=True)
+        names = FOLDER / "failed.txt"
+        names.write_text("\n".join(failed) + "\n", encoding="utf-8")
+        _, again = run_pytest([f"@{names}", *more], environment, FOLDER / "again.json")
+        flaky = [name for name in failed if name in again.seconds and name not in again.failed]
+        failed = [name for name in failed if name not in flaky]
+    return Outcome(phase, results, failed, flaky, is_broken)
+
+
+def summary(outcomes: Sequence[Outcome], notes: Sequence[str], seconds: float) -> list[str]:
+    """Lines at the end of everything; the last one is about memory."""
+    slowest = sorted((each for outcome in outcomes for each in outcome.results.slowest(SLOWEST)), reverse=True)
+    missing: dict[str, int] = {}
+    for outcome in outcomes:
+        for reason, count in outcome.results.missing.items():
+            missing[reason] = missing.get(reason, 0) + count
+    flaky = [name for outcome in outcomes for name in outcome.flaky]
+    failed = [name for outcome in outcomes for name in outcome.failed]
+    broken = [outcome.phase.name for outcome in outcomes if outcome.is_broken]
+    passed = sum(outcome.results.passed for outcome in outcomes) + len(flaky)
+    memory = "; ".join(f"{outcome.phase.name}: {outcome.results.memory}" for outcome in outcomes)
+    return [
+        f"\n=== the {SLOWEST} slowest ===",
+        *(f"{took:7.1f} s  {name}" for took, name in slowest[:SLOWEST]),
+        "",
+        *([missing_line(missing)] if missing else []),
+        *notes,
+        *(f"FLAKY: {name} failed, and passed when run again" for name in flaky),
+        *(f"FAILED: {name}" for name in failed),
+        *(f"BROKEN: pytest did not come to an end ({name})" for name in broken),
+        f"{passed:,} passed, {len(failed)} failed, {len(flaky)} flaky in {seconds / 60:.1f} minutes",
+        f"peak memory: {memory}; {verdict(LIMIT_MB, is_above=any(each.results.is_above_limit for each in outcomes))}",
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    if not arguments or arguments[0] not in ("test", "more"):
+        print("python -m tests.running test|more [options of pytest]")
+        return 2
+    began, phases, notes = time.monotonic(), list(TEST if arguments[0] == "test" else MORE), []
+    if arguments[0] == "more":
+        found = other_mode(os.environ)
+        if isinstance(found, Phase):
+            phases.insert(0, found)
+        else:
+            notes.append(found)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    outcomes = [run_phase(phase, arguments[1:]) for phase in phases]
+    with FLAKY.open("a", encoding="utf-8") as file:
+        file.writelines(f"{name}\n" for outcome in outcomes for name in outcome.flaky)
+    print("\n".join(summary(outcomes, notes, time.monotonic() - began)), flush=True)
+    return 0 if all(outcome.is_good for outcome in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

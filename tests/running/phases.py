@@ -1,0 +1,48 @@
+"""Phases of ``make test`` and ``make test-more``: which tests, in which mode, how many processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import NamedTuple
+
+SWITCH = "PYROMQ_PURE"
+PARALLEL = ("-n", "auto", "--dist", "worksteal")
+LONG_ROUNDS = {"PYROMQ_CRASH_ROUNDS": "32", "PYROMQ_REPLICATION_ROUNDS": "2"}
+
+
+class Phase(NamedTuple):
+    """One run of pytest."""
+
+    name: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str] = {}
+
+
+TEST = (
+    Phase("tests", (*PARALLEL, "--ignore", "tests/spark", "-m", "not check and not more")),
+    Phase("Spark", ("tests/spark", "-m", "not more")),
+)
+MORE = (
+    Phase(
+        "site, browsers, long rounds",
+        (*PARALLEL, "tests/console", "tests/integration", "tests/faults", "-m", "more or rounds"),
+        LONG_ROUNDS,
+    ),
+)
+BOTH_MODES = ("tests/unit", "tests/crash", "tests/conformance", "tests/integration")  # folders that have such tests
+
+
+def is_on(switch: str) -> bool:
+    return switch.strip().lower() in ("1", "true", "yes", "on")
+
+
+def other_mode(environment: Mapping[str, str]) -> Phase | str:
+    """What must hold with the compiled core and without, in the mode that ``make test`` did not have; or why not."""
+    if is_on(environment.get(SWITCH, "")):
+        chosen, name = "", "with the compiled core"
+    else:
+        chosen, name = "1", "without the compiled core"
+    if find_spec("pyromq_core") is None:
+        return "one mode only: the compiled core is not built (make setup builds it where cargo is installed)"
+    return Phase(name, (*PARALLEL, *BOTH_MODES, "-m", "both_modes and not more and not check"), {SWITCH: chosen})
