@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -135,8 +137,15 @@ async def run_row(
 
 
 def kept_file(folder: Path, row: Row, rounds: int, seed: int) -> Path:
-    name = hashlib.sha256(f"{row.name} {rounds} {seed}".encode()).hexdigest()[:16]
+    """Of this row with the sources as they are committed: what others did says nothing."""
+    name = hashlib.sha256(f"{_sources()} {row.name} {rounds} {seed}".encode()).hexdigest()[:16]
     return folder / f"{name}.json"
+
+
+@cache
+def _sources() -> str:
+    asked = subprocess.run(["git", "rev-parse", "HEAD:src", "HEAD:tests/faults"], capture_output=True, text=True)
+    return asked.stdout
 
 
 def kept(file: Path) -> Outcome | None:
