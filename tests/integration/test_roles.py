@@ -59,7 +59,7 @@ class Managed:
         await self.broker.start()
 
     async def grant(self, number: int, *required: str, for_s: float = 600.0) -> None:
-        await self.control.grant(number, machine_s() + for_s, required)
+        await self.control.grant(number, machine_s() + for_s, required, 1)
 
     async def becomes(self, role: MemberRole, number: int) -> None:
         """Once it has carried out its last order."""
@@ -168,7 +168,7 @@ async def test_a_broker_without_an_agent_takes_no_orders(tmp_path: Path) -> None
                 control.promote(1),
                 control.follow("127.0.0.1:1", 1),
                 control.hold(),
-                control.grant(1, 0, ()),
+                control.grant(1, 0, (), 1),
             ):
                 with pytest.raises(BrokerError, match="--failover"):
                     await order

@@ -28,9 +28,7 @@ _PLACES: Final = {
     "nameserver": Place(_SERVERS, "nameserver", "Start a name server."),
     "broker": Place(_SERVERS, "broker", "Start a broker that registers with name servers."),
     "follow": Place(_SERVERS, "follow", "Keep a copy of a running broker, which takes no notice of it."),
-    "failover": Place(
-        "pyromq.cli.servers.failover", "failover", "Stand beside a broker, and make it the master or a replica."
-    ),
+    "failover": Place("pyromq.cli.servers.failover", "failover", "Run the failover agent of one broker."),
     "console": Place(
         "pyromq.cli.servers.console", "console", "Start the web console of a cluster: pages and an HTTP API."
     ),

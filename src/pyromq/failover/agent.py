@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from pyromq.clock import machine_s
 from pyromq.errors import MQError
+from pyromq.failover.doubt import Ask, Census
 from pyromq.failover.record import BrokerStatus, LeaseConflictError, LeaseError, LeaseRecord, Role
 from pyromq.failover.rules import (
     RENEWED,
@@ -32,6 +33,9 @@ from pyromq.failover.store import Found, LeaseStore
 logger = logging.getLogger(__name__)
 
 _CHANGING_S: Final = 0.05
+_NOTE_S: Final = 5.0  # what an agent waits for is told to its broker again after so long
+_LOG_AGAIN_S: Final = 60.0  # a sentence that comes again within this time is not logged
+_TOLD_MAX: Final = 64  # sentences that are remembered for that
 
 
 class BrokerControl(Protocol):
@@ -39,8 +43,11 @@ class BrokerControl(Protocol):
 
     async def status(self) -> BrokerStatus: ...
 
-    async def grant(self, number: int, until_s: float, required: tuple[str, ...]) -> None:
-        """Acknowledge until then, by the monotonic clock of this machine, and only what those replicas have."""
+    async def grant(self, number: int, until_s: float, required: tuple[str, ...], renewals: int) -> None:
+        """Acknowledge until then, by the monotonic clock of this machine, and only what those replicas have.
+
+        They are on the broker's disk as members before it obeys; ``renewals`` is that of the record.
+        """
 
     async def promote(self, number: int) -> None:
         """Be master; nothing is acknowledged before the first grant."""
@@ -51,6 +58,16 @@ class BrokerControl(Protocol):
     async def hold(self) -> None: ...
 
     async def release(self) -> None: ...
+
+    async def note(self, waiting: str, members: tuple[str, ...]) -> None:
+        """What the agent waits for, to be shown; and all members, to be kept (empty: as before)."""
+
+
+class Peers(Protocol):
+    """The other members, and what name servers know of them."""
+
+    async def census(self, members: tuple[str, ...], broker: BrokerStatus) -> Census:
+        """What they say, in bounded time; who does not answer is left out. Never raises."""
 
 
 @dataclass
@@ -66,6 +83,34 @@ class AgentState:
     step: str = "not looked yet"
     is_store_reached: bool = False
     broker: BrokerStatus | None = None  # as it was seen last
+    read_s: float = float("-inf")  # when the record was read last
+    is_sure: bool = False  # that the store was not set back since it was known to be current
+    asked_s: float = float("inf")  # since when other members are asked
+    mine: LeaseRecord | None = None  # the newest one that was written for this broker as holder
+    told_s: dict[str, float] = field(default_factory=dict)  # when each sentence was logged
+    noted: tuple[str, float] = ("", float("-inf"))  # what the broker was told last, and when
+
+    def note_record(self, found: Found | None, now_s: float, blind_s: float) -> None:
+        """A record that is older than the last one, or was not looked at for so long, may be of a store set back."""
+        before, is_blind = self.found, now_s - self.read_s > blind_s
+        if found != before or is_blind:
+            self.seen_s = now_s  # after the read: it cannot be older than that
+        if is_blind or (before is not None and (found is None or found.record.is_older_than(before.record))):
+            self.is_sure = False
+        elif before is not None and found is not None and _is_renewal(before.record, found.record):
+            self.is_sure = True  # its holder lives, and is sure
+        self.read_s, self.found = now_s, found
+
+    def note_broker(self, broker: BrokerStatus) -> None:
+        """A master that still has its time, by a record that is not newer than the one found, has lost nothing."""
+        self.broker = broker
+        record = self.found.record if self.found else None
+        if record is None:
+            return
+        if record.number < broker.number:
+            self.is_sure = False
+        elif record.holder == broker.address and record.number == broker.number and broker.granted_s > 0:
+            self.is_sure |= 0 < broker.renewals <= record.renewals
 
     def note_positions(self, broker: BrokerStatus, now_s: float, absent_s: float) -> None:
         """A replica is as old as the moment at which its master had no more than it has now; a new one is young."""
@@ -87,6 +132,11 @@ class AgentState:
         return (broker.role is Role.MASTER and broker.granted_s > 0) == (record.holder == broker.address)
 
 
+def _is_renewal(before: LeaseRecord, after: LeaseRecord) -> bool:
+    is_same = (before.holder, before.number) == (after.holder, after.number)
+    return is_same and after.renewals > before.renewals and not after.wanted
+
+
 class Agent:
     """``run`` until cancelled. Whatever fails is tried again at the next look; nothing is assumed to have worked."""
 
@@ -95,6 +145,7 @@ class Agent:
         me: str,
         store: LeaseStore,
         broker: BrokerControl,
+        peers: Peers,
         *,
         timing: Timing | None = None,
         now_s: Callable[[], float] = machine_s,
@@ -102,6 +153,7 @@ class Agent:
         self.me = me
         self._store = store
         self._broker = broker
+        self._peers = peers
         self._timing = timing or Timing()
         self._now_s = now_s
         self.state = AgentState()
@@ -114,7 +166,8 @@ class Agent:
     def _pause_s(self) -> float:
         """While masters change, every look is a step that clients wait for."""
         state, look_s = self.state, self._timing.look_s
-        return look_s if state.is_settled or not state.is_store_reached else min(_CHANGING_S, look_s)
+        is_waiting = not state.is_store_reached or state.asked_s != float("inf")
+        return look_s if state.is_settled or is_waiting else min(_CHANGING_S, look_s)
 
     async def hand_over(self) -> bool:
         """Before a planned stop: make a member in sync the master. False when there is none, or it took too long."""
@@ -145,92 +198,120 @@ class Agent:
         """One look and one step."""
         try:
             await self._note_record()
-            await self._step()
+            text = await self._step()
         except LeaseConflictError as error:
-            self._tell(f"somebody else was faster: {error}")
+            text = f"somebody else was faster: {error}"
         except LeaseError as error:
             self.state.is_store_reached = False
-            self._tell(f"lease store: {error}")
+            text = f"lease store: {error}"
         except MQError as error:
-            self._tell(f"broker: {error}")
+            text = f"broker: {error}"
+        self._tell(text)
 
     async def _note_record(self) -> None:
         found = await self._store.read()
-        state, before = self.state, self.state.found
-        state.is_store_reached = True
-        if found is None or before is None or found.version != before.version:
-            state.seen_s = self._now_s()  # after the read: it cannot be older than that
-        state.found = found
+        self.state.is_store_reached = True
+        self.state.note_record(found, self._now_s(), self._timing.duration_s)
 
-    async def _step(self) -> None:
-        broker = await self._status()
-        state = self.state
-        now_s = self._now_s()
-        state.broker = broker
-        if broker is not None:
-            state.note_positions(broker, now_s, self._timing.absent_s)
-            state.held_s = (state.held_s if state.held_s is not None else now_s) if broker.held else None
-        step = decide(
-            Sight(
-                me=self.me,
-                now_s=now_s,
-                timing=self._timing,
-                broker=broker,
-                record=state.found.record if state.found else None,
-                seen_s=state.seen_s,
-                renewed_s=state.renewed_s,
-                heard_s=state.heard_s,
-                held_s=state.held_s,
-            )
-        )
-        await self._carry_out(step, broker)
-
-    async def _status(self) -> BrokerStatus | None:
+    async def _step(self) -> str:
+        """What is done, in a sentence."""
         try:
-            return await self._broker.status()
+            broker = await self._broker.status()
         except MQError as error:
-            self._tell(f"the broker does not answer: {error}")
-            return None
+            self.state.broker = None
+            return f"the broker does not answer: {error}"
+        state, now_s = self.state, self._now_s()
+        state.note_broker(broker)
+        state.note_positions(broker, now_s, self._timing.absent_s)
+        state.held_s = (state.held_s if state.held_s is not None else now_s) if broker.held else None
+        sight = self._sight(broker, now_s)
+        step = decide(sight)
+        if isinstance(step, Ask):
+            state.asked_s = min(state.asked_s, now_s)
+            census = await self._peers.census(step.members, broker)
+            step = decide(replace(sight, now_s=self._now_s(), census=census, asked_s=state.asked_s))
+            await self._note(step.reason if isinstance(step, Wait) else "", broker)
+        else:
+            state.asked_s = float("inf")
+            await self._note("", broker)
+        return await self._carry_out(step, broker)
 
-    async def _carry_out(self, step: Step, broker: BrokerStatus | None) -> None:
+    def _sight(self, broker: BrokerStatus, now_s: float) -> Sight:
+        state = self.state
+        return Sight(
+            me=self.me,
+            now_s=now_s,
+            timing=self._timing,
+            broker=broker,
+            record=state.found.record if state.found else None,
+            seen_s=state.seen_s,
+            renewed_s=state.renewed_s,
+            heard_s=state.heard_s,
+            held_s=state.held_s,
+            is_sure=state.is_sure,
+            mine=state.mine,
+        )
+
+    async def _note(self, waiting: str, broker: BrokerStatus) -> None:
+        """The broker shows what its agent waits for, and keeps the names of all members."""
+        state, now_s = self.state, self._now_s()
+        record = state.found.record if state.found else None
+        members = record.everybody if record is not None and state.is_sure else ()
+        text, at_s = state.noted
+        is_due = waiting != text or (bool(waiting) and now_s - at_s > _NOTE_S)
+        if is_due or (members and set(members) != set(broker.members)):
+            await self._broker.note(waiting, members)
+            state.noted = waiting, now_s
+
+    async def _carry_out(self, step: Step, broker: BrokerStatus) -> str:
         match step:
+            case Ask(members):
+                return f"asking {', '.join(members)}"
             case Wait(reason):
-                self._tell(reason)
+                return reason
             case Write(record, reason):
-                await self._write(record, reason, broker)
+                await self._write(record, broker)
+                return reason
             case Promote(number):
-                self._tell(f"promoting the broker under lease {number}")
                 await self._broker.promote(number)
-                self.state.renewed_s = float("-inf")
+                self.state.is_sure, self.state.renewed_s = True, float("-inf")
+                return f"promoting the broker under lease {number}"
             case Follow(master, number):
-                self._tell(f"following {master} under lease {number}")
                 await self._broker.follow(master, number)
+                return f"following {master} under lease {number}"
             case Hold():
                 await self._broker.hold()
+                return "sends wait, for a planned change"
             case Release():
                 await self._broker.release()
+                return "sends go on"
 
-    async def _write(self, record: LeaseRecord, reason: str, broker: BrokerStatus | None) -> None:
+    async def _write(self, record: LeaseRecord, broker: BrokerStatus) -> None:
         begun_s = self._now_s()  # the grant is counted from before the lease was renewed
-        if record.handed and broker is not None:
-            await self._broker.grant(broker.number, begun_s, broker.required)  # it ends now: the next one is another's
-        version = await self._store.write(record, self.state.found.version if self.state.found else None)
         state = self.state
+        if record.handed:  # its grant ends now: the next one is another's
+            state.mine = None
+            await self._broker.grant(broker.number, begun_s, broker.required, broker.renewals)
+        version = await self._store.write(record, state.found.version if state.found else None)
         state.found, state.seen_s = Found(record, version), self._now_s()
-        self._tell(reason)
         if record.holder != self.me:
             return
-        state.renewed_s = begun_s
-        if broker is not None and broker.role is Role.MASTER and broker.number == record.number:
+        state.renewed_s, state.is_sure, state.mine = begun_s, True, record
+        if broker.role is Role.MASTER and broker.number == record.number:
             until_s = begun_s + record.duration_ms / 1000 - self._timing.margin_s
             slow = [each for each, at_s in state.heard_s.items() if begun_s - at_s > self._timing.absent_s]
-            await self._broker.grant(record.number, until_s, required_members(record, broker, slow))
+            required = required_members(record, broker, slow)
+            await self._broker.grant(record.number, until_s, required, record.renewals)
 
     def _tell(self, step: str) -> None:
-        """What is as before is not logged again, nor that a lease was renewed in between."""
+        """What is as before is not logged again, nor what was logged a moment ago, nor that a lease was renewed."""
+        state, now_s = self.state, self._now_s()
         if step == RENEWED:
             logger.debug("failover: %s", step)
             return
-        if step != self.state.step:
+        if step != state.step and now_s - state.told_s.get(step, float("-inf")) > _LOG_AGAIN_S:
             logger.info("failover: %s", step)
-        self.state.step = step
+            if len(state.told_s) >= _TOLD_MAX:
+                state.told_s.clear()
+            state.told_s[step] = now_s
+        state.step = step

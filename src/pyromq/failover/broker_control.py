@@ -27,27 +27,27 @@ class BrokerBeside:
         settings = ClientSettings(
             request_timeout_ms=_TIMEOUT_MS, connect_timeout_ms=_TIMEOUT_MS, backoff=_BACKOFF, instance_name="failover"
         )
-        self._client = Client(settings)
+        self.client = Client(settings)
 
     async def __aenter__(self) -> Self:
-        await self._client.open()
+        await self.client.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._client.close()
+        await self.client.close()
 
     async def status(self) -> BrokerStatus:
-        link = self._client.brokers.link(self.address)
-        response = await self._client.ask(link, RequestCode.QUERY_MEMBER)
+        link = self.client.brokers.link(self.address)
+        response = await self.client.ask(link, RequestCode.QUERY_MEMBER)
         try:
             return msgspec.json.decode(response.body, type=BrokerStatus)
         except msgspec.MsgspecError as error:
             raise RemoteProtocolError(f"{self.address} does not say what it is: {error}") from error
 
-    async def grant(self, number: int, until_s: float, required: tuple[str, ...]) -> None:
-        control = Control(action=Action.GRANT, number=number, until_s=until_s, required=required)
+    async def grant(self, number: int, until_s: float, required: tuple[str, ...], renewals: int) -> None:
+        control = Control(action=Action.GRANT, number=number, until_s=until_s, required=required, renewals=renewals)
         await self._tell(RequestCode.GRANT_MEMBER, control)
 
     async def promote(self, number: int) -> None:
@@ -62,6 +62,9 @@ class BrokerBeside:
     async def release(self) -> None:
         await self._tell(RequestCode.CONTROL_MEMBER, Control(action=Action.RELEASE))
 
+    async def note(self, waiting: str, members: tuple[str, ...]) -> None:
+        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=Action.NOTE, waiting=waiting, members=members))
+
     async def _tell(self, code: RequestCode, control: Control) -> None:
-        link = self._client.brokers.link(self.address)
-        await self._client.ask(link, code, None, msgspec.json.encode(control))
+        link = self.client.brokers.link(self.address)
+        await self.client.ask(link, code, None, msgspec.json.encode(control))

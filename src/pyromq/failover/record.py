@@ -28,9 +28,20 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     handed: bool = False  # by a planned change, and the new holder does not serve yet
     duration_ms: int
     renewals: int = 0  # makes every record differ from the one before
+    members: tuple[str, ...] = ()  # all that were ever in sync, until an operator removes one
+    forced: bool = False  # by an operator who knows what is lost: its holder need not ask the others
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
+
+    @property
+    def everybody(self) -> tuple[str, ...]:
+        """The members that this record knows of, the holder among them."""
+        return tuple(sorted({self.holder, *self.in_sync, *self.members}))
+
+    def is_older_than(self, other: LeaseRecord) -> bool:
+        """Whether it was written before the other one; a store that shows it after that was set back."""
+        return (self.number, self.renewals) < (other.number, other.renewals)
 
 
 def decode_record(data: bytes | str) -> LeaseRecord:

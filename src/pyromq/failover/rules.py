@@ -1,5 +1,8 @@
 """What an agent does next, given what it sees. Pure: the same sight gives the same step.
 
+An agent is *sure* of the lease store while it has watched it without a gap, or has seen the master renew. One that is
+not, after a restart or because the store went back, asks the other members before its broker acknowledges (``doubt``).
+
 A replica joins in three steps: it comes near (``JOIN_BYTES_MAX``), its master is told to wait for it, and only when it
 has everything acknowledged the record names it. It leaves in the other order: the record first, then the waiting.
 """
@@ -13,10 +16,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from pyromq.errors import ConfigError
+from pyromq.failover import doubt
+from pyromq.failover.doubt import Ask, Census
 from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberStatus, Role
 
 LEASE_S_MIN: Final = 1.0
 LEASE_S_MAX: Final = 300.0
+ALONE_S_MAX: Final = 86_400.0
 RENEWED: Final = "renewed"
 JOIN_BYTES_MAX: Final = 4 << 20  # a replica so near is waited for
 
@@ -31,10 +37,13 @@ class Timing:
     look_s: float = 0.5  # between two looks at the record
     absent_s: float = 6.0  # a member that is behind its master for so long is no longer in sync
     hold_s: float = 5.0  # a planned change that takes longer is given up
+    alone_s: float = 30.0  # of two members, one that is not sure of the store waits so long for the other
 
     @classmethod
-    def of(cls, duration_s: float) -> Timing:
+    def of(cls, duration_s: float, alone_s: float = 30.0) -> Timing:
         """A lease of so many seconds, everything else in proportion. Raises ConfigError."""
+        if not 0 <= alone_s <= ALONE_S_MAX:
+            raise ConfigError(f"waiting {alone_s:g} s for the other member is outside [0, {ALONE_S_MAX:g}] seconds")
         if not LEASE_S_MIN <= duration_s <= LEASE_S_MAX:
             raise ConfigError(f"a lease of {duration_s:g} s is outside [{LEASE_S_MIN:g}, {LEASE_S_MAX:g}] seconds")
         part = duration_s / 9.0
@@ -44,6 +53,7 @@ class Timing:
             margin_s=2 * part,
             look_s=min(0.5, part),
             absent_s=6 * part,
+            alone_s=alone_s,
         )
 
 
@@ -60,12 +70,22 @@ class Sight:
     renewed_s: float  # when the last renewal of ours was begun
     heard_s: dict[str, float]  # replicas: when each had, for the last time, all that our broker had then
     held_s: float | None = None  # since when our broker takes no sends
+    is_sure: bool = True  # the store was watched without a gap since it was known to be current
+    mine: LeaseRecord | None = None  # the newest one that we wrote or found as holder
+    census: Census | None = None  # what the other members said, if they were asked
+    asked_s: float = float("inf")  # since when they are asked without having answered
 
     @property
     def is_expired(self) -> bool:
-        if self.record is None:
-            return False
-        return self.now_s - self.seen_s > self.record.duration_ms / 1000 + self.timing.margin_s
+        """Whether this record, or none, is seen for so long that nobody can have a grant any more."""
+        duration_s = self.record.duration_ms / 1000 if self.record else self.timing.duration_s
+        return self.now_s - self.seen_s > duration_s + self.timing.margin_s
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether the time of our own last renewal has not run out, so that nobody else can have taken the lease."""
+        mine = self.mine
+        return mine is not None and self.now_s - self.renewed_s < mine.duration_ms / 1000 - self.timing.margin_s
 
 
 # --- steps -----------------------------------------------------------------------------------------------------------
@@ -105,7 +125,7 @@ class Release:
     """Take sends again: the planned change is given up."""
 
 
-Step = Wait | Write | Promote | Follow | Hold | Release
+Step = Wait | Write | Promote | Follow | Hold | Release | Ask
 
 
 def decide(sight: Sight) -> Step:
@@ -114,14 +134,18 @@ def decide(sight: Sight) -> Step:
         return Wait("the broker does not answer")
     if broker.changing:
         return Wait("the broker changes its role")
-    if record is None:
+    if sight.is_granted and (again := _written_again(sight, broker)) is not None:
+        return again
+    if record is None or record.number < broker.number:
         return _begin(sight, broker)
     if record.holder == sight.me:
-        return _hold_on(sight, broker, record)
+        return _verified(sight, broker, record) or _hold_on(sight, broker, record)
     if sight.is_expired:
         return _take(sight, broker, record)
     if _waits_for_successor(sight, broker, record):
         return Wait(f"{record.holder} is being promoted, sends wait")
+    if doubt.is_forked(broker, record):
+        return Wait(doubt.forked(record))
     if broker.role is Role.MASTER or broker.master != record.holder or broker.number != record.number:
         return Follow(record.holder, record.number)
     return Wait(f"{record.holder} is master")
@@ -137,23 +161,77 @@ def required_members(record: LeaseRecord, broker: BrokerStatus, slow: Collection
 # --- the holder ------------------------------------------------------------------------------------------------------
 
 
+def _written_again(sight: Sight, broker: BrokerStatus) -> Step | None:
+    """The record of a master whose time is running, when the store was set back or emptied under it."""
+    mine, record = sight.mine, sight.record
+    if mine is None or broker.role is not Role.MASTER or broker.number != mine.number:
+        return None
+    is_older = record is None or record.number < mine.number
+    if record is not None and record.holder == mine.holder and record.is_older_than(mine):
+        is_older = True
+    if not is_older:
+        return None
+    members = _in_sync(sight, broker, mine)
+    again = _renewed(sight, broker, replace(mine, in_sync=members, wanted=""))
+    return Write(again, f"the lease store was set back: lease {mine.number} is written again")
+
+
 def _begin(sight: Sight, broker: BrokerStatus) -> Step:
-    if broker.role is not Role.MASTER:
+    """There is no lease, or an older one than this broker has seen."""
+    census = sight.census
+    if census is None:
+        return Ask(doubt.known(sight.me, broker, sight.record))
+    highest = census.highest(broker)
+    if highest and (problem := doubt.not_last_master(sight.me, broker, census, sight.record)):
+        return Wait(problem)
+    if not highest and broker.role is not Role.MASTER:
         return Wait("there is no lease yet: the broker that was started as master makes it")
+    if problem := _lacks_answers(sight, broker, census):
+        return Wait(problem)
+    if highest and not sight.is_expired:
+        return Wait("the lease is made again when every earlier one has ended")
     record = LeaseRecord(
         holder=sight.me,
-        number=broker.number + 1,
+        number=highest + 1,
         in_sync=(sight.me,),
         confirmed=0,
         metadata=broker.metadata,
         duration_ms=round(sight.timing.duration_s * 1000),
+        renewals=sight.record.renewals + 1 if sight.record else 0,
+        members=doubt.known(sight.me, broker, sight.record, census),
     )
-    return Write(record, "the first lease")
+    return Write(record, "the store has lost the lease: it is made again" if highest else "the first lease")
+
+
+def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step | None:
+    """None when this broker may go on by this record; else whom it asks, or what it waits for."""
+    if sight.is_sure:
+        return None
+    if record.forced:
+        return None if sight.is_expired else Wait("an operator has chosen this broker: every earlier lease ends first")
+    census = sight.census
+    if census is None:
+        return Ask(doubt.known(sight.me, broker, record))
+    if record.number < census.highest(broker):
+        return Wait(doubt.set_back(census, broker, record))
+    if problem := _lacks_answers(sight, broker, census):
+        return Wait(problem)
+    if (broker.role is Role.REPLICA or broker.number < record.number) and (longer := census.longer_log(broker)):
+        return Wait(doubt.behind(longer))
+    return None
+
+
+def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:
+    is_patient = sight.now_s - sight.asked_s < sight.timing.alone_s
+    known = doubt.known(sight.me, broker, sight.record, census)
+    return doubt.lacks_answers(sight.me, known, census, is_patient=is_patient)
 
 
 def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
-    if broker.number > record.number:
-        return Wait(f"the broker has seen lease {broker.number}, the store has {record.number}: it was set back")
+    if not sight.is_sure and _is_one_missing(sight, broker):
+        return Write(
+            _taken(sight, broker, record), "a member is missing: what it may have alone is under an older lease"
+        )
     if broker.role is Role.REPLICA or broker.number < record.number:
         if sight.me not in record.in_sync or broker.end < record.confirmed:
             return Wait(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
@@ -169,6 +247,14 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     return Wait("the lease is ours")
 
 
+def _is_one_missing(sight: Sight, broker: BrokerStatus) -> bool:
+    """Of three and more: it could be master under the next number, in a store that was set back since."""
+    if sight.census is None:
+        return False
+    known = doubt.known(sight.me, broker, sight.record, sight.census)
+    return len(known) > 2 and len(sight.census.answers) + 1 < len(known)
+
+
 def _renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRecord:
     others = [each for each in map(broker.replica, record.in_sync) if each is not None]
     return replace(
@@ -177,7 +263,9 @@ def _renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRe
         metadata=min([broker.metadata, *(each.metadata for each in others)]),
         duration_ms=round(sight.timing.duration_s * 1000),
         renewals=record.renewals + 1,
+        members=tuple(sorted({*record.members, *record.in_sync})),
         handed=False,
+        forced=False,
     )
 
 
@@ -259,9 +347,13 @@ def _take(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         return Wait(f"the log ends at {broker.end}, acknowledged is {record.confirmed}")
     if broker.metadata < record.metadata:
         return Wait(f"topics and groups are of version {broker.metadata}, the master's were of {record.metadata}")
-    if broker.number > record.number:
-        return Wait(f"the broker has seen lease {broker.number}, the store has {record.number}: it was set back")
-    taken = replace(
+    if (step := _verified(sight, broker, record)) is not None:
+        return step
+    return Write(_taken(sight, broker, record), f"{record.holder} has not renewed its lease")
+
+
+def _taken(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRecord:
+    return replace(
         record,
         holder=sight.me,
         number=record.number + 1,
@@ -270,6 +362,7 @@ def _take(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         metadata=broker.metadata,
         wanted="",
         handed=False,
+        forced=False,
         renewals=record.renewals + 1,
+        members=record.everybody,
     )
-    return Write(taken, f"{record.holder} has not renewed its lease")

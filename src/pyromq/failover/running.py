@@ -10,6 +10,7 @@ from typing import Final
 from pyromq.errors import ConfigError, MQError
 from pyromq.failover.agent import Agent
 from pyromq.failover.broker_control import BrokerBeside
+from pyromq.failover.peers import MemberPeers
 from pyromq.failover.record import BrokerStatus
 from pyromq.failover.rules import Timing
 from pyromq.failover.store import LeaseStore
@@ -34,7 +35,7 @@ async def look_after(
         return
     store = open_store(status)
     try:
-        agent = Agent(status.address, store, broker, timing=timing)
+        agent = Agent(status.address, store, broker, MemberPeers(broker.client), timing=timing)
         on_ready(status)
         running = asyncio.create_task(agent.run(), name="failover agent")
         stopping = asyncio.create_task(stop.wait(), name="stop")

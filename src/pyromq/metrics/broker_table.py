@@ -528,6 +528,12 @@ LEASE_CUTS: Final = Metric(
     help="Messages that a returning master had alone: cut from its log, and kept in cut/ until the folder is deleted.",
     source="reports in cut/",
 )
+LEASE_WAITING: Final = Metric(
+    name="pyromq_lease_waiting",
+    kind=Kind.GAUGE,
+    help="1 while the failover agent is not sure that the lease store is current, and its broker acknowledges nothing.",
+    source="the agent",
+)
 DELAY_LEVELS: Final = Metric(
     name="pyromq_delay_level_messages",
     kind=Kind.GAUGE,
@@ -646,6 +652,7 @@ BROKER_METRICS: Final = (
     LEASE_NUMBER,
     LEASE_LEFT,
     LEASE_CUTS,
+    LEASE_WAITING,
     DELAY_LEVELS,
     DELAY_LATE,
     ROLE,

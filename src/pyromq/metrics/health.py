@@ -82,8 +82,10 @@ def _failover_findings(told: Mapping[str, str]) -> list[Finding]:
     """Of a broker under a failover agent."""
     found = []
     if "failoverLease" in told and told.get("replicationRole") != "replica" and told.get("failoverGrantedMs") == "0":
-        text = "it is a master without a lease, and acknowledges nothing: look at its agent, and at the lease store"
-        found.append(Finding(Severity.BAD, text))
+        why = told.get("failoverWaiting") or "look at its agent, and at the lease store"
+        found.append(Finding(Severity.BAD, f"it is a master without a lease, and acknowledges nothing: {why}"))
+    elif waiting := told.get("failoverWaiting"):
+        found.append(Finding(Severity.BAD, waiting))
     if cut := int(_number(told.get("failoverCutMessages", ""))):
         messages = "1 message" if cut == 1 else f"{cut} messages"
         text = f"{messages} that it had alone when another became master are in cut/ of its data folder: look at them, "

@@ -1,5 +1,7 @@
 """A group of brokers with their agents in simulated time: pauses, cuts, crashes, lost answers, all from one seed.
 
+With ``store_faults`` the lease store is set back to an older state, or emptied, too.
+
 Everything runs on an event loop whose clock jumps to the next timer, so minutes take a moment and a seed gives the same
 run every time. ``Group.run`` raises AssertionError when two masters acknowledge, or when something acknowledged is
 gone.
@@ -16,6 +18,7 @@ from msgspec.structs import replace
 
 from pyromq.errors import MQError
 from pyromq.failover.agent import Agent
+from pyromq.failover.doubt import Census
 from pyromq.failover.record import (
     BrokerStatus,
     LeaseConflictError,
@@ -24,6 +27,7 @@ from pyromq.failover.record import (
     MemberStatus,
     Role,
 )
+from pyromq.failover.recovering import plan_recovery
 from pyromq.failover.rules import Timing
 from pyromq.failover.store import Found
 
@@ -84,6 +88,19 @@ class SimulatedStore:
     def __init__(self) -> None:
         self.record: LeaseRecord | None = None
         self.version = 0
+        self.history: list[tuple[LeaseRecord, int]] = []  # backups, one of each state
+
+    def put(self, record: LeaseRecord) -> str:
+        self.record, self.version = record, self.version + 1
+        self.history.append((record, self.version))
+        return str(self.version)
+
+    def empty(self) -> None:
+        self.record, self.version = None, 0
+
+    def set_back(self, to: int) -> None:
+        """A backup is restored, versions and all."""
+        self.record, self.version = self.history[to]
 
 
 class StoreDoor:
@@ -105,8 +122,7 @@ class StoreDoor:
         if expected != (None if store.record is None else str(store.version)):
             await self._return()
             raise LeaseConflictError("changed")
-        store.record, store.version = record, store.version + 1
-        version = str(store.version)
+        version = store.put(record)
         if self._node.chance.random() < 0.02:
             raise LeaseError("the answer got lost")
         await self._return()
@@ -132,6 +148,9 @@ class SimulatedBroker:
         self.group, self.node = group, node
         self.role = Role.MASTER if is_master else Role.REPLICA
         self.number = 0
+        self.log_number = 0
+        self.members: tuple[str, ...] = ()
+        self.renewals = 0
         self.master = ""
         self.log: list[int] = []
         self.granted_until_s = 0.0
@@ -145,6 +164,9 @@ class SimulatedBroker:
 
     async def status(self) -> BrokerStatus:
         await self._asked()
+        return self.told()
+
+    def told(self) -> BrokerStatus:
         members = [
             MemberStatus(address=name, position=position, metadata=1)
             for name, (position, at_s) in self.reports.items()
@@ -164,12 +186,20 @@ class SimulatedBroker:
             held=self.held,
             changing=self._change is not None and not self._change.done(),
             granted_s=max(0.0, self.granted_until_s - now_s()),
+            log_number=self.log_number,
+            members=self.members,
+            renewals=self.renewals,
         )
 
-    async def grant(self, number: int, until_s: float, required: tuple[str, ...]) -> None:
+    async def grant(self, number: int, until_s: float, required: tuple[str, ...], renewals: int) -> None:
         await self._asked()
         if self.role is Role.MASTER and number == self.number:
-            self.granted_until_s, self.required = until_s, required
+            self.members = tuple(sorted({*self.members, *required}))
+            self.granted_until_s, self.required, self.renewals = until_s, required, renewals
+
+    async def note(self, waiting: str, members: tuple[str, ...]) -> None:
+        await self._asked()
+        self.waiting, self.members = waiting, members or self.members
 
     async def promote(self, number: int) -> None:
         await self._asked()
@@ -179,6 +209,7 @@ class SimulatedBroker:
         await self.node.breathe(0.4)  # the store is closed and opened again
         if number > self.number or (number == self.number and self.role is Role.REPLICA):
             self.role, self.number, self.master, self.held = Role.MASTER, number, "", False
+            self.log_number, self.renewals = number, 0
             self.granted_until_s, self.required, self.reports = 0.0, (), {}
             self.acknowledged = len(self.log)  # any of it may have been acknowledged
 
@@ -209,7 +240,7 @@ class SimulatedBroker:
         if self._change is not None:
             self._change.cancel()
         self.granted_until_s, self.required, self.reports, self.held = 0.0, (), {}, False
-        self.acknowledged = len(self.log)
+        self.acknowledged, self.renewals = len(self.log), 0
 
     async def _asked(self) -> None:
         await self.node.breathe()
@@ -234,6 +265,7 @@ class SimulatedBroker:
                 continue
             while self.log != master.log[: len(self.log)]:
                 self.log.pop()  # beyond what the master has
+            self.log_number = self.number
             self.log += master.log[len(self.log) : len(self.log) + self.node.chance.randrange(1, 6)]
             master.reports[self.node.name] = (len(self.log), now_s())
 
@@ -254,7 +286,30 @@ class SimulatedBroker:
                 return
 
 
+class SimulatedPeers:
+    def __init__(self, group: Group, node: Node) -> None:
+        self._group, self._node = group, node
+
+    async def census(self, members: tuple[str, ...], broker: BrokerStatus) -> Census:
+        await self._node.breathe(0.2)
+        answers = {}
+        for name in members:
+            other = self._group.brokers[name]
+            is_up = other.node.is_alive and now_s() >= other.node.paused_until_s
+            if (
+                other.node is not self._node
+                and is_up
+                and self._node.reaches(name)
+                and other.node.reaches(self._node.name)
+            ):
+                answers[name] = other.told()
+        await self._node.breathe(0.2)
+        return Census(answers=answers)
+
+
 class Group:
+    store_faults = False  # the lease store is set back and emptied, too
+
     def __init__(self, seed: int, *, members: int = 3, waits: bool = True, timing: Timing | None = None) -> None:
         self.chance = random.Random(seed)
         self.waits = waits
@@ -267,16 +322,20 @@ class Group:
         self.agents = {node.name: self.new_agent(node) for node in self.nodes}
         self._running: dict[str, asyncio.Task[None]] = {}
         self.killed = 0  # agents
+        self.store_hurt = 0  # times
+        self.operated = 0  # an operator had to decide
         self.is_over = False  # nothing happens any more: everything has to be well after a while
         self.acknowledged: list[int] = []  # with copies in all members in sync
         self.alone: list[int] = []  # by a master without replicas: the status of the send says so
         self.last_number = 0
+        self.last_copied = 0  # under which something was acknowledged that others have, too
         self.promotions = 0
         self._sent = 0
 
     def new_agent(self, node: Node) -> Agent:
         """One that remembers nothing."""
-        return Agent(node.name, StoreDoor(node, self.store), self.brokers[node.name], timing=self.timing, now_s=now_s)
+        door, peers = StoreDoor(node, self.store), SimulatedPeers(self, node)
+        return Agent(node.name, door, self.brokers[node.name], peers, timing=self.timing, now_s=now_s)
 
     def kill_agent(self, name: str) -> None:
         """Wherever it is; another one is started a little later."""
@@ -299,7 +358,12 @@ class Group:
         others = [each for each in self.brokers.values() if each is not broker and each.may_acknowledge]
         running = [each for each in others if now_s() >= each.node.paused_until_s]
         assert not running, f"two masters at {now_s()}: {broker.node.name}, {running[0].node.name}"
-        assert broker.number >= self.last_number, "a master of an earlier lease acknowledged"
+        last = (
+            self.last_copied if self.store_hurt else self.last_number
+        )  # an operator is asked about what one had alone
+        assert broker.number >= last, "a master of an earlier lease acknowledged"
+        if has_copies:
+            self.last_copied = max(self.last_copied, broker.number)
         self.promotions += broker.number > self.last_number
         self.last_number = broker.number
         (self.acknowledged if has_copies else self.alone).append(message)
@@ -311,7 +375,7 @@ class Group:
         try:
             until_s = now_s() + for_s
             while now_s() < until_s:
-                await asyncio.sleep(self.chance.uniform(0.5, 12.0))
+                await asyncio.sleep(self.pause_s())
                 for task in tasks:
                     if task.done():
                         task.result()
@@ -321,11 +385,26 @@ class Group:
             for node in self.nodes:
                 node.is_alive, node.cut_off, node.paused_until_s = True, set(), 0.0
             await asyncio.sleep(60)
+            if self.store_hurt:
+                await self.operate()
             self._check()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def operate(self) -> None:
+        """Somebody who looks, and decides where agents say that they may not."""
+        brokers = self.brokers.values()
+        masters = [each for each in brokers if each.may_acknowledge]
+        if masters and all(each.number == masters[0].number for each in brokers):
+            if all(each.role is Role.REPLICA for each in brokers if each is not masters[0]):
+                return
+        self.operated += 1
+        best = masters[0] if masters else max(brokers, key=lambda each: (each.log_number, len(each.log)))
+        statuses = {name: each.told() for name, each in self.brokers.items()}
+        self.store.put(plan_recovery(self.store.record, statuses, best.node.name).record)
+        await asyncio.sleep(60)
 
     async def _produce(self) -> None:
         running: set[asyncio.Task[None]] = set()
@@ -339,9 +418,26 @@ class Group:
                 running.discard(done)
                 done.result()
 
+    def pause_s(self) -> float:
+        """Between two things that happen."""
+        return self.chance.uniform(0.5, 12.0)
+
+    def crash(self, node: Node) -> None:
+        """A machine: broker and agent remember what is on its disk, once it is back."""
+        node.is_alive = False
+        self.kill_agent(node.name)
+        self.brokers[node.name].restart()
+
+    def hurt_store(self) -> None:
+        self.store_hurt += 1
+        if self.chance.random() < 0.4:
+            self.store.empty()
+        elif self.store.history:
+            self.store.set_back(self.chance.randrange(len(self.store.history)))
+
     def _something_happens(self) -> None:
         chance, node = self.chance, self.chance.choice(self.nodes)
-        match chance.randrange(9):
+        match chance.randrange(13 if self.store_faults else 9):
             case 0:
                 node.paused_until_s = now_s() + chance.uniform(0.5, 30)
             case 1:
@@ -356,12 +452,16 @@ class Group:
                 node.cut_off = set()
             case 6:
                 if self.store.record is not None:
-                    self.store.record = replace(self.store.record, wanted=node.name)
-                    self.store.version += 1
+                    record = self.store.record
+                    self.store.put(replace(record, wanted=node.name, renewals=record.renewals + 1))
             case 7:
                 self.kill_agent(node.name)
             case 8:
                 self.brokers[node.name].restart()
+            case 9 | 10:
+                self.crash(node)
+            case 11 | 12:
+                self.hurt_store()
 
     def _check(self) -> None:
         masters = [each for each in self.brokers.values() if each.may_acknowledge]

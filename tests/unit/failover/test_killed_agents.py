@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from pyromq.failover.agent import Agent
-from tests.unit.failover.simulation import Group, Node, StoreDoor, now_s, simulate
+from tests.unit.failover.simulation import Group, Node, SimulatedPeers, StoreDoor, now_s, simulate
 
 EVERY = 1 if "PYROMQ_FAILOVER_SEEDS" in os.environ else 7  # n-th step
-CALLS = ("read", "write", "status", "grant", "promote", "follow", "hold", "release")
+CALLS = ("read", "write", "status", "grant", "promote", "follow", "hold", "release", "note")
 
 
 class Mortal:
@@ -45,7 +45,7 @@ class Deaths:
 
     def step(self, name: str, *, is_before: bool) -> None:
         assert name in CALLS
-        if name in ("read", "status"):
+        if name in ("read", "status", "note"):
             return
         self.calls += is_before
         if self.calls == self._at and is_before == self._is_before and not self.died:
@@ -58,7 +58,7 @@ class MortalGroup(Group):
 
     def new_agent(self, node: Node) -> Agent:
         door, broker = Mortal(StoreDoor(node, self.store), self.deaths), Mortal(self.brokers[node.name], self.deaths)
-        return Agent(node.name, door, broker, timing=self.timing, now_s=now_s)
+        return Agent(node.name, door, broker, SimulatedPeers(self, node), timing=self.timing, now_s=now_s)
 
 
 def life(deaths: Deaths) -> MortalGroup:
@@ -72,10 +72,8 @@ def life(deaths: Deaths) -> MortalGroup:
             await asyncio.sleep(12)
             assert group.store.record is not None
             wanted = next(each for each in group.store.record.in_sync if each != group.store.record.holder)
-            group.store.record, group.store.version = (
-                replace(group.store.record, wanted=wanted),
-                group.store.version + 1,
-            )
+            record = group.store.record
+            group.store.put(replace(record, wanted=wanted, renewals=record.renewals + 1))
             await asyncio.sleep(12)
             master = next(node for node in group.nodes if node.name == group.store.record.holder)
             master.is_alive = False

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pyromq.failover.agent import AgentState
+from pyromq.failover.doubt import Ask, Census
 from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberStatus, Role, decode_record
 from pyromq.failover.rules import (
     JOIN_BYTES_MAX,
@@ -22,6 +23,7 @@ from pyromq.failover.rules import (
     decide,
     required_members,
 )
+from pyromq.failover.store import Found
 
 A, B, C = "a:1", "b:1", "c:1"
 RECORD = LeaseRecord(holder=A, number=3, in_sync=(A, B), confirmed=100, metadata=7, duration_ms=9000)
@@ -106,7 +108,6 @@ def test_a_member_in_sync_takes_an_expired_lease_with_the_next_number() -> None:
         (C, replace(REPLICA, address=C), "may lack"),
         (B, replace(REPLICA, end=99), "acknowledged is 100"),
         (B, replace(REPLICA, metadata=6), "topics and groups"),
-        (B, replace(REPLICA, number=9), "set back"),
     ],
 )
 def test_who_may_lack_something_does_not_take_it(me: str, status: BrokerStatus, why: str) -> None:
@@ -127,8 +128,97 @@ def test_a_broker_that_came_back_as_replica_is_promoted_under_its_own_lease_only
 
 
 def test_the_first_lease_is_made_by_who_was_started_as_master() -> None:
-    assert isinstance(decide(sight(B, replace(REPLICA, number=0), None)), Wait)
-    assert written(decide(sight(A, replace(MASTER, number=0), None))).number == 1
+    nobody = Census()
+    assert decide(sight(A, replace(MASTER, number=0), None)) == Ask((A,))
+    assert isinstance(decide(sight(B, replace(REPLICA, number=0, master=""), None, census=nobody)), Wait)
+    assert written(decide(sight(A, replace(MASTER, number=0), None, census=nobody))).number == 1
+
+
+UNSURE: dict[str, Any] = {"is_sure": False, "asked_s": 99.0}
+KNOWN = replace(RECORD, members=(A, B, C))
+
+
+def test_a_holder_that_is_not_sure_of_the_store_asks_before_it_goes_on() -> None:
+    assert decide(sight(A, MASTER, KNOWN, **UNSURE)) == Ask((A, B, C))
+    alone = decide(sight(A, MASTER, KNOWN, **UNSURE, census=Census()))
+    assert isinstance(alone, Wait) and f"{B}, {C} do not answer" in alone.reason
+    everybody = Census(answers={B: REPLICA, C: replace(REPLICA, address=C)})
+    assert isinstance(decide(sight(A, MASTER, KNOWN, **UNSURE, census=everybody)), Wait)  # the lease is ours
+    assert written(decide(sight(A, MASTER, KNOWN, **UNSURE, census=everybody, renewed_s=0.0))).number == 3
+    most = Census(answers={B: REPLICA})
+    assert written(decide(sight(A, MASTER, KNOWN, **UNSURE, census=most))).number == 4, "what C has alone is older"
+    newer = Census(answers={B: replace(REPLICA, number=4, role=Role.MASTER, master="")})
+    step = decide(sight(A, MASTER, KNOWN, **UNSURE, census=newer))
+    assert isinstance(step, Wait) and "set back" in step.reason and B in step.reason
+
+
+def test_of_two_members_one_waits_a_while_for_the_other() -> None:
+    step = decide(sight(A, MASTER, **UNSURE, census=Census()))
+    assert isinstance(step, Wait) and "waiting a while" in step.reason
+    waited = {"is_sure": False, "asked_s": 100.0 - Timing().alone_s}
+    assert written(decide(sight(A, MASTER, **waited, census=Census(), renewed_s=0.0))).number == 3
+
+
+def test_a_lost_lease_is_made_again_by_its_master_alone_when_every_earlier_one_has_ended() -> None:
+    known, replicas = replace(MASTER, members=(A, B)), Census(answers={B: REPLICA})
+    assert isinstance(decide(sight(A, known, None, **UNSURE, census=replicas)), Wait)
+    again = written(decide(sight(A, known, None, **UNSURE, census=replicas, seen_s=0.0)))
+    assert (again.holder, again.number, again.in_sync) == (A, 4, (A,))
+    other = decide(sight(B, REPLICA, None, **UNSURE, census=Census(answers={A: MASTER}), seen_s=0.0))
+    assert isinstance(other, Wait) and f"master, {A}," in other.reason
+    old = replace(RECORD, number=2, holder=B)
+    assert written(decide(sight(A, known, old, **UNSURE, census=replicas, seen_s=0.0))).number == 4
+    both = Census(answers={B: replace(REPLICA, role=Role.MASTER, master="")})
+    assert isinstance(decide(sight(A, known, None, **UNSURE, census=both, seen_s=0.0)), Wait)
+
+
+def test_a_master_whose_time_runs_writes_its_lease_again_where_the_store_lost_it() -> None:
+    mine = replace(RECORD, renewals=50)
+    assert written(decide(sight(A, MASTER, None, mine=mine))).number == 3
+    back = written(decide(sight(A, MASTER, replace(mine, renewals=40, in_sync=(A, B, C)), mine=mine)))
+    assert (back.renewals, back.in_sync) == (51, (A, B))
+    assert isinstance(decide(sight(A, MASTER, replace(mine, renewals=51), mine=mine)), Wait)
+    assert isinstance(decide(sight(A, MASTER, None, mine=mine, renewed_s=0.0)), Ask)
+
+
+def test_who_takes_over_without_being_sure_has_the_longest_log() -> None:
+    expired = {**UNSURE, "seen_s": 0.0}
+    assert decide(sight(B, REPLICA, KNOWN, **expired)) == Ask((A, B, C))
+    shorter = Census(answers={C: replace(REPLICA, address=C, end=110)})
+    assert written(decide(sight(B, REPLICA, KNOWN, **expired, census=shorter))).number == 4
+    longer = Census(answers={C: replace(REPLICA, address=C, end=116)})
+    step = decide(sight(B, REPLICA, KNOWN, **expired, census=longer))
+    assert isinstance(step, Wait) and f"{C} has a longer log" in step.reason
+
+
+def test_who_was_master_under_the_number_of_another_waits_for_an_operator() -> None:
+    step = decide(sight(A, MASTER, replace(RECORD, holder=B)))
+    assert isinstance(step, Wait) and "pyromq cluster recover" in step.reason
+
+
+def test_an_operators_choice_waits_for_the_end_of_earlier_leases_and_asks_nobody() -> None:
+    forced = replace(RECORD, number=9, in_sync=(A,), forced=True)
+    assert isinstance(decide(sight(A, MASTER, forced, **UNSURE)), Wait)
+    assert decide(sight(A, MASTER, forced, **UNSURE, seen_s=0.0)) == Promote(9)
+
+
+def test_an_agent_is_sure_of_what_it_watched_and_of_a_master_that_renews() -> None:
+    state, first = AgentState(), Found(RECORD, "1")
+    state.note_record(first, 10.0, 4.0)
+    assert not state.is_sure
+    state.note_record(Found(replace(RECORD, renewals=1), "2"), 11.0, 4.0)
+    assert state.is_sure and state.seen_s == 11.0
+    state.note_record(first, 12.0, 4.0)
+    assert not state.is_sure, "it went back"
+    state.note_record(Found(replace(RECORD, renewals=2, wanted=B), "3"), 13.0, 4.0)
+    assert not state.is_sure, "an operator wrote it, not its holder"
+    state.note_record(Found(replace(RECORD, renewals=3), "4"), 14.0, 4.0)
+    state.note_record(Found(replace(RECORD, renewals=3), "4"), 20.0, 4.0)
+    assert not state.is_sure and state.seen_s == 20.0, "nobody looked for longer than a lease"
+    state.note_broker(replace(MASTER, granted_s=2.0, renewals=3))
+    assert state.is_sure, "a master still has its time"
+    state.note_broker(replace(MASTER, number=4))
+    assert not state.is_sure
 
 
 def test_a_planned_change_holds_sends_until_the_wanted_member_has_everything() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ipaddress import ip_address
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from pyromq.wire.json.membership import Action, BrokerStatus, Control, MemberRep
 from pyromq.wire.received import Received
 
 T = TypeVar("T")
+_NOTE_CHARS_MAX: Final = 1_000
 
 
 class MemberHandler:
@@ -45,7 +46,7 @@ class MemberHandler:
 
     def grant(self, connection: Connection, request: Received[None]) -> None:
         control, lease = _decoded(request, Control), self._checked(connection)
-        if not lease.grant(control.number, control.until_s, control.required):
+        if not lease.grant(control.number, control.until_s, control.required, control.renewals):
             state = lease.state
             raise _refused(f"the broker is {state.role or 'new'} under lease {state.number}, not master under another")
         self.on_grant()
@@ -56,6 +57,9 @@ class MemberHandler:
             raise _refused("a grant has a request of its own")
         if control.number < lease.state.number and control.action in (Action.PROMOTE, Action.FOLLOW):
             raise _refused(f"the broker has seen lease {lease.state.number}, this one is {control.number}")
+        if control.action is Action.NOTE:
+            lease.note(control.waiting[:_NOTE_CHARS_MAX], control.members)
+            return
         self.on_control(control)
 
     def _checked(self, connection: Connection) -> Lease:

@@ -1,12 +1,14 @@
 """The lease of a broker that a failover agent looks after: whether it may acknowledge, and what it remembers of leases.
 
-    config/failover.json    {"number":4,"log_number":4,"role":"master","master":"","epochs":[{"number":1,"start":0}, …]}
+    config/failover.json    {"number":4,"log_number":4,"role":"master","master":"","epochs":[{"number":1,"start":0,
+                             "mark":77}, …],"members":["10.0.0.2:10911"]}
 
 ``number`` is the highest lease that this broker was told of: it obeys none with a smaller one. ``log_number`` is the
 last one under which its log was written, here or where it was copied from. ``epochs`` say from which position on each
 lease wrote the log. A broker that comes under a newer lease cuts what it has behind the position at which the first
-lease after its own ``log_number`` began: up to there all logs are the same. The file is written before the broker acts
-on it, ``log_number`` after the cut.
+lease after its own ``log_number`` began, or the first one that only one of the two logs has: up to there they are the
+same. ``members`` are the brokers that could have been master: who is not sure of the lease store asks them. The file is
+written before the broker acts on it, ``log_number`` after the cut.
 
 A grant ends at a moment of the machine's clock. Whether it has is looked at when an acknowledgement leaves, not when a
 timer says so: a process that was stopped for longer than its lease finds it ended, whatever it was about to say.
@@ -15,8 +17,10 @@ timer says so: a process that was stopped for longer than its lease finds it end
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
+from random import SystemRandom
 from typing import Final
 
 import msgspec
@@ -26,12 +30,14 @@ from pyromq.clock import machine_s
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.whole_file import WholeFile
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.json.membership import Epoch
+from pyromq.wire.json.membership import Epoch, parting
 
 logger = logging.getLogger(__name__)
 
 FILE_NAME: Final = "failover.json"
 EPOCHS_MAX: Final = 1_000  # the oldest are forgotten: a broker that was away for longer starts with an empty folder
+MEMBERS_MAX: Final = 64
+_NOTE_S: Final = 30.0  # an agent says again what it waits for; what is older is not true any more
 _ENDED: Final = "this broker is not the master at the moment: its lease has ended; ask for the route again"
 _UNKNOWN: Final = "the lease of this broker has ended before the message was safe: it may be stored, or not"
 
@@ -44,23 +50,35 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""  # "master" or "replica"; empty before the first lease
     master: str = ""  # of a replica: whom it follows
     epochs: tuple[Epoch, ...] = ()
+    members: tuple[str, ...] = ()  # other brokers of this name
 
     def cut_position(self, epochs: tuple[Epoch, ...]) -> int | None:
         """Up to where this log agrees with one that has these epochs; None: as far as it goes."""
         if not self.log_number:
             return None  # it was never written under a lease: comparing the logs tells
-        return min((each.start for each in epochs if each.number > self.log_number), default=None)
+        later = [each.start for each in epochs if each.number > self.log_number]
+        if self.epochs:
+            parted = parting(self.epochs, tuple(each for each in epochs if each.number <= self.log_number))
+            later += [parted] if parted is not None else []
+        return min(later, default=None)
 
 
 class Lease:
     """One for the life of a broker; its parts come and go with its role."""
 
-    def __init__(self, now_s: Callable[[], float] = machine_s) -> None:
+    def __init__(
+        self,
+        now_s: Callable[[], float] = machine_s,
+        new_mark: Callable[[], int] | None = None,
+    ) -> None:
         self._now_s = now_s
+        self._new_mark = new_mark or partial(SystemRandom().randrange, 1, 1 << 53)
+        self._waiting = "", float("-inf")
         self._until_s = float("-inf")
         self._file: WholeFile | None = None
         self.state = LeaseState()
         self.required: tuple[str, ...] = ()  # replicas that have to have what is acknowledged
+        self.renewals = 0  # of the record that the last grant came from
         self.acknowledged = 0  # end of the last message that a producer was told is safe, or a consumer was shown
         self.cut_messages = 0  # that this broker had alone when it came back, and that are kept in its folder
 
@@ -90,15 +108,34 @@ class Lease:
     def left_s(self) -> float:
         return max(0.0, self._until_s - self._now_s())
 
-    def grant(self, number: int, until_s: float, required: tuple[str, ...]) -> bool:
+    def grant(self, number: int, until_s: float, required: tuple[str, ...], renewals: int = 0) -> bool:
         """False when it is for another lease than the one under which this broker is master, or late.
 
-        A grant that ends earlier than the last one was overtaken by it, unless it ends now: that is how one ends.
+        A grant that ends earlier than the last one was overtaken by it, unless it ends now: that is how one ends. New
+        replicas are on disk as members before they are waited for. Raises OSError.
         """
         if self.state.role != "master" or number != self.state.number or self._now_s() < until_s < self._until_s:
             return False
-        self._until_s, self.required = until_s, required
+        if not set(required) <= set(self.state.members):
+            self._keep_members({*self.state.members, *required})
+        self._until_s, self.required, self.renewals = until_s, required, renewals
         return True
+
+    def note(self, waiting: str, members: tuple[str, ...]) -> None:
+        """What the agent waits for, and who the members are (empty: as before). Raises OSError."""
+        self._waiting = waiting, self._now_s()
+        if members:
+            self._keep_members(members)
+
+    def _keep_members(self, members: Collection[str]) -> None:
+        kept = tuple(sorted(members))[:MEMBERS_MAX]
+        self.save(msgspec.structs.replace(self.state, members=kept))
+
+    @property
+    def waiting(self) -> str:
+        """What the agent waits for before anything is acknowledged; empty when it does not, or is gone."""
+        text, at_s = self._waiting
+        return text if self._now_s() - at_s <= _NOTE_S else ""
 
     def end(self) -> None:
         """Nothing is acknowledged from now on."""
@@ -135,10 +172,11 @@ class Lease:
     def promoted(self, number: int, end: int) -> None:
         """It is master under this lease, with a log that ends there. Raises OSError."""
         epochs = tuple(each for each in self.state.epochs if each.number < number)
-        epochs = (*epochs, Epoch(number=number, start=end))[-EPOCHS_MAX:]
+        epochs = (*epochs, Epoch(number=number, start=end, mark=self._new_mark()))[-EPOCHS_MAX:]
         self.end()
-        self.required = ()
-        self.save(LeaseState(number=number, log_number=number, role="master", epochs=epochs))
+        self.required, self.renewals = (), 0
+        state = msgspec.structs.replace(self.state, number=number, log_number=number, role="master", master="")
+        self.save(msgspec.structs.replace(state, epochs=epochs))
         self.acknowledged = end  # any of it may have been
         logger.warning("master under lease %d, from position %d on", number, end)
 

@@ -397,6 +397,7 @@ class BrokerCollector:
             _one(table.LEASE_NUMBER, lease.state.number if lease is not None else 0),
             _one(table.LEASE_LEFT, lease.left_s if lease is not None else 0.0),
             _one(table.LEASE_CUTS, lease.cut_messages if lease is not None else 0),
+            _one(table.LEASE_WAITING, int(lease is not None and bool(lease.waiting))),
         ]
 
 

@@ -188,6 +188,10 @@ class Replication:
             following=follower.state.name if follower is not None else "",
             reason=follower.reason if follower is not None else "",
             replication_address=self.advertised_address(Address.parse(address).host),
+            members=state.members,
+            renewals=lease.renewals if lease is not None else 0,
+            waiting=lease.waiting if lease is not None else "",
+            nameservers=settings.nameservers,
         )
 
     @property
@@ -212,6 +216,7 @@ class Replication:
             told["failoverLease"] = lease.state.number
             told["failoverGrantedMs"] = round(lease.left_s * 1_000)
             told["failoverCutMessages"] = lease.cut_messages
+            told["failoverWaiting"] = lease.waiting
         if self.leader is not None:
             told["replicationAddress"] = self.leader.address if self.leader.is_listening else ""
             told[TAKES_NAMES] = True

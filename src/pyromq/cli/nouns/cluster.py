@@ -16,7 +16,15 @@ from pyromq.cli.connection import (
 )
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
-from pyromq.cli.nouns.leases import LEASE_COLUMNS, checked_store, lease_rows, switch_master
+from pyromq.cli.nouns.leases import (
+    LEASE_COLUMNS,
+    PLAN_COLUMNS,
+    checked_store,
+    forget_member,
+    lease_rows,
+    recover_master,
+    switch_master,
+)
 from pyromq.cli.nouns.listing import show_rate
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.watching import watched
@@ -52,6 +60,12 @@ _COPIES = (
     Column("lease", "lease", right=True, optional=True),
     Column("finding", "finding", optional=True),
     Column("problem", "problem", optional=True),
+)
+
+_FORGET_COLUMNS = (
+    Column("broker", "broker", whole=True),
+    Column("forgotten", "forgotten", whole=True),
+    Column("members", "members", whole=True),
 )
 
 _SWITCH_COLUMNS = (
@@ -142,6 +156,43 @@ def switch(
     done = with_admin(nameserver, lambda admin: switch_master(admin, checked_store(store), store_ca, broker, to))
     form = form_for(output, sys.stdout)
     write_rows(sys.stdout, form, _SWITCH_COLUMNS, [done])
+
+
+@app.command("recover")
+def recover(
+    broker: Annotated[str, Argument(metavar="BROKER", help="Its name.")],
+    chosen: Annotated[str, Option("--from", metavar="HOST:PORT", help="The member whose log counts from now on.")],
+    yes: Annotated[bool, Option("--yes", help="Do it; without it the plan is shown.")] = False,
+    store: LeaseStoreOption = "",
+    store_ca: LeaseStoreCaOption = None,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Make a member the master where agents may not: the lease store was lost or set back, or members are gone.
+
+    Shows what each member has that the chosen one lacks: it is cut from its log when it follows, and kept in cut/ of
+    its data folder. Exit code 5 if something is cut, or a member does not answer.
+    """
+    rows = with_admin(
+        nameserver, lambda admin: recover_master(admin, checked_store(store), store_ca, broker, chosen, is_sure=yes)
+    )
+    write_rows(sys.stdout, form_for(output, sys.stdout), PLAN_COLUMNS, rows)
+    if any(row["lost_bytes"] != 0 for row in rows):
+        raise click.exceptions.Exit(ExitCode.PARTIAL)
+
+
+@app.command("forget")
+def forget(
+    broker: Annotated[str, Argument(metavar="BROKER", help="Its name.")],
+    member: Annotated[str, Argument(metavar="HOST:PORT", help="The member that does not come back.")],
+    store: LeaseStoreOption = "",
+    store_ca: LeaseStoreCaOption = None,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Remove a member that is gone for good: it is neither asked nor missed any more."""
+    done = with_admin(nameserver, lambda admin: forget_member(admin, checked_store(store), store_ca, broker, member))
+    write_rows(sys.stdout, form_for(output, sys.stdout), _FORGET_COLUMNS, [done])
 
 
 async def _brokers(admin: Admin) -> list[dict[str, Any]]:

@@ -1,9 +1,14 @@
-"""``pyromq cluster leases`` and ``pyromq cluster switch``: who is master by the lease, and a planned change of it."""
+"""``pyromq cluster leases``, ``switch``, ``recover`` and ``forget``: who is master by the lease, and changes of it."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import to_builtins
 
 from pyromq.cli.output.tables import Column
 from pyromq.errors import ConfigError, MQError
@@ -13,8 +18,9 @@ if TYPE_CHECKING:
 
     from pyromq.aio import Admin
     from pyromq.failover.record import BrokerStatus, LeaseRecord
-    from pyromq.failover.store import LeaseStore
+    from pyromq.failover.store import Found, LeaseStore
 
+_ATTEMPTS: Final = 20  # to write what a busy holder renews at the same moment
 LEASE_COLUMNS = (
     Column("broker", "broker", whole=True),
     Column("lease", "lease", right=True),
@@ -29,6 +35,18 @@ LEASE_COLUMNS = (
     Column("problem", "problem", optional=True),
 )
 
+PLAN_COLUMNS = (
+    Column("broker", "broker", whole=True),
+    Column("member", "member", whole=True),
+    Column("is_chosen", "chosen", show=lambda is_so: "yes" if is_so else ""),
+    Column("role", "role", whole=True),
+    Column("lease", "lease", right=True),
+    Column("log_lease", "log of lease", right=True),
+    Column("end", "end", right=True),
+    Column("agrees_to", "agrees to", right=True),
+    Column("lost_bytes", "is cut", right=True, show=lambda lost: "unknown" if lost is None else f"{lost} bytes"),
+)
+
 
 def checked_store(url: str) -> str:
     if not url:
@@ -38,59 +56,75 @@ def checked_store(url: str) -> str:
 
 async def lease_rows(admin: Admin, url: str, ca_file: Path | None, names: list[str]) -> list[dict[str, Any]]:
     """A row for each member of each broker name."""
-    known = (await admin.cluster()).broker_addr_table
     rows: list[dict[str, Any]] = []
-    for name in names or sorted(known):
-        cluster = known[name].cluster if name in known else "DefaultCluster"
-        registered = known[name].broker_addrs.values() if name in known else ()
-        store = _opened(url, cluster, name, ca_file)
-        try:
-            found = await store.read()
-        finally:
-            await store.close()
-        record = found.record if found else None
-        rows += await _members(admin, name, record, list(registered))
+    for name in names or sorted((await admin.cluster()).broker_addr_table):
+        async with _lease(admin, url, ca_file, name) as (_, found, statuses):
+            rows += _members(name, found.record if found else None, statuses)
     return rows
 
 
-async def _members(admin: Admin, name: str, record: LeaseRecord | None, registered: list[str]) -> list[dict[str, Any]]:
-    if record is None:
+@asynccontextmanager
+async def _lease(
+    admin: Admin, url: str, ca_file: Path | None, name: str
+) -> AsyncIterator[tuple[LeaseStore, Found | None, dict[str, BrokerStatus | None]]]:
+    """The lease store of a broker name, what it has, and what each member says. Raises LeaseError."""
+    from pyromq.failover.recovering import survey
+
+    known = (await admin.cluster()).broker_addr_table
+    cluster = known[name].cluster if name in known else "DefaultCluster"
+    registered = known[name].broker_addrs.values() if name in known else ()
+    store = _opened(url, cluster, name, ca_file)
+    try:
+        found = await store.read()
+        yield store, found, await survey(found.record if found else None, registered, partial(status_of, admin))
+    finally:
+        await store.close()
+
+
+def _members(name: str, record: LeaseRecord | None, statuses: dict[str, BrokerStatus | None]) -> list[dict[str, Any]]:
+    if record is None and not statuses:
         return [{"broker": name, "problem": "no lease: no agent has made one yet", "in_sync": False}]
-    addresses = sorted({*record.in_sync, record.holder, *registered}, key=lambda each: (each != record.holder, each))
-    statuses = {address: await status_of(admin, address) for address in addresses}
-    master = statuses[record.holder]
-    end = master.end if master is not None else record.confirmed
-    return [_row(name, record, address, status, end) for address, status in statuses.items()]
+    holder = record.holder if record else ""
+    master = statuses.get(holder)
+    end = master.end if master is not None else record.confirmed if record else None
+    addresses = sorted(statuses, key=lambda each: (each != holder, each))
+    return [_row(name, record, address, statuses[address], end) for address in addresses]
 
 
-def _row(name: str, record: LeaseRecord, address: str, status: BrokerStatus | None, end: int) -> dict[str, Any]:
+def _row(
+    name: str, record: LeaseRecord | None, address: str, status: BrokerStatus | None, end: int | None
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "broker": name,
-        "lease": record.number,
-        "holder": record.holder,
+        "lease": record.number if record else None,
+        "holder": record.holder if record else "",
         "member": address,
-        "in_sync": address in record.in_sync,
-        "confirmed": record.confirmed,
-        "wanted": record.wanted,
+        "in_sync": record is not None and address in record.in_sync,
+        "confirmed": record.confirmed if record else None,
+        "wanted": record.wanted if record else "",
         "problem": "",
     }
+    is_holder = record is not None and address == record.holder
     if status is None:
-        return {**row, "role": "holder" if address == record.holder else "", "problem": "does not answer"}
-    problem = status.reason
-    if address == record.holder and status.role.value == "master" and not status.granted_s:
-        problem = problem or "it may not acknowledge: its agent has not renewed the lease"
-    if status.number != record.number:
-        problem = problem or f"it is under lease {status.number}"
+        return {**row, "role": "holder" if is_holder else "", "problem": "does not answer"}
     return {
         **row,
         "role": status.role.value,
         "left_s": round(status.granted_s, 3),
         "end": status.end,
-        "behind": max(0, end - status.end),
+        "behind": max(0, end - status.end) if end is not None else None,
         "metadata": status.metadata,
         "lost_messages": sum(each.messages for each in status.lost) or None,
-        "problem": problem,
+        "problem": status.waiting or status.reason or _problem(record, address, status),
     }
+
+
+def _problem(record: LeaseRecord | None, address: str, status: BrokerStatus) -> str:
+    if record is None:
+        return "no lease: no agent has made one yet"
+    if address == record.holder and status.role.value == "master" and not status.granted_s:
+        return "it may not acknowledge: its agent has not renewed the lease"
+    return f"it is under lease {status.number}" if status.number != record.number else ""
 
 
 async def status_of(admin: Admin, address: str) -> BrokerStatus | None:
@@ -113,11 +147,7 @@ async def switch_master(admin: Admin, url: str, ca_file: Path | None, name: str,
     began_s, steps = machine_s(), []
     try:
         before = (await current(store)).record
-
-        async def ask(address: str) -> BrokerStatus | None:
-            return await status_of(admin, address)
-
-        async for step in switch(store, ask, to):
+        async for step in switch(store, partial(status_of, admin), to):
             took_s = machine_s() - began_s
             steps.append({"after_s": round(took_s, 3), "step": step})
             sys.stderr.write(f"{took_s:6.2f} s  {step}\n")
@@ -125,6 +155,49 @@ async def switch_master(admin: Admin, url: str, ca_file: Path | None, name: str,
     finally:
         await store.close()
     return {"broker": name, "was": before.holder, "master": after.holder, "lease": after.number, "steps": steps}
+
+
+async def recover_master(
+    admin: Admin, url: str, ca_file: Path | None, name: str, chosen: str, *, is_sure: bool
+) -> list[dict[str, Any]]:
+    """The plan, a row for each member; carried out when ``is_sure``. Raises LeaseError."""
+    from pyromq.failover.recovering import plan_recovery, recover
+
+    async with _lease(admin, url, ca_file, name) as (store, found, statuses):
+        plan = plan_recovery(found.record if found else None, statuses, chosen)
+        rows = [{"broker": name, **to_builtins(each)} for each in plan.members]
+        lost = f"{plan.lost_bytes} bytes are cut from other members, and kept in cut/ of their folders"
+        if plan.unknown:
+            lost += f"; nobody knows what {', '.join(plan.unknown)} has alone"
+        sys.stderr.write(f"{chosen} becomes master under lease {plan.record.number}: {lost}\n")
+        if not is_sure:
+            sys.stderr.write("nothing was changed: --yes does it\n")
+            return rows
+        await recover(store, plan, found, partial(status_of, admin))
+        sys.stderr.write(f"{chosen} is master\n")
+    return rows
+
+
+async def forget_member(admin: Admin, url: str, ca_file: Path | None, name: str, member: str) -> dict[str, Any]:
+    """Raises LeaseError."""
+    from pyromq.failover.record import LeaseConflictError, LeaseError
+    from pyromq.failover.recovering import without_member
+    from pyromq.failover.switching import current
+
+    known = (await admin.cluster()).broker_addr_table
+    store = _opened(url, known[name].cluster if name in known else "DefaultCluster", name, ca_file)
+    try:
+        for _ in range(_ATTEMPTS):
+            found = await current(store)
+            record = without_member(found.record, member)
+            try:
+                await store.write(record, found.version)
+            except LeaseConflictError:
+                continue
+            return {"broker": name, "forgotten": member, "members": ", ".join(record.everybody)}
+    finally:
+        await store.close()
+    raise LeaseError("the lease changes too fast to change anything: try again")
 
 
 def _opened(url: str, cluster: str, name: str, ca_file: Path | None) -> LeaseStore:

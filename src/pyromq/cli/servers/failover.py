@@ -27,6 +27,14 @@ class FailoverFlags:
             "--lease", metavar="SECONDS", help="A master that is silent for so long loses its place; all agents alike."
         ),
     ] = 9.0
+    alone_after: Annotated[
+        float,
+        Option(
+            "--alone-after",
+            metavar="SECONDS",
+            help="Of two members: go on without the other, if after a restart it does not answer for so long.",
+        ),
+    ] = 30.0
     hand_over: Annotated[
         bool,
         Option("--hand-over/--keep", help="When it is stopped: make a member in sync the master first, or do not."),
@@ -40,7 +48,7 @@ class FailoverFlags:
 
 @unfolded
 def failover(*, flags: FailoverFlags) -> None:
-    """Stand beside a broker, and make it the master or a replica. A lease in a store that others run decides."""
+    """Run the failover agent of one broker. A lease in a store that others run says who is master."""
     log_to_stderr(flags.log, flags.log_format)
     from pyromq.errors import ConfigError
     from pyromq.failover.rules import Timing
@@ -52,7 +60,7 @@ def failover(*, flags: FailoverFlags) -> None:
     run_failover(
         flags.store,
         str(Address.parse(flags.broker)),
-        Timing.of(flags.lease),
+        Timing.of(flags.lease, flags.alone_after),
         ca_file=flags.store_ca,
         hands_over=flags.hand_over,
     )

@@ -33,6 +33,30 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     number: int
     start: int
+    mark: int = (
+        0  # chosen by chance: two leases of one number, of a store that was set back, differ in it; 0: not known
+    )
+
+    def is_same(self, other: Epoch) -> bool:
+        marks = self.mark == other.mark or not (self.mark and other.mark)
+        return (self.number, self.start) == (other.number, other.start) and marks
+
+
+def parting(mine: tuple[Epoch, ...], theirs: tuple[Epoch, ...]) -> int | None:
+    """The first position at which two logs with these epochs may differ; None: one is as the other, as far as it goes.
+
+    What lies before the oldest epoch that both remember is taken to be the same.
+    """
+    if not mine or not theirs:
+        return min((each.start for each in (*mine, *theirs)), default=None)
+    oldest = max(mine[0].number, theirs[0].number)
+    alone = [
+        each.start
+        for some, others in ((mine, theirs), (theirs, mine))
+        for each in some
+        if each.number >= oldest and not any(each.is_same(other) for other in others)
+    ]
+    return min(alone, default=None)
 
 
 class LostTail(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -73,6 +97,10 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     epochs: tuple[Epoch, ...] = ()  # of its log
     log_number: int = 0  # the last lease under which its log was written
     lost: tuple[LostTail, ...] = ()
+    members: tuple[str, ...] = ()  # the others of its name, as far as it was ever told; on its disk
+    renewals: int = 0  # of the record that its last grant came from; 0 after a restart
+    waiting: str = ""  # what its agent waits for before anything is acknowledged; empty when it does not
+    nameservers: tuple[str, ...] = ()
 
     def replica(self, address: str) -> MemberStatus | None:
         return next((each for each in self.replicas if each.address == address), None)
@@ -84,6 +112,7 @@ class Action(StrEnum):
     FOLLOW = "follow"
     HOLD = "hold"
     RELEASE = "release"
+    NOTE = "note"
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -94,6 +123,9 @@ class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     until_s: float = 0.0  # of a grant: by the clock of the machine that both run on
     required: tuple[str, ...] = ()
     master: str = ""
+    members: tuple[str, ...] = ()  # of a note, and of an order to follow: all of this broker name
+    renewals: int = 0  # of a grant: of the record that it comes from
+    waiting: str = ""  # of a note: what the agent waits for
 
 
 class MemberReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

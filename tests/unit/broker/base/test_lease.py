@@ -22,7 +22,7 @@ class Watch:
 
 
 def lease_of(disk: FaultyDisk, watch: Watch | None = None) -> Lease:
-    lease = Lease(watch or Watch())
+    lease = Lease(watch or Watch(), new_mark=lambda: 77)
     lease.load(disk, CONFIG)
     return lease
 
@@ -54,7 +54,9 @@ def test_what_it_was_told_survives_a_restart() -> None:
     disk = FaultyDisk()
     lease_of(disk).promoted(3, 500)
     again = lease_of(disk)
-    assert again.state == LeaseState(number=3, log_number=3, role="master", epochs=(Epoch(number=3, start=500),))
+    assert again.state == LeaseState(
+        number=3, log_number=3, role="master", epochs=(Epoch(number=3, start=500, mark=77),)
+    )
     again.follows("b:1", 4)
     state = lease_of(disk).state
     assert (state.number, state.log_number, state.role, state.master) == (4, 3, "replica", "b:1")
@@ -84,7 +86,7 @@ def test_a_promotion_that_is_ordered_twice_is_one() -> None:
     lease = lease_of(FaultyDisk())
     lease.promoted(3, 500)
     lease.promoted(3, 600)
-    assert lease.state.epochs == (Epoch(number=3, start=600),)
+    assert lease.state.epochs == (Epoch(number=3, start=600, mark=77),)
 
 
 def test_epochs_are_bounded() -> None:
@@ -102,3 +104,45 @@ def test_a_grant_that_comes_late_does_not_take_back_a_later_one() -> None:
     assert not lease.grant(3, 105.0, ()), "it was overtaken: who is waited for now is in the later one"
     assert lease.required == ("b:1",) and lease.left_s == 7.0
     assert lease.grant(3, watch.now_s, ("b:1",)) and not lease.is_open, "one that ends now ends it"
+
+
+def epochs(*parts: tuple[int, int, int]) -> tuple[Epoch, ...]:
+    return tuple(Epoch(number=number, start=start, mark=mark) for number, start, mark in parts)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "cut"),
+    [
+        (epochs((1, 0, 5), (2, 100, 6)), epochs((1, 0, 5), (2, 100, 6)), None),
+        (epochs((1, 0, 5), (2, 100, 6)), epochs((1, 0, 5), (2, 100, 6), (3, 150, 7)), 150),
+        (epochs((1, 0, 5), (2, 100, 6)), epochs((1, 0, 5), (9, 400, 7)), 100),  # 2 was a lease of this broker alone
+        (epochs((1, 0, 5), (2, 100, 6)), epochs((1, 0, 5), (2, 100, 8), (9, 400, 7)), 100),  # two leases of one number
+        (epochs((1, 0, 0), (2, 100, 0)), epochs((1, 0, 5), (2, 100, 8), (3, 200, 7)), 200),  # before there were marks
+        (epochs((2, 100, 6)), epochs((1, 0, 5), (2, 100, 6)), None),  # the oldest are forgotten
+    ],
+)
+def test_logs_part_where_only_one_has_a_lease(
+    mine: tuple[Epoch, ...], theirs: tuple[Epoch, ...], cut: int | None
+) -> None:
+    assert LeaseState(number=9, log_number=2, epochs=mine).cut_position(theirs) == cut
+
+
+def test_members_are_on_disk_before_they_are_waited_for() -> None:
+    disk = FaultyDisk()
+    lease = lease_of(disk)
+    lease.promoted(1, 0)
+    assert lease.grant(1, 107.0, ("b:1",), renewals=3) and lease.renewals == 3
+    assert lease_of(disk).state.members == ("b:1",)
+    lease.note("", ("a:1", "b:1", "c:1"))
+    assert lease.grant(1, 108.0, ("c:1",)) and lease_of(disk).state.members == ("a:1", "b:1", "c:1")
+    lease.follows("b:1", 2)
+    assert lease_of(disk).state.members == ("a:1", "b:1", "c:1")
+
+
+def test_what_an_agent_waits_for_is_forgotten_when_it_says_nothing_more() -> None:
+    watch = Watch()
+    lease = lease_of(FaultyDisk(), watch)
+    lease.note("for b:1", ())
+    assert lease.waiting == "for b:1"
+    watch.now_s += 31.0
+    assert lease.waiting == ""

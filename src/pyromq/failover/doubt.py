@@ -1,0 +1,116 @@
+"""A lease store that may have been set back or lost: what other members have to say before anything is acknowledged.
+
+A send is answered SEND_OK when two members at least have it, under a lease whose number both keep on their disks. So of
+``n`` members any ``n - 1`` know the newest lease under which that happened; one that has not heard of it, and hears of
+no newer one from ``n - 2`` others, lacks nothing. Of two members one can be asked, or waited for.
+
+    the store is behind what a member has seen   ─▶ only the master of the newest lease goes on; else an operator says
+    nobody has seen more than the store          ─▶ the holder goes on; who takes over has the longest log
+    too few answer                               ─▶ wait
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyromq.failover.record import BrokerStatus, LeaseRecord, Role
+
+OVERRULE: Final = "or decide with pyromq cluster recover"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask these members what they have seen, then decide."""
+
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """What the members said that answered."""
+
+    answers: dict[str, BrokerStatus] = field(default_factory=dict)  # by address, without our own
+    named: frozenset[str] = frozenset()  # addresses that name servers have under this broker name
+
+    def highest(self, broker: BrokerStatus) -> int:
+        """The newest lease that anybody has seen."""
+        return max([broker.number, *(each.number for each in self.answers.values())])
+
+    def longer_log(self, broker: BrokerStatus) -> BrokerStatus | None:
+        """The member with the longest log of the newest lease, if it is longer than that of this broker."""
+        longest = max(self.answers.values(), key=_length, default=broker)
+        return longest if _length(longest) > _length(broker) else None
+
+
+def _length(broker: BrokerStatus) -> tuple[int, int]:
+    return broker.log_number, broker.end
+
+
+def known(me: str, broker: BrokerStatus, record: LeaseRecord | None, census: Census | None = None) -> tuple[str, ...]:
+    """All members of this broker name that anybody has told of."""
+    found = {me, *broker.members, *({broker.master} - {""}), *(record.everybody if record is not None else ())}
+    if census is not None:
+        found |= census.named | census.answers.keys()
+        for each in census.answers.values():
+            found |= set(each.members)
+    return tuple(sorted(found))
+
+
+def lacks_answers(me: str, known: Collection[str], census: Census, *, is_patient: bool) -> str:
+    """Why there are too few answers to go on; empty when there are enough."""
+    missing = sorted(set(known) - census.answers.keys() - {me})
+    if not missing or (len(known) > 2 and len(missing) == 1) or (len(known) == 2 and not is_patient):
+        return ""
+    names = ", ".join(missing)
+    if len(known) == 2:
+        return f"not sure that the lease store is current: waiting a while for {names}, {OVERRULE}"
+    text = f"not sure that the lease store is current: {len(known) - 1} of {len(known)} members have to say what they "
+    return f"{text}have seen, and {names} do not answer; start them, {OVERRULE}"
+
+
+def not_last_master(me: str, broker: BrokerStatus, census: Census, record: LeaseRecord | None) -> str:
+    """Why this broker does not make the lease again that the store has lost; empty when it may."""
+    highest = census.highest(broker)
+    if broker.role is Role.MASTER and broker.number == highest:
+        others = masters(census, highest) - {me}
+        if not others:
+            return ""
+        return f"{', '.join(sorted(others))} and this broker were both master under lease {highest}: {_overrule_now()}"
+    return set_back(census, broker, record)
+
+
+def masters(census: Census, number: int) -> set[str]:
+    """The brokers that were master under this lease, as the members say that have seen it."""
+    seen = [each for each in census.answers.values() if each.number == number]
+    return {each.address if each.role is Role.MASTER else each.master for each in seen} - {""}
+
+
+def set_back(census: Census, broker: BrokerStatus, record: LeaseRecord | None) -> str:
+    """The sentence about a store that has less than a member has seen."""
+    highest = census.highest(broker)
+    has = f"has lease {record.number} of {record.holder}" if record is not None else "is empty"
+    found = masters(census, highest) | ({broker.master} - {""} if broker.number == highest else set())
+    who = f"its master, {' or '.join(sorted(found))}," if found else "its master"
+    return f"the lease store {has}, but lease {highest} was seen: it was set back. {who} has to answer, {OVERRULE}"
+
+
+def behind(longer: BrokerStatus) -> str:
+    return f"{longer.address} has a longer log: it takes over, {OVERRULE}"
+
+
+def is_forked(broker: BrokerStatus, record: LeaseRecord) -> bool:
+    """Whether this broker was master under the number that the store, set back since, gave to another one."""
+    return broker.role is Role.MASTER and broker.number == record.number and record.holder != broker.address
+
+
+def forked(record: LeaseRecord) -> str:
+    return (
+        f"the lease store was set back: {record.holder} has lease {record.number}, under which this broker was master; "
+        f"what it has alone would be cut: {_overrule_now()}"
+    )
+
+
+def _overrule_now() -> str:
+    return "decide with pyromq cluster recover"
