@@ -224,7 +224,7 @@ def test_brokers_alone_reach_the_port_for_replicas() -> None:
 @with_helm
 @pytest.mark.parametrize(
     ("said", "text"),
-    [((), "say who may connect"), (("security.secretName=s",), "neither signed nor encrypted")],
+    [((), "say who may connect"), (("security.secretName=s",), "is not encrypted")],
 )
 def test_the_chart_wants_to_know_who_may_connect(said: tuple[str, ...], text: str) -> None:
     refused = helm("template", said)

@@ -29,7 +29,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- fail "say who may connect: security.secretName (users and TLS), or security.insecureNetwork=true" -}}
 {{- end -}}
 {{- if and (gt (int .Values.broker.members) 1) (not .Values.security.insecureReplication) -}}
-{{- fail "replication between brokers is neither signed nor encrypted: say security.insecureReplication=true if the network between their pods is theirs, or broker.members=1 for brokers without replicas" -}}
+{{- fail "what goes from a master to its replicas is not encrypted: say security.insecureReplication=true if the network between their pods is theirs, or broker.members=1 for brokers without replicas" -}}
 {{- end -}}
 {{- end }}
 
