@@ -63,6 +63,8 @@ def _rows() -> list[Row]:
         "lease store away longer than a lease": agent_faults.leases_away,
         "lease store lost, old master first": store_faults.store_lost,
         "lease store set back, old master first": store_faults.store_set_back,
+        "lease store lost while all run": store_faults.store_lost_meanwhile,
+        "lease store set back while all run": store_faults.store_set_back_meanwhile,
     }
     return [
         *(

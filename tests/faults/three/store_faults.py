@@ -2,6 +2,8 @@
 
 A is master, a copy of the store is taken ─▶ A dies ─▶ B takes over and promises ─▶ B and C die
 ─▶ the store is empty, or has the copy ─▶ A returns first, alone: it must not promise anything ─▶ B and C return
+
+Or all members run while it is emptied or set back.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from pyromq.wire.json.membership import Role as MemberRole
 from tests.faults.agent_faults import cluster_of
 from tests.faults.agents import ManagedCluster, ManagedMember
 from tests.faults.rounds import Round
+from tests.faults.three import faults
 
 
 async def store_lost(this: Round) -> None:
@@ -23,6 +26,30 @@ async def store_lost(this: Round) -> None:
 async def store_set_back(this: Round) -> None:
     await cluster_of(this).leases.save()
     await _old_master_first(this, cluster_of(this).leases.set_back)
+
+
+async def store_lost_meanwhile(this: Round) -> None:
+    """All members run: the master writes its lease again, and nobody is promoted by an empty store."""
+    await _goes_on_without(this, cluster_of(this).leases.empty)
+
+
+async def store_set_back_meanwhile(this: Round) -> None:
+    """To a time when another one was master; that one is a replica now, and runs."""
+    cluster = cluster_of(this)
+    await cluster.leases.save()
+    await faults.switch(this)
+    await this.goes_on()
+    await _goes_on_without(this, cluster.leases.set_back)
+
+
+async def _goes_on_without(this: Round, happens: Callable[[], Awaitable[None]]) -> None:
+    cluster = cluster_of(this)
+    this.loses_apart = True
+    await happens()
+    await asyncio.sleep(cluster.pace.longer_s)
+    await cluster.sort()
+    await cluster.in_sync()
+    await this.goes_on()
 
 
 async def _old_master_first(this: Round, happens: Callable[[], Awaitable[None]]) -> None:
