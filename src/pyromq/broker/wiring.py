@@ -46,6 +46,7 @@ from pyromq.broker.commit.touched import Touched
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delay_runner import DelayRunner
 from pyromq.broker.delays.delays import Delays
+from pyromq.broker.delays.delivered import DeliveredBefore
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.broker.delays.recall import RecallHandler
 from pyromq.broker.delays.schedule import Schedule
@@ -227,7 +228,8 @@ class Wiring:
         """What lets delayed messages go."""
         store, clock, disk = self.store, self.environment.clock, self.environment.disk
         put, counters = write_path.internal_writes.put, stats.counters
-        root, due = store.layout.root, DueMessages(store.records, tables.topics)
+        root = store.layout.root
+        due = DueMessages(store.records, tables.topics, DeliveredBefore(store, clock))
         is_replica = self.environment.settings.replication.role is Role.REPLICA
         if is_replica:  # they were made when this was a master: with the master's note they are made anew
             remove_timer_files(disk, root)

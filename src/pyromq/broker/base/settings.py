@@ -78,7 +78,7 @@ class BrokerSettings:
     register_timeout_ms: int = 24_000
     sync_flush_timeout_ms: int = 5_000
     drain_ms: int = 0  # between the signal to stop and the stop: producers are sent to other brokers meanwhile
-    delay_offsets_save_ms: int = 10_000  # how far delay levels have come
+    delay_offsets_save_ms: int = 1_000  # how far delay levels have come
     unflushed_sends_max: int = 10_000  # when so many sends wait for the disk, the next ones wait for them
     unflushed_bytes_max: int = 1 << 30  # with async flush: when so much is written and not on disk, sends wait
     parked_sends_max: int = 10_000  # and when so many wait for those, the broker is overloaded

@@ -4,8 +4,8 @@
     a batch has ended ───────────────────────┼─▶ run: levels, timers ─▶ next time ─▶ call_later
     every 100 ms (the clock may have moved) ─┘
 
-Progress is saved only when everything it speaks of is on disk: offsets of levels every ten seconds
-(``delay_offsets_save_ms``), timers every second in which something happened.
+Progress is saved only when everything it speaks of is on disk: offsets of levels every second
+(``delay_offsets_save_ms``) in which something happened, timers likewise.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from pyromq.broker.base.record_copy import again, properties_of
+from pyromq.broker.delays.delivered import DeliveredBefore
 from pyromq.broker.state.topics import Topics
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.model.names import HALF_TOPIC
@@ -21,9 +22,10 @@ _REAL_TOPIC, _REAL_QUEUE = REAL_TOPIC.encode(), REAL_QUEUE.encode()
 class DueMessages:
     """Reads records that waited and addresses them; the text of their properties stays as RocketMQ keeps it."""
 
-    def __init__(self, records: LogReader, topics: Topics) -> None:
+    def __init__(self, records: LogReader, topics: Topics, before: DeliveredBefore | None = None) -> None:
         self._records = records
         self._topics = topics
+        self._before = before
         self.lost = 0  # records that were damaged or deleted while they waited
 
     def read(self, position: int, size: int) -> Record | None:
@@ -51,6 +53,10 @@ class DueMessages:
             self.dropped(record, f"it belongs to queue {queue_id!r} of topic {topic!r}")
             return None
         return again(record, topic, self._queue_id(topic, int(queue_id)), properties + added)
+
+    def was_delivered(self, record: Record, due_ms: int, draft: Draft) -> bool:
+        """Whether the message was delivered before this broker was what it is, and its progress was not saved."""
+        return self._before is not None and self._before.has(record, due_ms, draft.topic, draft.queue_id)
 
     def dropped(self, record: Record, reason: object) -> None:
         """No broker could ever deliver it."""

@@ -6,7 +6,8 @@
 
 A queue entry carries the time of delivery in place of a tag, so a changed ladder moves nothing that waits already. The
 cursor moves when a whole batch is safe; a batch that fails is tried again from there in ten seconds. So within a level
-there are neither gaps nor changes of order, and after a crash what came behind the saved cursor comes once more.
+there are neither gaps nor changes of order. After a crash what came behind the saved cursor, and is not found where it
+was delivered (``delivered``), comes once more.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ class Schedule:
             return True
         try:
             draft = self._due.delivery(record)
-            if draft is not None:
+            if draft is not None and not self._due.was_delivered(record, due_ms, draft):
                 placed = self._put(draft, partial(self._told, level, offset, due_ms))
                 self._counters.puts[draft.topic] += ONE_MESSAGE + placed.size
                 level.in_flight += 1

@@ -4,7 +4,8 @@
                                                                     (in memory, by time)   └──▶ the same topic again, if
                                                                                                 the time is far away
 Only seconds that come near are in memory. A second is over when everything in it is safe elsewhere; how many are over
-is noted every second, so after a crash the last one or two are delivered again, and nothing is lost.
+is noted every second; after a crash the last one or two are gone through again, and what is not found where it was
+delivered (``delivered``) is delivered again: nothing is lost.
 
 A cancellation is a message of the same second that names another by topic and key. From the moment it is asked for, the
 other one is held; it is dropped once the cancellation is safe.
@@ -279,6 +280,9 @@ class Timers:
                     self._over(near, record.properties)
                     return
                 draft = found
+            if self._due.was_delivered(record, near.release_ms, draft):
+                self._over(near, record.properties)
+                return
             placed = self._put(draft, partial(self._told, near, record.properties))
             self._counters.puts[draft.topic] += ONE_MESSAGE + placed.size
         except LocalProtocolError as error:

@@ -9,6 +9,7 @@ from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.commit.group_commit import OnStored
 from pyromq.broker.delays.delays import Delays
+from pyromq.broker.delays.delivered import DeliveredBefore
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.broker.delays.schedule import Schedule
 from pyromq.broker.delays.timers import Timers
@@ -58,7 +59,7 @@ class DelayRig:
         self.delays = Delays(broker, self.clock)
         self.topics = Topics(TopicTable.load(self.disk, ROOT), broker, self.clock)
         self.counters = Counters()
-        due = DueMessages(self.store.records, self.topics)
+        due = DueMessages(self.store.records, self.topics, DeliveredBefore(self.store, self.clock))
         self.offsets = DelayOffsets.load(self.disk, ROOT)
         queue = self.store.reader.range_of(TIMER_TOPIC, 0) or QueueRange(0, 0)
         now_ms = self.clock.now_ms()

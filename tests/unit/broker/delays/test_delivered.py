@@ -1,0 +1,102 @@
+"""After a life whose progress was not saved: what is in the log already is not delivered again, all else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pyromq.broker.delays import delivered
+from pyromq.wire.record import Draft
+from tests.unit.broker.delays.delay_rig import DelayRig
+
+Send = Callable[[DelayRig, str], object]
+
+
+def at_a_level(rig: DelayRig, name: str) -> object:
+    return rig.send_at_level(name, 1)
+
+
+def at_a_time(rig: DelayRig, name: str) -> object:
+    return rig.send_in(name, 1_000)
+
+
+def next_life(rig: DelayRig) -> DelayRig:
+    """Of the same folder, with what was saved before."""
+    rig.files.close()
+    rig.store.close()
+    return DelayRig(rig.disk, rig.wall)
+
+
+both = pytest.mark.parametrize("send", [at_a_level, at_a_time])
+
+
+@both
+def test_what_was_delivered_comes_once_though_no_progress_was_saved(send: Send) -> None:
+    rig = DelayRig()
+    rig.save()
+    for name in "abc":
+        send(rig, name)
+    rig.pass_time(1_000)
+    assert sorted(rig.delivered()) == ["a", "b", "c"]
+    for _ in range(3):
+        rig = next_life(rig)
+        rig.pass_time(3_000)
+        assert sorted(rig.delivered()) == ["a", "b", "c"]
+
+
+@both
+def test_what_was_not_delivered_comes_whatever_else_was(send: Send) -> None:
+    rig = DelayRig()
+    rig.save()
+    send(rig, "a")
+    rig.pass_time(500, 500)
+    send(rig, "b")
+    rig.pass_time(500, 500)
+    assert rig.delivered() == ["a"]
+    rig = next_life(rig)
+    rig.pass_time(3_000)
+    assert rig.delivered() == ["a", "b"]
+
+
+@both
+def test_one_copy_stands_for_one_message_and_attempts_are_told_apart(send: Send) -> None:
+    rig = DelayRig()
+    rig.save()
+    send(rig, "a")
+    rig.pass_time(1_000)
+    assert rig.delivered() == ["a"]
+    send(rig, "a")  # it failed, and is tried again: the same key, birth and body
+    rig = next_life(rig)
+    rig.pass_time(3_000)
+    assert rig.delivered() == ["a", "a"], "the second attempt is another message"
+    rig = next_life(rig)
+    rig.pass_time(3_000)
+    assert rig.delivered() == ["a", "a"]
+
+
+@both
+def test_another_message_with_the_same_key_is_no_copy(send: Send) -> None:
+    rig = DelayRig()
+    send(rig, "a")
+    rig.wall.advance_ms(1_000)
+    other = Draft(topic="orders", queue_id=0, body=b"other", properties=b"UNIQ_KEY\x01a\x02", born_ms=7)
+    rig.store.append([other])
+    rig = next_life(rig)
+    rig.pass_time(3_000)
+    assert rig.delivered() == ["other", "a"]
+
+
+@both
+def test_of_queues_with_too_many_messages_since_some_come_again(send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivered, "_OF_A_QUEUE_MAX", 4)
+    monkeypatch.setattr(delivered, "_AT_ONCE", 3)
+    rig = DelayRig()
+    rig.save()
+    send(rig, "a")
+    rig.pass_time(1_000)
+    for number in range(30):
+        rig.send(f"plain-{number}")
+    rig = next_life(rig)
+    rig.pass_time(3_000)
+    assert rig.delivered().count("a") == 2, "at least once is the promise"
