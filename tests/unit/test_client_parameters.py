@@ -57,3 +57,17 @@ def test_a_parameter_of_java_is_in_the_table(name: str) -> None:
 def test_every_row_has_our_setting_or_a_reason() -> None:
     for theirs, ours in rows():
         assert "`" in ours or "not here: " in ours or ours.startswith("as for"), theirs
+
+
+def test_the_defaults_that_differ_are_those_of_the_code() -> None:
+    made = {
+        "ClientSettings": ClientSettings(),
+        "MemberSettings": MemberSettings(),
+        "ProducerSettings": ProducerSettings(),
+        "PullConsumerSettings": PullConsumerSettings(),
+        "PushConsumerSettings": PushConsumerSettings(),
+    }
+    _, _, section = PAGE.read_text(encoding="utf-8").partition("## Defaults that differ")
+    found = re.findall(r"^\| `(\w+)\.(\w+)` \| (\d+) \|", section, re.MULTILINE)
+    assert len(found) >= 7
+    assert [(kind, name) for kind, name, value in found if getattr(made[kind], name) != int(value)] == []

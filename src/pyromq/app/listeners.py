@@ -26,6 +26,7 @@ from pyromq.model.times import Span, span_ms
 from pyromq.typed.listeners import is_coroutine_function
 
 if TYPE_CHECKING:
+    from pyromq.client.consumer.base.rebalance_listener import QueueListener
     from pyromq.idempotent.keys import Key
 
 Call = Callable[[Any], Any]
@@ -42,8 +43,8 @@ class ConsumeOptions(TypedDict, total=False):
     RocketMQ's delay levels): as many retries as delays, unless ``retries`` says more, which wait as long as the last;
     ``once`` a database (path, URL, engine) or Marks: what was consumed before is not consumed again, by
     ``once_key(message)`` or else its keys; ``threads`` for functions, ``concurrency`` for coroutines: how many run at
-    once; ``start`` where a new group begins; ``timeout_ms`` after which a listener has failed; ``trace`` as
-    ``PushConsumer`` has it; ``settings`` for the rest.
+    once; ``start`` where a new group begins; ``timeout_ms`` after which a listener has failed; ``trace``,
+    ``on_assigned`` and ``on_revoked`` as ``PushConsumer`` has them; ``settings`` for the rest.
     """
 
     orderly: bool
@@ -58,6 +59,8 @@ class ConsumeOptions(TypedDict, total=False):
     start: Start
     timeout_ms: int
     trace: bool | str
+    on_assigned: QueueListener
+    on_revoked: QueueListener
     settings: PushConsumerSettings
 
 
@@ -71,6 +74,9 @@ _FIELDS: Final = {  # of PushConsumerSettings, by option
     "start": "start",
     "timeout_ms": "consume_timeout_ms",
 }
+
+
+_CONSUMER_OPTIONS: Final = ("trace", "on_assigned", "on_revoked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +167,10 @@ class GroupPlan:
         return self.listeners[0].settings
 
     @property
-    def trace(self) -> bool | str:
-        found: bool | str = self.listeners[0].options.get("trace", False)
-        return found
+    def consumer_options(self) -> dict[str, Any]:
+        """Those of PushConsumer that are no settings."""
+        options = self.listeners[0].options
+        return {name: options[name] for name in _CONSUMER_OPTIONS if name in options}
 
     @property
     def is_coroutine(self) -> bool:
@@ -241,8 +248,9 @@ def _difference(one: Listener, other: Listener) -> str:
     for each in fields(ours):
         if each.init and (mine := getattr(ours, each.name)) != (its := getattr(theirs, each.name)):
             return f"{names.get(each.name, each.name)} is {mine!r} for one and {its!r} for the other"
-    if one.options.get("trace", False) != other.options.get("trace", False):
-        return "one is traced and the other is not"
+    for name in _CONSUMER_OPTIONS:
+        if one.options.get(name) != other.options.get(name):
+            return f"they say different things about {name}"
     return ""
 
 

@@ -246,7 +246,7 @@ class Run:
                 group=plan.group,
                 settings=settings,
                 client=stable if plan.settings.broadcast else client,
-                trace=plan.trace,
+                **plan.consumer_options,
                 **listener,
             )
             for topic, expression, is_sql in plan.subscriptions():

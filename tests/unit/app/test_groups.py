@@ -84,7 +84,7 @@ async def handle_soon(message: ReceivedMessage) -> None: ...
         ({"topic": "a", "orderly": True}, {"topic": "b"}, "orderly is True for one and False for the other"),
         ({"topic": "a", "retries": 3}, {"topic": "b", "retries": 4}, "retries is 3 for one and 4"),
         ({"topic": "a", "batch": 3}, {"topic": "b"}, "a group of its own"),
-        ({"topic": "a", "trace": True}, {"topic": "b"}, "traced"),
+        ({"topic": "a", "trace": True}, {"topic": "b"}, "different things about trace"),
         ({"topic": "a"}, {"topic": "b", "function": handle_soon}, "make both functions, or both coroutines"),
     ],
 )

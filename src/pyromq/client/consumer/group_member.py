@@ -21,7 +21,8 @@ from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.consume_stats import SAMPLE_MS, ConsumeStats
 from pyromq.client.consumer.base.expression_check import ExpressionCheck
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
-from pyromq.client.consumer.base.settings import MemberSettings
+from pyromq.client.consumer.base.rebalance_listener import RebalanceListener
+from pyromq.client.consumer.base.settings import ConsumerOptions, MemberSettings
 from pyromq.client.consumer.offsets.offset_keeper import BrokerOffsets, FileOffsets, OffsetKeeper
 from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, default_folder, offsets_path
 from pyromq.client.consumer.offsets.user_offsets import UserOffsets
@@ -31,6 +32,7 @@ from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.consumer.rules.start_offset import OpenedAt, StartPlan, Stored, plan_broadcast_start, plan_start
 from pyromq.client.core.client import Client
 from pyromq.client.core.identity import client_id
+from pyromq.client.core.options import check_callable
 from pyromq.client.core.roles import ConsumerRole
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.errors import (
@@ -70,6 +72,7 @@ class GroupMember(ConsumerRole, PullTarget):
         owns_client: bool,
         consume_type: ConsumeType,
         pull: PullSettings,
+        options: ConsumerOptions,
         orderly: bool = False,
     ) -> None:
         super().__init__(client.wire_name(group))
@@ -113,6 +116,7 @@ class GroupMember(ConsumerRole, PullTarget):
                 note=self._note,
                 kept=self._kept,
                 lost=lambda queue: self._rebalancer.lost(queue),
+                listener=_rebalance_listener(group, options, settings.close_timeout_ms),
             ),
             uses_locks=self._uses_locks,
         )
@@ -212,6 +216,7 @@ class GroupMember(ConsumerRole, PullTarget):
                 await asyncio.gather(self._rebalancing, return_exceptions=True)
             self._share.stop_pulling()
             await self._finish()
+            await self._share.tell_all_revoked()
             await self._persist()
 
     async def _finish(self) -> None:
@@ -371,3 +376,12 @@ class GroupMember(ConsumerRole, PullTarget):
 
     def pull_refused(self, error: NoPermissionError) -> bool:
         return self._admission.refuse(error)
+
+
+def _rebalance_listener(group: str, options: ConsumerOptions, timeout_ms: int) -> RebalanceListener:
+    """Raises ConfigError for what cannot be called with queues."""
+    on_assigned, on_revoked = options.get("on_assigned"), options.get("on_revoked")
+    for name, given in (("on_assigned", on_assigned), ("on_revoked", on_revoked)):
+        if given is not None:
+            check_callable(name, given, "a set of queues")
+    return RebalanceListener(group, on_assigned, on_revoked, timeout_ms)

@@ -72,6 +72,7 @@ class PullConsumer(GroupMember):
             checked_group(group),
             settings,
             owns_client=client is None,
+            options=options,
             consume_type=ConsumeType.CONSUME_ACTIVELY,
             pull=PullSettings(error_wait_ms=settings.error_wait_ms, drop_when_illegal=False),
         )

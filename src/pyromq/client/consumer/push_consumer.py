@@ -110,6 +110,7 @@ class PushConsumer(GroupMember):
             name,
             settings,
             owns_client=client is None,
+            options=options,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
             pull=PullSettings(
                 pull_interval_ms=settings.pull_interval_ms,

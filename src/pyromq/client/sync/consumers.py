@@ -16,8 +16,10 @@ from pyromq.client.consumer import pull_consumer as aio_pull
 from pyromq.client.consumer import push_consumer as aio_push
 from pyromq.client.consumer.base.consume_stats import Totals
 from pyromq.client.consumer.base.listeners import SyncMessageListener
+from pyromq.client.consumer.base.rebalance_listener import QueueListener
 from pyromq.client.consumer.base.running_info import HeadOfLine
 from pyromq.client.consumer.base.settings import (
+    ConsumerOptions,
     PullConsumerOptions,
     PullConsumerSettings,
     PushConsumerSettings,
@@ -37,6 +39,10 @@ from pyromq.typed.listeners import is_coroutine_function
 
 T = TypeVar("T")
 MemberT = TypeVar("MemberT", bound=GroupMember)
+
+
+def _queue_listeners(options: ConsumerOptions) -> list[QueueListener | None]:
+    return [options.get("on_assigned"), options.get("on_revoked")]
 
 
 class ConsumerFace(Face[MemberT]):
@@ -104,7 +110,7 @@ class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
         client: Client | None = None,
         **options: Unpack[SyncPushConsumerOptions],
     ) -> None:
-        for given in (listener, options.get("batch_listener")):
+        for given in (listener, options.get("batch_listener"), *_queue_listeners(options)):
             text = "a listener of pyromq.PushConsumer is a function; use pyromq.aio.PushConsumer for async def"
             require(given is None or not is_coroutine_function(given), text)
         inner = aio_push.PushConsumer(
@@ -193,6 +199,9 @@ class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
         client: Client | None = None,
         **options: Unpack[PullConsumerOptions],
     ) -> None:
+        for given in _queue_listeners(options):
+            text = "a listener of pyromq.PullConsumer is a function; use pyromq.aio.PullConsumer for async def"
+            require(given is None or not is_coroutine_function(given), text)
         inner = aio_pull.PullConsumer(
             nameservers,
             group=group,

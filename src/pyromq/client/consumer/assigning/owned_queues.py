@@ -1,7 +1,7 @@
 """Assigned queues: taken and released as the rebalancer decides, abandoned when something else happens.
 
     take      lock, look up where to go on, start pulling
-    release   hand out nothing more, commit, unlock; an orderly listener that is busy keeps its queue for now
+    release   hand out nothing more, tell who listens, commit, unlock; a busy orderly listener keeps its queue for now
     abandon   its offset was illegal or reset, or its lock is lost: gone at once, the next round takes it again
 
 A lock that was lost or has expired cannot be had back as if nothing had happened: another member may have gone on. So
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.consume_stats import ConsumeStats
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.base.rebalance_listener import RebalanceListener
 from pyromq.client.consumer.offsets.offset_keeper import OffsetKeeper
 from pyromq.client.consumer.rules.assignment import is_pull_expired
 from pyromq.client.consumer.rules.pull_state import PullSettings
@@ -51,6 +52,8 @@ class QueueCallbacks:
     """A queue stays though it was to go."""
     lost: Callable[[QueueId], None]
     """A queue is gone without a rebalance."""
+    listener: RebalanceListener
+    """What the application wants to hear."""
 
 
 class OwnedQueues:
@@ -79,6 +82,7 @@ class OwnedQueues:
         self._note = callbacks.note
         self._kept = callbacks.kept
         self._lost = callbacks.lost
+        self._listener = callbacks.listener
         self.owned: dict[QueueId, OwnedQueue] = {}
         self._moved: dict[QueueId, Offset | None] = {}  # being taken → where an operator wants it to start, if at all
         self.tasks: TaskOwner | None = None  # set while the consumer is open
@@ -108,10 +112,21 @@ class OwnedQueues:
         for owned in leaving:
             if owned.run is not None:
                 owned.note_busy()
-            elif self.owned.get(owned.queue) is owned:
+        await self._part_with([owned for owned in leaving if owned.run is None])
+        return [queue for queue in wanted if queue not in self.owned]
+
+    async def _part_with(self, leaving: Iterable[OwnedQueue]) -> None:
+        """Releases those that are still ours; first the application hears of it."""
+        going = [owned for owned in leaving if self.owned.get(owned.queue) is owned]
+        await self._tell_revoked(going)
+        for owned in going:
+            if self.owned.get(owned.queue) is owned:
                 self._note(owned)
                 self._let_go(owned)
-        return [queue for queue in wanted if queue not in self.owned]
+
+    async def _tell_revoked(self, going: Iterable[OwnedQueue]) -> None:
+        assert self.tasks is not None
+        await self._listener.revoked((owned.queue for owned in going), self.tasks)
 
     async def take(self, queues: Iterable[QueueId]) -> list[QueueId]:
         """Returns those that are ours now."""
@@ -119,17 +134,27 @@ class OwnedQueues:
         self._moved.update(dict.fromkeys(wanted))
         try:
             granted = sorted((await self._calls.lock(wanted))[0]) if self._uses_locks else wanted
+            begun: list[OwnedQueue] = []
             for queue, start in zip(granted, await asyncio.gather(*map(self._start_of, granted)), strict=True):
                 moved = self._moved[queue]  # looked at last: what the broker said may be older
                 start = start if moved is None else moved
                 if start is not None and queue not in self.owned:
-                    self.begin(queue, start)
+                    begun.append(self.begin(queue, start))
+            await self._tell_assigned(begun)
             return [queue for queue in granted if queue in self.owned]
         finally:
             for queue in wanted:
                 del self._moved[queue]
             if self._uses_locks:  # what could not be used must be free for others; those of others stay theirs
                 self._calls.unlock(queue for queue in wanted if queue not in self.owned)
+
+    async def _tell_assigned(self, begun: Sequence[OwnedQueue]) -> None:
+        """Pulls begin after the application has heard of it: it may want to seek."""
+        if self._listener.hears_of_assigned and begun:
+            assert self.tasks is not None
+            await self._listener.assigned((owned.queue for owned in begun), self.tasks)
+            for owned in begun:
+                self.pull_again(owned)
 
     async def _start_of(self, queue: QueueId) -> Offset | None:
         plan = self._plan(queue.topic, await self._keeper.stored(queue))
@@ -146,7 +171,8 @@ class OwnedQueues:
         owned = self.owned[queue] = OwnedQueue(queue, start, self._clock, self._settings, self._stats.of(queue.topic))
         if self._uses_locks:
             owned.lock.granted()
-        self.pull_again(owned)
+        if not self._listener.hears_of_assigned:
+            self.pull_again(owned)
         logger.info("queue taken: queue=%s offset=%d", queue, start)
         return owned
 
@@ -189,8 +215,7 @@ class OwnedQueues:
         while owned.run is not None:  # two members must not have it at once, however long the listener takes
             await self._quiesce([owned], _ABANDON_WAIT_MS)
         if self.owned.get(owned.queue) is owned:
-            self._note(owned)
-            self._let_go(owned)
+            await self._part_with([owned])
             self._lost(owned.queue)
 
     def may_commit(self, owned: OwnedQueue) -> bool:
@@ -232,6 +257,10 @@ class OwnedQueues:
     def stop_pulling(self) -> None:
         for owned in self.owned.values():
             owned.stop_pulling()
+
+    async def tell_all_revoked(self) -> None:
+        """Before the last commit."""
+        await self._tell_revoked(self.owned.values())
 
     def drop_all(self) -> None:
         """After the last commit. What a listener still works on is not unlocked: the lock runs out a minute later."""

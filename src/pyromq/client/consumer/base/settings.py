@@ -25,6 +25,7 @@ from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 if TYPE_CHECKING:
     from pyromq.client.consumer.base.listeners import BatchListener, SyncBatchListener
     from pyromq.client.consumer.base.offset_store import OffsetStore
+    from pyromq.client.consumer.base.rebalance_listener import QueueListener
     from pyromq.client.core.hooks import ConsumeHook
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime
@@ -138,10 +139,14 @@ class PullConsumerSettings(MemberSettings):
 
 class ConsumerOptions(ClientOptions, total=False):
     """What both consumers take besides: ``broadcast`` gives every member of the group every message; ``offset_store``
-    keeps offsets where the application wants them (``pyromq.offsets.OffsetStore``)."""
+    keeps offsets where the application wants them (``pyromq.offsets.OffsetStore``). ``on_assigned(queues)`` is called
+    with queues that the consumer has got, before their first message; ``on_revoked(queues)`` with those that it is
+    about to lose, before their offsets are committed and another member gets them. Functions run on a thread."""
 
     broadcast: bool | None
     offset_store: OffsetStore | None
+    on_assigned: QueueListener | None
+    on_revoked: QueueListener | None
 
 
 class _PushConsumerOptions(ConsumerOptions, total=False):

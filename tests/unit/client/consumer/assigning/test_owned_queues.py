@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from pyromq.client.consumer.assigning.owned_queues import OwnedQueues, QueueCallbacks
 from pyromq.client.consumer.base.consume_stats import ConsumeStats
+from pyromq.client.consumer.base.rebalance_listener import RebalanceListener
 from pyromq.client.consumer.rules.offset_store import MemberOffsets
 from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.consumer.rules.start_offset import StartAt
@@ -65,6 +66,7 @@ def share_of(broker: Broker) -> OwnedQueues:
             note=unused,
             kept=unused,
             lost=unused,
+            listener=RebalanceListener("g", None, None, 1),
         ),
         uses_locks=True,
     )
