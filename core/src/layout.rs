@@ -27,6 +27,7 @@ pub const CRC_MASK: u32 = 0x7FFF_FFFF; // of checksums as they are stored
 // Flags of a message.
 pub const COMPRESSED: i32 = 1;
 pub const TRANSACTION_MASK: i32 = 0b1100;
+pub const INNER_BATCH: i32 = 0x80;
 pub const COMMITTED: i32 = 0b1000;
 pub const BORN_V6: i32 = 0x10;
 pub const STORE_V6: i32 = 0x20;

@@ -13,7 +13,7 @@ use crate::header::{self, SendHeader};
 use crate::index::put_key;
 use crate::java_hash;
 use crate::json::{put_decimal, unescape};
-use crate::layout::{ANY_V6, TRANSACTION_MASK};
+use crate::layout::{ANY_V6, INNER_BATCH, TRANSACTION_MASK};
 use crate::properties::{self, Facts};
 use crate::queue_tail::{QueueLine, QueueTail};
 use crate::records::{put_entry, put_record, Own, Shared, TopicField, BLANK_BYTES, ENTRY_BYTES};
@@ -396,7 +396,7 @@ impl SendLane {
 
     /// False when it is not plain: then nothing has changed. `SIGNED`: its properties were read with its signature.
     fn take_send<const SIGNED: bool>(&mut self, header: &SendHeader<'_>, body: &[u8], place: &mut Place) -> bool {
-        if header.flag & RESPONSE != 0 || header.sys_flag & (TRANSACTION_MASK | ANY_V6) != 0 {
+        if header.flag & RESPONSE != 0 || header.sys_flag & (TRANSACTION_MASK | ANY_V6 | INNER_BATCH) != 0 {
             return false;
         }
         let Some(&topic_index) = self.by_name.get(header.topic) else { return false };

@@ -37,6 +37,9 @@ SMALL_ASYNC = StoreSettings(
 )
 
 
+MADE_UP = b"TAGS\1\2__CRC32#\1TAGS\1x\2"  # a checksum of the sender's own, with a tag inside
+
+
 def draft(number: int, *, topic: str = "orders", sys_flag: int = 0) -> Draft:
     """Message ``number``: sizes, queues and topics vary with it, and its body tells which it is."""
     body = f"message-{number};".encode() * (1 + number * 7 % 23)
@@ -47,7 +50,7 @@ def draft(number: int, *, topic: str = "orders", sys_flag: int = 0) -> Draft:
         topic=topic if number % 5 else "%RETRY%billing",
         queue_id=number % 3,
         body=body,
-        properties=encode_properties(properties),
+        properties=encode_properties(properties) + (b"" if number % 7 else MADE_UP),
         born_ms=1_699_999_999_000 + number,
         sys_flag=sys_flag,
     )

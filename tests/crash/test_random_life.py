@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -17,7 +18,8 @@ from pyromq.errors import StoreError
 from pyromq.store.sealing.seal_job import SealJob
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import split_records
-from tests.crash.script import draft, open_store
+from tests.crash.script import ROOT, SMALL, draft, open_store
+from tests.derived_again import assert_derived_again
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -60,6 +62,14 @@ class Life:
                 except Crashed:
                     self.come_back(self.rng.choice(list(CrashMode)))
         self.crash()
+        if not self.was_interrupted("delete_topic"):  # else the log does not tell which life of a topic a record is of
+            disk = self.disk.after_crash(CrashMode.KEEP)  # one that does not fail any more
+            open_store(disk, self.clock).close()
+            assert_derived_again(ROOT, SMALL, disk, had_faults=True)
+
+    def was_interrupted(self, deed: str) -> bool:
+        """Whether a deed of that name ever ended with a crash or a refusal."""
+        return any(first == deed and then in ("crashed", "refused") for first, then in pairwise(self.steps))
 
     # --- what owners do ---
 

@@ -70,13 +70,27 @@ _NAMES: Final = (
     "x" * 128, "x" * 300, "%", "a|b", "名前", "\u202e\u0000\x1b[2J", "\r\nX: y", "𝔘" * 40, "NaN", "null", "{}",
 )  # fmt: skip
 _NUMBERS: Final = (
-    "0", "1", "-1", "3", "7", "16", "00", "+1", "1.5", "1e3", "1e400", "NaN", "Infinity", "-Infinity", "0x10", " 1",
-    "1 ", "", "true", "١٢", "2147483647", "2147483648", "-2147483648", "-2147483649", "4294967296",
+    "0", "1", "-1", "3", "7", "16", "128", "00", "+1", "1e3", "1e400", "NaN", "Infinity", "-Infinity", "0x10", " 1",
+    "1.5", "1 ", "", "true", "١٢", "2147483647", "2147483648", "-2147483648", "-2147483649", "4294967296",
     "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "9" * 400, "1_000",
 )  # fmt: skip
 _WRONG_TYPES: Final[tuple[object, ...]] = (None, True, False, 0, -1, 1.5, 1e308, 2**63, -(2**63), 2**70)
 _NESTED: Final[tuple[object, ...]] = ([], {}, [1, "a"], {"a": {"b": []}}, [[[[]]]])  # no header may hold these
-_TEXTS: Final = (*_NAMES, "*", "TagA || TagB", "a > 1 AND b IS NOT NULL", "TAGS LIKE", "(" * 400, "a=1 OR " * 300)
+_PROPERTIES: Final = (
+    "TAGS\x01A\x02",
+    "TAGS\x01A\x02TAGS\x01\x02__CRC32#\x01TAGS\x01",
+    "KEYS\x01a b\x02__CRC32#\x010123456789",
+)
+_TEXTS: Final = (
+    *_NAMES,
+    *_PROPERTIES,
+    "*",
+    "TagA || TagB",
+    "a > 1 AND b IS NOT NULL",
+    "TAGS LIKE",
+    "(" * 400,
+    "a=1 OR " * 300,
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pyromq.store.files.disk import RealDisk
+from pyromq.store.settings import StoreSettings
 from pyromq.wire.codes import RequestCode, ResponseCode
+from tests.derived_again import assert_derived_again
 from tests.hostile.fuzz import ACL_FLAGS, USERS, fuzz, request_of
 from tests.hostile.rig import beside_honest_client, count, victim
 
@@ -25,7 +28,9 @@ async def test_every_hostile_request_is_answered_or_its_connection_closed_with_a
         name = "all request codes, hostile values, both header forms"
         async with beside_honest_client(server, name, requests, record_property):
             report = await fuzz(server, requests, SEED)
+        await server.stop()
     assert report.problems == [], report.line(SEED)
+    assert assert_derived_again(server.data, StoreSettings(), RealDisk()), "some of it was stored"
     assert report.answered + report.oneway + report.closed + report.waiting == report.sent == requests
     assert report.after_mb - report.before_mb < GROWTH_MB_MAX, report.line(SEED)
 

@@ -37,6 +37,12 @@ class RefusedError(MQError):
         self.ext = ext
 
 
+def inner_batch() -> RefusedError:
+    """A message whose sysFlag says that others are inside: those are for queues of a format that is not written."""
+    text = "inner batches (sysFlag 128) are for topics of queue type BatchCQ, which this broker does not have"
+    return RefusedError(ResponseCode.MESSAGE_ILLEGAL, text)
+
+
 def too_large(request: Received[Any]) -> RefusedError:
     text = f"the body of request {request.code} has {len(request.body)} bytes, at most 1 MiB is allowed: ask in parts"
     return RefusedError(ResponseCode.INVALID_PARAMETER, text)

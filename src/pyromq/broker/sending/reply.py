@@ -19,7 +19,7 @@ from typing import Any
 from pyromq.broker.base.access import OPEN
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
-from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
+from pyromq.broker.base.refusals import RefusedError, inner_batch, queue_out_of_range
 from pyromq.broker.base.session import Session
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.members import ConnectedMember
@@ -31,6 +31,7 @@ from pyromq.net.connection import Connection
 from pyromq.store.message_store import Placed
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import encode_response
+from pyromq.wire.flags import SysFlag
 from pyromq.wire.headers.callback import PushReplyHeader
 from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
 from pyromq.wire.message_id import encode_offset_id
@@ -69,6 +70,8 @@ class ReplyHandler:
         )
         if header.queue_id >= max(1, config.write_queue_nums):
             raise queue_out_of_range(header.queue_id, header.topic, config.write_queue_nums)
+        if header.sys_flag & SysFlag.INNER_BATCH:
+            raise inner_batch()
         properties = decode_properties((header.properties or "").encode())
         try:
             future = self._push(connection, request, properties)

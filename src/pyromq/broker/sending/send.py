@@ -8,7 +8,7 @@ from typing import Final
 from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
-from pyromq.broker.base.refusals import RefusedError, not_accepting, queue_out_of_range
+from pyromq.broker.base.refusals import RefusedError, inner_batch, not_accepting, queue_out_of_range
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE
@@ -34,6 +34,7 @@ from pyromq.wire.record import Draft
 
 _WRITE: Final = int(Perm.WRITE)
 _MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
+_INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
 _MULTI_TAG_TOPIC: Final = TopicFilterType.MULTI_TAG
 _TRANSACTION: Final = TRANSACTION_MASK
 _ONEWAY: Final = int(CommandFlag.ONEWAY)
@@ -123,6 +124,8 @@ class SendHandler:
             unique_key = self._new_unique_key()
             text += join_items([(_UNIQUE_KEY, unique_key)])
         sys_flag, queue, handle = header.sys_flag, queue_id, None
+        if sys_flag & _INNER_BATCH:
+            raise inner_batch()
         if _PREPARED in text or _TIMED in text or _DELAY in text or _INNER in text or _POP_CHECK in text:
             topic, queue, text, sys_flag, handle = self._detour(header, topic, queue_id, text, unique_key)
         if config.topic_filter_type is _MULTI_TAG_TOPIC:
@@ -211,6 +214,8 @@ class SendHandler:
             )
         if header.sys_flag & TRANSACTION_MASK:
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be part of a transaction")
+        if header.sys_flag & _INNER_BATCH:
+            raise inner_batch()
         if len(request.body) > self._settings.store.body_bytes_max:
             limit = self._settings.store.body_bytes_max
             text = f"the batch has {len(request.body)} bytes; at most {limit} are allowed"

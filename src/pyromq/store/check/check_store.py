@@ -73,6 +73,12 @@ def _is_store(disk: Disk, root: Path) -> bool:
     return any(disk.exists(root / name) for name in names)
 
 
+def _queue_of(name: str) -> QueueKey:
+    """The queue that a seal calls so."""
+    topic, _, number = name.rpartition("/")
+    return topic, int(number)
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """What recovery would start from."""
@@ -150,8 +156,7 @@ class _Check:
         folders = queue_folders(self._disk, self._layout)
         found = {key: find_files(self._disk, self._layout.queue(*key)) for key in folders}
         for name in self._seal.queues if self._seal else ():
-            topic, _, number = name.rpartition("/")
-            found.setdefault((topic, int(number)), [])
+            found.setdefault(_queue_of(name), [])
         self._queue_file_bytes = infer_file_bytes(found.values()) or _DEFAULTS.queue_file_entries * ENTRY_BYTES
         return {key: self._queue_run(key, files) for key, files in found.items()}
 
@@ -165,6 +170,7 @@ class _Check:
             trusts=plan.queues,
             empty_run=self._queue_run,
             sealed=self._seal is not None,
+            promised=frozenset(map(_queue_of, self._seal.queues if self._seal else ())),
             has_extensions=bool(names(root / "consumequeue_ext")),
             batch_topics=frozenset(names(root / "batchconsumequeue")),
             topics=topics if isinstance(topics, dict) else None,

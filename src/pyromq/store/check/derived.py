@@ -15,13 +15,11 @@ from pyromq.store.check.queues import LogView, QueueComparison, Trust
 from pyromq.store.check.report import Findings, IndexCheck, LogCheck, QueuesCheck, StoreSeverity, count_of
 from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.settings import StoreSettings
-from pyromq.wire.flags import SysFlag
 from pyromq.wire.properties import find_property, message_keys
 from pyromq.wire.record import RecordFound, is_indexed, is_visible
 
 QueueKey = tuple[str, int]
 
-_INNER_BATCH = int(SysFlag.INNER_BATCH)
 _LMQ_PREFIX = "%LMQ%"  # queues of records that lie in other topics
 _NO_TRUST = Trust(0, 0, intact=True)
 
@@ -34,6 +32,7 @@ class QueueWorld:
     trusts: Mapping[QueueKey, Trust]
     empty_run: Callable[[QueueKey], FileRun]
     sealed: bool
+    promised: frozenset[QueueKey]  # by the seal
     has_extensions: bool  # third fields may be addresses in consumequeue_ext
     batch_topics: frozenset[str]  # have queues of another format
     topics: Mapping[Any, Any] | None  # of config/topics.json, when it could be read
@@ -66,7 +65,7 @@ class DerivedCheck:
             topic = self._topics[record.topic] = self._valid_topic(record.topic)
         if not topic:
             self._nameless += 1
-        elif record.sys_flag & _INNER_BATCH or topic in self._world.batch_topics:
+        elif topic in self._world.batch_topics:
             self._in_batches += 1
         else:
             queue = self._queues.get((record.topic, record.queue_id))
@@ -121,7 +120,7 @@ class DerivedCheck:
         if run is not None and run.files:
             return False
         if self._world.sealed:
-            return key not in self._world.runs
+            return key not in self._world.promised
         if any(topic == key[0] and other.files for (topic, _), other in self._world.runs.items()):
             return False
         return key[0] not in self._world.topics if self._world.topics is not None else None

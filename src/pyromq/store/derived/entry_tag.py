@@ -1,4 +1,9 @@
-"""Entry tag: the third field of a queue entry, by which tag filters and delay levels work."""
+"""Entry tag: the third field of a queue entry, by which tag filters and delay levels work.
+
+The only rule for it: appends, copies of a master's log, rebuilds and checks ask ``entry_tag``. It must come out the
+same from properties as a sender gave them and as they are stored, without a checksum that the sender made up. The
+compiled core takes the tag of plain properties alone, and leaves the others to Python.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +26,9 @@ def entry_tag(topic: str, properties: bytes, stored_ms: int, ladder_ms: tuple[in
     before, found, behind = properties.rpartition(_TAGS_KEY)
     if not found:
         return 0
-    if before and before[-1] != ITEM_END_BYTE:  # the end of another name, or part of a value
+    tag = behind.partition(_ITEM_END)[0]  # ``find_property``, unrolled for what nearly all have
+    if not tag or (before and before[-1] != ITEM_END_BYTE):  # the end of another name, part of a value, or without one
         tag = find_property(properties, _TAGS) or b""
-    else:
-        tag = behind.partition(_ITEM_END)[0]
     return tag_hash(tag) if tag else 0
 
 

@@ -26,6 +26,7 @@ from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.batch import BatchItem, encode_batch
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import encode_request
+from tests.derived_again import assert_derived_again
 from tests.unit.net.fakes import FakeTransport, turn
 
 ROOT = Path("/data")
@@ -130,6 +131,10 @@ class LaneRig:
         await self.settle()
         await self.broker.stop()
 
+    def assert_derived_again(self) -> None:
+        """Its queues and keys are what its log says; to be called when it has stopped."""
+        assert assert_derived_again(ROOT, self.broker.settings.store, self.disk)
+
     @property
     def sends(self) -> Any:
         return self.broker.parts.handlers.sends
@@ -227,6 +232,9 @@ def send_frame(number: int, topic: str, queue: Any, properties: str | None, body
     return (len(text) + len(body) + 4).to_bytes(4, "big") + len(text).to_bytes(4, "big") + text + body
 
 
+MADE_UP = "TAGS\x01TagB\x02TAGS\x01\x02__CRC32#\x01TAGS\x01"  # a checksum of the sender's own, with a tag inside
+
+
 def properties_of(rng: Random, number: int, oddness: float) -> str:
     """Mostly those of an ordinary message, sometimes odd ones."""
     items = [("UNIQ_KEY", f"7F000001{number:024X}")]
@@ -239,7 +247,7 @@ def properties_of(rng: Random, number: int, oddness: float) -> str:
             return text[:-1]
         case 1:
             return text + rng.choice(
-                ("\x02", "\x01", "TAGS", "KEYS\x01", "x" * 200, "\x00", "__CRC32#\x010123456789\x02")
+                ("\x02", "\x01", "TAGS", "KEYS\x01", "x" * 200, "\x00", "__CRC32#\x010123456789\x02", MADE_UP)
             )
         case 2:
             return text.replace("UNIQ_KEY", rng.choice(("UNIQ_KEYS", "XUNIQ_KEY", "", "WAIT")))
@@ -321,7 +329,7 @@ def _odd(rng: Random, number: int, topic: str, queue: int, body: bytes) -> bytes
             {"language": "PYTHON", "remark": "hello"},
             {"code": 10},
             {"version": 7},
-            {"ext": {"f": rng.choice(("4", "8", "12", "16", "32", "1", "64"))}},
+            {"ext": {"f": rng.choice(("4", "8", "12", "16", "32", "1", "64", "128", "192", "2048"))}},
             {"ext": {"j": "3"}},
             {"ext": {"j": None, "k": None, "l": None, "m": None, "n": None}},
             {"ext": {"k": "true"}},

@@ -41,7 +41,7 @@ def reads_of(seed: int) -> list[tuple[int, list[tuple[int, bytes]]]]:
 
 
 async def outcome_of(
-    seed: int, flush: Flush, *, with_core: bool, then: Callable[[LaneRig, int], None] = lambda rig, step: None
+    seed: int, flush: Flush, *, with_core: bool, then: Callable[[LaneRig, int], None] | None = None
 ) -> tuple[dict[str, Any], int]:
     """Everything that came of it, and how many sends the lane took."""
     async with LaneRig(with_core, flush, seed) as rig:
@@ -60,11 +60,15 @@ async def outcome_of(
             rig.clients = [type(each)(rig.broker, rig.clock, number) for number, each in enumerate(rig.clients)]
         for number, (passed_ms, together) in enumerate(reads_of(seed)):
             rig.clock.advance_ms(passed_ms)
-            then(rig, number)
+            if then is not None:
+                then(rig, number)
             for peer, read in together:
                 rig.arrive(peer, read)
             await rig.settle()
-        return rig.outcome(), taken
+        outcome = rig.outcome()
+    if then is None:
+        rig.assert_derived_again()
+    return outcome, taken
 
 
 def responses(peer: tuple[Any, ...]) -> list[tuple[int, Any]]:

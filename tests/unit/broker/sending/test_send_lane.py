@@ -232,3 +232,15 @@ def _prefix(frame: bytes, more: int) -> bytes:
     """Of a frame whose header has so many bytes more."""
     words = int.from_bytes(frame[:4], "big") + more, int.from_bytes(frame[4:8], "big") + more
     return b"".join(word.to_bytes(4, "big") for word in words)
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE])
+async def test_a_message_that_says_it_is_an_inner_batch_is_refused_by_a_warm_lane_too(code: RequestCode) -> None:
+    async with LaneRig(with_core=True) as rig:
+        await learned(rig)
+        end = rig.broker.store.end_position
+        rig.arrive(0, sends(2, code=int(code), ext={"f": "128"}))
+        await rig.settle()
+        answer = answers(rig.clients[0])[-1]
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "BatchCQ" in (answer.remark or "")
+        assert rig.broker.store.end_position == end

@@ -18,6 +18,7 @@ from pyromq.store.settings import StoreSettings
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.testing.faulty_disk import FaultyFile
 from pyromq.wire.properties import find_property, message_keys
+from pyromq.wire.record import Draft
 from tests.crash.script import ROOT, SMALL, draft, log_records, retain
 
 LOG, QUEUES, INDEX = ROOT / "commitlog", ROOT / "consumequeue", ROOT / "index"
@@ -582,3 +583,12 @@ def test_progress_reaches_the_total() -> None:
     seen: list[tuple[int, int]] = []
     check_store(ROOT, disk=closed_disk(), index_slots=16, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1] > 0
+
+
+def test_a_message_that_says_it_is_an_inner_batch_is_compared_like_any_other() -> None:
+    disk = FaultyDisk()
+    store = MessageStore.open(ROOT, SMALL, disk=disk, clock=ManualClock())
+    store.append([Draft(topic="orders", queue_id=0, body=b"x", sys_flag=128, born_ms=0)])
+    store.close()
+    report = check_store(ROOT, disk=disk, index_slots=SMALL.index_slots)
+    assert (report.verdict, report.queues.entries) == (StoreVerdict.SOUND, 1), report.findings
