@@ -9,7 +9,8 @@ CORE_SOURCES := core/Cargo.toml core/pyproject.toml core/build.py $(wildcard cor
 DEMO := .cache/demo
 SITE := .cache/site
 AIRFLOW := $(CURDIR)/.cache/airflow
-export PYTHONDONTWRITEBYTECODE := 1
+# The tests start hundreds of processes: with it each of them would compile all that it imports, a second and more.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash faults hostile interop clean
 
@@ -43,6 +44,10 @@ test: $(READY) $(CORE)  ## every promise once, in the mode that is installed, Sp
 
 test-more: $(READY) $(CORE)  ## after make test: the mode that is not installed, the documentation site, browsers, long rounds of kills
 	$(BIN)/python -m tests.running more $(ARGUMENTS)
+
+MINUTES ?= 60
+explore: $(READY) $(CORE)  ## property tests, store lives, simulations, lanes and fuzzers with new seeds: an hour, or MINUTES=10
+	$(BIN)/python -m tests.running.explore --minutes $(MINUTES) $(ARGUMENTS)
 
 browser:  ## Debian's Chromium for the browser tests, where this machine can install it; never fails
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
@@ -115,3 +120,4 @@ interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist core/target
+	find src tests benchmarks examples interop -name __pycache__ -prune -exec rm -rf {} +

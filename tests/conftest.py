@@ -11,14 +11,19 @@ from collections.abc import Generator, Iterator
 import pytest
 import uvloop
 from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+from tests.running.explore import EXAMPLES
 
 pytest_plugins = ["tests.running.memory", "tests.running.results"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background: children would not hear Ctrl-C either
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("busy", deadline=None)  # a machine that is busy elsewhere fails no test
-settings.load_profile("busy")
+# A machine that is busy elsewhere fails no test, and two runs do the same; make explore chooses the other profile.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True, database=DirectoryBasedExampleDatabase(EXAMPLES))
+settings.load_profile("repeatable")
 
 ASYNC_TEST_S_MAX = 300  # of a test that waits for something that does not come; waits themselves end earlier
 SHOWN = (

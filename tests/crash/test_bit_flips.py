@@ -22,6 +22,7 @@ from tests.crash.script import (
     read_everything,
     run_script,
 )
+from tests.running.seeds import seed_of
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -55,6 +56,7 @@ def choose_bit(disk: FaultyDisk, rng: Random) -> tuple[Path, int]:
     return path, rng.randrange(8 * (used if rng.random() < 0.9 else len(data)))
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("make", [clean_store, killed_store])
 def test_a_flipped_bit_is_never_served(
@@ -65,12 +67,12 @@ def test_a_flipped_bit_is_never_served(
     with open_store(probe, clock) as store:
         originals = records_by_address(store)
         sealed = store.end_position if make is clean_store else store.recovered.scanned_from
-    rng, lost, rebuilt = Random(part), 0, 0
+    rng, lost, rebuilt = Random(seed_of(part)), 0, 0
     for number in range(FLIPS // PARTS // 2):
         disk = pristine.after_crash(CrashMode.KEEP)
         path, bit = choose_bit(disk, rng)
         disk.flip_bit(path, bit)
-        where = f"seed {part}, flip {number}: {path} bit {bit}"
+        where = f"seed {seed_of(part)}, flip {number}: {path} bit {bit}"
         with open_store(disk, clock) as store:
             served = [record for records in read_everything(store).values() for record in records]
             wrong = [each for each in served if each != originals.get((each.topic, each.queue_id, each.offset))]

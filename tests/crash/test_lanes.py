@@ -15,6 +15,7 @@ from pyromq.wire.command import decode_command
 from pyromq.wire.frame import FrameDecoder
 from pyromq.wire.properties import decode_properties
 from tests.crash.script import check_agreement, log_records
+from tests.running.seeds import seeds
 from tests.unit.broker.sending.lane_rig import ROOT, STORE, LaneRig, send_frame
 from tests.unit.net.fakes import turn
 
@@ -28,7 +29,8 @@ def acknowledged(rig: LaneRig) -> set[int]:
 
 
 @pytest.mark.parametrize("mode", CrashMode)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", seeds(3))
 async def test_what_was_acknowledged_survives_a_power_cut_at_any_moment(seed: int, mode: CrashMode) -> None:
     rng, number, taken = Random(seed), 1, 0
     async with LaneRig(with_core=True, flush=Flush.SYNC, seed=seed) as rig:

@@ -20,8 +20,9 @@ from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import split_records
 from tests.crash.script import ROOT, SMALL, draft, open_store
 from tests.derived_again import assert_derived_again
+from tests.running.seeds import seeds
 
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = [pytest.mark.seeded, pytest.mark.usefixtures("quiet")]
 
 LIVES = int(os.environ.get("PYROMQ_LIVES", "400"))
 LANES = 2
@@ -192,7 +193,7 @@ def test_whatever_happens_to_a_store_its_acknowledged_messages_stay(
     lane: int, record_property: Callable[[str, object], None]
 ) -> None:
     checked = 0
-    for seed in range(lane, LIVES, LANES):
+    for seed in seeds(LIVES)[lane::LANES]:
         life = Life(seed)
         try:
             life.live()

@@ -11,6 +11,7 @@ from pyromq.failover import rules
 from pyromq.failover.agent import AgentState
 from pyromq.failover.record import BrokerStatus, MemberStatus
 from pyromq.failover.rules import Timing
+from tests.running.seeds import seeds
 from tests.unit.failover.simulation import Group, Node, simulate
 
 SEEDS = int(os.environ.get("PYROMQ_FAILOVER_SEEDS", "5"))
@@ -27,10 +28,11 @@ def run(
     return simulate(work)
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("members", [2, 3, 4])
 def test_one_master_at_a_time_and_nothing_acknowledged_is_lost(members: int) -> None:
     acknowledged = changes = 0
-    for seed in range(SEEDS):
+    for seed in seeds(SEEDS):
         print(f"seed={seed}")
         group = run(seed, members=members)
         acknowledged += len(group.acknowledged)
@@ -62,8 +64,9 @@ class Adversary(Group):
         node.is_alive = self.is_over
 
 
+@pytest.mark.seeded
 def test_a_master_that_dies_when_a_replica_has_just_come_back_loses_nothing() -> None:
-    for seed in range(SEEDS):
+    for seed in seeds(SEEDS):
         run(seed, kind=Adversary)
 
 

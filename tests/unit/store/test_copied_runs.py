@@ -17,6 +17,7 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.record import Draft, encode_record
+from tests.running.seeds import seeds
 
 pytestmark = pytest.mark.skipif(core is None, reason=f"nothing to compare: {DESCRIPTION}")
 SETTINGS = StoreSettings(
@@ -129,7 +130,8 @@ def pieces_of(rng: Random, size: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_the_same_bytes_bring_about_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(seed)
     data = a_log(rng, (0.02, 0.3, 0.9)[seed % 3])
@@ -138,7 +140,8 @@ def test_the_same_bytes_bring_about_the_same(seed: int, monkeypatch: pytest.Monk
         assert whole["end"][0] == len(data)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_damage_is_found_by_both_at_the_same_place(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(1_000 + seed)
     data = bytearray(a_log(rng, 0.2))

@@ -15,7 +15,6 @@ items = st.builds(
 )
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(items, max_size=6))
 def test_a_batch_reads_back(batch: list[BatchItem]) -> None:
     encoded = encode_batch(batch)
@@ -23,7 +22,7 @@ def test_a_batch_reads_back(batch: list[BatchItem]) -> None:
     assert len(encoded) == sum(ITEM_OVERHEAD_BYTES + len(item.body) + len(item.properties) for item in batch)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(items, st.integers(1, 6), st.sampled_from([0, 12, 16]), st.integers(0, 5), st.integers(-2, 2))
 def test_items_that_are_alike_read_back_unless_one_of_them_is_not(
     item: BatchItem, count: int, field: int, number: int, more: int
@@ -42,7 +41,7 @@ def test_items_that_are_alike_read_back_unless_one_of_them_is_not(
         assert b"".join(encode_batch([each]) for each in found) == bytes(encoded)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(items, min_size=1, max_size=4), st.integers(0, 400), st.integers(0, 255))
 def test_one_byte_of_another_value_never_gives_what_was_not_sent(batch: list[BatchItem], at: int, byte: int) -> None:
     encoded = bytearray(encode_batch(batch * 2))

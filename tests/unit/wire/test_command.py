@@ -20,7 +20,7 @@ from pyromq.wire.received import decode_received
 
 JSON, BINARY = SerializeType.JSON, SerializeType.ROCKETMQ
 BOTH = pytest.mark.parametrize("serialize_type", [JSON, BINARY])
-deterministic = settings(derandomize=True, deadline=None, max_examples=150)
+deterministic = settings(max_examples=150)
 
 int16 = st.integers(-(2**15), 2**15 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 from collections import Counter
 from collections.abc import Callable
+
+import pytest
 
 from pyromq.errors import ProtocolError
 from pyromq.wire.codes import RequestCode
@@ -16,9 +17,12 @@ from pyromq.wire.headers import REQUEST_HEADERS, RESPONSE_HEADERS, Header
 from pyromq.wire.headers.consumer import PullHeader, PullResponseHeader, UpdateConsumerOffsetHeader
 from pyromq.wire.headers.producer import SendResponseHeader, SendV2Header
 from pyromq.wire.received import decode_received
+from tests.running.seeds import seed_of
 
-SEED = int(os.environ.get("PYROMQ_FUZZ_SEED", "20240611"))
+SEED = seed_of(20_240_611)
 MUTATIONS = 120_000
+
+pytestmark = pytest.mark.seeded
 
 SEND = SendV2Header(
     producer_group="group",
@@ -133,7 +137,7 @@ def decode_typed(frame: Frame) -> None:
 def test_damaged_frames_raise_protocol_errors_and_nothing_else(
     record_property: Callable[[str, object], None],
 ) -> None:
-    print(f"seed {SEED} (set PYROMQ_FUZZ_SEED for another)")
+    print(f"seed {SEED}")
     rng = random.Random(SEED)
     originals = valid_frames()
     counts: Counter[str] = Counter()

@@ -26,8 +26,11 @@ from pyromq.wire.record import (
     split_records,
 )
 from pyromq.wire.record_layout import CHECKSUM_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from tests.running.seeds import seed_of
 
-SEED = 20_240_601
+SEED = seed_of(20_240_601)
+
+pytestmark = pytest.mark.seeded
 ROUNDS = 80_000
 V4, V6 = b"\x0a\0\0\1\0\0\x2a\x9f", bytes(range(20))
 NUMBERS = (0, 1, 7, 8, 20, 88, 90, 91, 127, 128, 255, 256, 32_767, 32_768, 65_535, 2**31 - 1, 2**31, 2**32 - 1)

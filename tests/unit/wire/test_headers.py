@@ -16,7 +16,7 @@ from pyromq.wire.headers import REQUEST_HEADERS, RESPONSE_HEADERS, Header, admin
 from pyromq.wire.received import decode_header, decode_received
 
 ALL_TYPES = sorted({*REQUEST_HEADERS.values(), *RESPONSE_HEADERS.values()}, key=lambda kind: kind.__name__)
-few = settings(derandomize=True, deadline=None, max_examples=20)
+few = settings(max_examples=20)
 
 
 def headers(header_type: type[Header]) -> st.SearchStrategy[Header]:

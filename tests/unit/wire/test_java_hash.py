@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyromq.wire.java_hash import java_hash, tag_hash
@@ -28,7 +28,6 @@ def test_known_hashes(text: str, expected: int) -> None:
     assert java_hash(text) == by_definition(text) == expected
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.text(max_size=80))
 def test_any_text_hashes_as_java_does(text: str) -> None:
     assert java_hash(text) == by_definition(text)

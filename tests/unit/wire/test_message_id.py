@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyromq.errors import LocalProtocolError
@@ -79,7 +79,6 @@ def test_other_text_is_no_id(text: str) -> None:
 
 
 @given(addresses, st.integers(0, 65_535), st.integers(0, 2**63 - 1))
-@settings(derandomize=True, deadline=None)
 def test_an_offset_id_reads_back(ip: bytes, port: int, position: int) -> None:
     text = encode_offset_id(Host(ip, port), position)
     assert len(text) == (32 if len(ip) == 4 else 56)
@@ -96,7 +95,6 @@ def test_positions_outside_the_log_have_no_id() -> None:
 
 
 @given(addresses, st.integers(0, 65_535))
-@settings(derandomize=True, deadline=None)
 def test_a_host_reads_back_from_bytes_and_text(ip: bytes, port: int) -> None:
     host = Host(ip, port)
     assert Host.decode(host.encode()) == host

@@ -21,7 +21,6 @@ raws = st.lists(st.sampled_from([b"\x01", b"\x02", b"K", b"KEYS", b"TAGS", b"v",
 )
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.dictionaries(words, words, max_size=8))
 def test_properties_read_back(properties: dict[str, str]) -> None:
     raw = encode_properties(properties)
@@ -73,7 +72,7 @@ def test_what_is_not_utf_8_is_a_typed_error() -> None:
         decode_properties(b"A\x01\xff\x02")
 
 
-@settings(derandomize=True, deadline=None, max_examples=1_000)
+@settings(max_examples=1_000)
 @given(raws)
 def test_one_property_is_found_as_decoding_everything_finds_it(raw: bytes) -> None:
     decoded = decode_properties(raw)
@@ -117,7 +116,7 @@ ODD = st.lists(
 ).map(b"".join)
 
 
-@settings(derandomize=True, deadline=None, max_examples=1_000)
+@settings(max_examples=1_000)
 @given(ODD)
 def test_keys_of_odd_properties_are_those_of_their_values(raw: bytes) -> None:
     unique, words = find_property(raw, b"UNIQ_KEY"), find_property(raw, b"KEYS")

@@ -93,7 +93,7 @@ def last_value(text: str, name: str) -> str:
     return ""
 
 
-@settings(derandomize=True, deadline=None, max_examples=1_000)
+@settings(max_examples=1_000)
 @given(ODD)
 def test_odd_texts_give_the_value_that_a_walk_from_the_end_finds(text: str) -> None:
     for name in ("A", "BA", "x"):

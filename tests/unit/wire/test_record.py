@@ -60,7 +60,7 @@ def flipped(record: bytes, bit: int) -> bytes:
 # --- both ways ------------------------------------------------------------------------------------------------------
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(drafts, hosts, I64, POSITIONS, I64, st.booleans())
 def test_a_record_reads_back_in_every_field(
     draft: Draft, store_host: bytes, offset: int, position: int, stored_ms: int, checksum: bool

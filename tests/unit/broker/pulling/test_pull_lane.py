@@ -27,6 +27,7 @@ from pyromq.store.settings import Flush
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Command, decode_command, encode_request
 from pyromq.wire.frame import FrameDecoder, SerializeType
+from tests.running.seeds import seeds
 from tests.unit.broker.sending.lane_rig import LaneRig, Peer, random_frame, send_frame
 from tests.unit.broker.sending.test_one_truth import compare
 from tests.unit.broker.sending.test_signed_lane import ACCESS
@@ -552,7 +553,8 @@ async def outcome_of(seed: int, flush: Flush, *, with_core: bool) -> tuple[dict[
 
 
 @pytest.mark.parametrize("flush", Flush)
-@pytest.mark.parametrize("seed", range(_SEEDS))
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", seeds(_SEEDS))
 async def test_the_same_pulls_are_answered_the_same(seed: int, flush: Flush, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"seed {seed}")
     with monkeypatch.context() as patch:

@@ -23,6 +23,7 @@ from pyromq.store.settings import Flush
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.json.access import PolicyEntryInfo
 from pyromq.wire.signature import sign
+from tests.running.seeds import seeds
 from tests.unit.broker.pulling.test_pull_lane import COMMIT, SUBSCRIPTION, SUSPEND, answers, pull_frame
 from tests.unit.broker.sending.lane_rig import LaneRig, Peer
 from tests.unit.broker.sending.test_one_truth import compare
@@ -318,7 +319,8 @@ async def outcome_of(seed: int, flush: Flush, *, with_core: bool) -> tuple[dict[
 
 
 @pytest.mark.parametrize("flush", Flush)
-@pytest.mark.parametrize("seed", range(_SEEDS))
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", seeds(_SEEDS))
 async def test_the_same_signed_pulls_are_answered_the_same(
     seed: int, flush: Flush, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from pyromq.store import queue_reader
 from pyromq.store.settings import Flush
 from pyromq.wire.command import decode_command
 from pyromq.wire.frame import FrameDecoder
+from tests.running.seeds import seeds
 from tests.unit.broker.sending.lane_rig import LaneRig, random_frame
 
 needs_core = pytest.mark.skipif(core is None, reason=f"nothing to compare: {DESCRIPTION}")
@@ -90,7 +91,8 @@ def compare(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 @needs_core
 @pytest.mark.parametrize("flush", Flush)
-@pytest.mark.parametrize("seed", range(_SEEDS))
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", seeds(_SEEDS))
 async def test_the_same_bytes_bring_about_the_same(seed: int, flush: Flush, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"seed {seed}")
     with monkeypatch.context() as patch:

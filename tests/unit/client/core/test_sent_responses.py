@@ -21,6 +21,7 @@ from pyromq.wire.command import encode_response
 from pyromq.wire.frame import FRAME_BYTES_MAX, PREFIX_BYTES, SerializeType
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.received import HEADER_BYTES_DECODED_MAX
+from tests.running.seeds import seeds
 from tests.unit.net.fakes import NEVER_IDLE, Notebook, Rig, turn
 
 needs_core = pytest.mark.skipif(core is None, reason=f"nothing to compare: {DESCRIPTION}")
@@ -122,9 +123,10 @@ async def endings(seed: int, *, with_core: bool) -> tuple[list[Any], int, list[s
 
 
 @needs_core
+@pytest.mark.seeded
 async def test_requests_end_as_they_do_without_the_core() -> None:
     taken = 0
-    for seed in range(ROUNDS):
+    for seed in seeds(ROUNDS):
         *with_core, facts = await endings(seed, with_core=True)
         *without, none = await endings(seed, with_core=False)
         assert with_core == without, f"seed {seed}"

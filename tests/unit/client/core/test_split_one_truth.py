@@ -11,6 +11,7 @@ from pyromq.client.core import received_message
 from pyromq.client.core.received_message import PullFacts, ReceivedMessage, split_messages
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.errors import CorruptRecordError
+from tests.running.seeds import seed_of
 from tests.unit.wire.odd_records import odd_records
 
 ROUNDS = 2_500
@@ -30,9 +31,10 @@ def outcome(data: bytes, pull: PullFacts | None) -> Any:
         return str(error)
 
 
+@pytest.mark.seeded
 @needs_core
 def test_both_find_the_same_messages_or_refuse_with_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = Random(5)
+    rng = Random(seed_of(5))
     responses = [odd_records(rng) for _ in range(ROUNDS)]
     with_core = [outcome(data, FACTS) for data in responses]
     monkeypatch.setattr(received_message, "core", None)
@@ -41,9 +43,10 @@ def test_both_find_the_same_messages_or_refuse_with_the_same_words(monkeypatch: 
     assert 300 < refused < ROUNDS - 1_000  # of both there were many
 
 
+@pytest.mark.seeded
 @needs_core
 def test_every_cut_of_a_response_is_refused_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = Random(6)
+    rng = Random(seed_of(6))
     data = next(data for data in iter(lambda: odd_records(rng), None) if 200 < len(data) < 2_000)
     cuts = [data[:end] for end in range(len(data))]
     with_core = [outcome(cut, None) for cut in cuts]

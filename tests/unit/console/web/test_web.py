@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyromq.console.caches import Cache
@@ -27,7 +27,6 @@ from tests.unit.console.rig import XSS
 # --- tables ---
 
 
-@settings(derandomize=True, deadline=None)
 @given(
     query=st.dictionaries(st.sampled_from(["page", "size", "sort", "order", "q", "kind"]), st.text()),
     rows=st.integers(0, 400),
@@ -101,7 +100,6 @@ def test_charts_are_empty_without_data_and_escape_names() -> None:
         assert "style=" not in chart
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10**13), st.none() | st.floats(0, 1e12)), max_size=50))
 def test_any_values_make_a_chart_whose_numbers_are_numbers(points: list[tuple[int, float | None]]) -> None:
     drawn = line_chart([Series("a", sorted(points, key=lambda each: each[0]))], "a")

@@ -15,9 +15,13 @@ from pyromq.model.queue import QueueId
 from pyromq.pipeline.arrow import decode as module
 from pyromq.pipeline.arrow.columns import ARROW_TYPES, COLUMNS
 from pyromq.pipeline.arrow.decode import WantedRows, decode
+from tests.running.seeds import seed_of
 from tests.unit.wire.odd_records import odd_record, odd_records
 
-pytestmark = pytest.mark.skipif(core is None, reason=f"nothing to compare: {DESCRIPTION}")
+pytestmark = [
+    pytest.mark.seeded,
+    pytest.mark.skipif(core is None, reason=f"nothing to compare: {DESCRIPTION}"),
+]
 QUEUE = QueueId("orders", "broker-a", 3)
 ALL = WantedRows(0, 1 << 62)
 MAP = pa.schema(list(ARROW_TYPES.items()))
@@ -58,7 +62,7 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize(("start", "end"), BEYOND)
 def test_offsets_beyond_64_bits_are_compared_as_numbers(start: int, end: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = odd_records(Random(3))
+    data = odd_records(Random(seed_of(3)))
     with_core = outcome(data, MAP, WantedRows(start, end))
     monkeypatch.setattr(module, "core", None)
     assert same(with_core, outcome(data, MAP, WantedRows(start, end)))
@@ -68,7 +72,7 @@ def test_both_make_the_same_arrays_or_refuse_with_the_same_words(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, module.__name__)
-    rng = Random(8)
+    rng = Random(seed_of(8))
     cases = [(odd_records(rng), random_schema(rng), random_wanted(rng)) for _ in range(ROUNDS)]
     with_core = [outcome(*case) for case in cases]
     monkeypatch.setattr(module, "core", None)
@@ -80,7 +84,7 @@ def test_both_make_the_same_arrays_or_refuse_with_the_same_words(
 
 
 def test_ordinary_records_are_the_cores_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = Random(9)
+    rng = Random(seed_of(9))
     data = b"".join(odd_record(rng, offset, oddness=0) for offset in range(50))
 
     def never(*_: object) -> Any:
@@ -92,14 +96,14 @@ def test_ordinary_records_are_the_cores_alone(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_views_are_left_to_numpy() -> None:
-    rng = Random(10)
+    rng = Random(seed_of(10))
     data = b"".join(odd_record(rng, offset, oddness=0) for offset in range(5))
     assert decode(memoryview(data), QUEUE, MAP, ALL).equals(decode(data, QUEUE, MAP, ALL))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_each_column_alone(column: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = Random(11)
+    rng = Random(seed_of(11))
     schema = pa.schema([(column, ARROW_TYPES[column])])
     data = b"".join(odd_record(rng, offset, oddness=0.1) for offset in range(200))
     found = decode(data, QUEUE, schema, ALL)

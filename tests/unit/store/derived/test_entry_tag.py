@@ -20,7 +20,7 @@ ODD = st.lists(
 ).map(b"".join)
 
 
-@settings(derandomize=True, deadline=None, max_examples=1_000)
+@settings(max_examples=1_000)
 @given(ODD)
 def test_it_is_the_hash_of_the_value(raw: bytes) -> None:
     items = [item.partition(b"\1") for item in raw.split(b"\2")]

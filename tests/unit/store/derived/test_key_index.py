@@ -103,7 +103,7 @@ batches = st.lists(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(batches, st.sampled_from([1, 3, 16, 1_000]), st.sampled_from([2, 3, 20, 500]))
 def test_files_are_those_of_the_simple_definition(
     parts: list[list[tuple[bytes, bytes, int, int]]], slots: int, capacity: int

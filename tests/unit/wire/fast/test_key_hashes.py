@@ -22,19 +22,19 @@ ascii_texts = st.binary(max_size=60).map(lambda raw: bytes(byte & 0x7F for byte 
 any_texts = st.one_of(ascii_texts, st.text(max_size=30).map(lambda text: text.encode()), st.binary(max_size=30))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(ascii_texts, max_size=40))
 def test_ascii_texts_of_any_lengths(texts: list[bytes]) -> None:
     assert key_hashes(texts) == list(map(by_definition, texts))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(any_texts, max_size=30))
 def test_texts_that_are_not_ascii_or_not_even_utf_8_among_them(texts: list[bytes]) -> None:
     assert key_hashes(texts) == list(map(by_definition, texts))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.data(), st.integers(0, 40), st.integers(0, 20), st.integers(0, 40), st.integers(8, 40))
 def test_texts_that_begin_and_end_alike(
     data: st.DataObject, before: int, between: int, behind: int, count: int
@@ -48,7 +48,7 @@ def test_texts_that_begin_and_end_alike(
     assert key_hashes(texts) == list(map(by_definition, texts))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.lists(ascii_texts, min_size=1, max_size=20), st.sampled_from([b"orders#", b"#", "zo\xeb#".encode(), b"\xff#"])
 )

@@ -19,7 +19,7 @@ WORDS = st.text(
 DELAYS = st.sampled_from([{}, {"delay_level": 3}, {"delay_ms": 50}, {"deliver_at_ms": 1_700_000_000_000}])
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.just("") | WORDS,
     st.lists(WORDS, max_size=3),

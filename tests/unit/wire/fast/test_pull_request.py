@@ -75,7 +75,7 @@ def test_anything_else_is_left() -> None:
         assert read_pull(prefix + data, 0) is None
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(
     st.dictionaries(st.sampled_from([*EXT, "maxMsgBytes", "requestSource", "bname", "odd"]), ODD, max_size=3),
     st.dictionaries(

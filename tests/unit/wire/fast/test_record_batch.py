@@ -18,7 +18,7 @@ from tests.unit.wire.records import I32, I64, POSITIONS, drafts, hosts, properti
 U32 = st.integers(min_value=0, max_value=(1 << 32) - 1)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(drafts, st.integers(min_value=0, max_value=3), st.tuples(U32, U32, I32, I64, I64, I32, I64))
 def test_a_head_in_parts_is_the_head_as_a_whole(draft: Draft, kind: int, own: tuple[int, ...]) -> None:
     size, crc, flag, offset, position, body_bytes, stored_ms = own
@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_refused_once_for_all() -> None:
 batches = st.lists(st.builds(BatchItem, st.binary(max_size=300), properties, I32), min_size=1, max_size=8)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(drafts, batches, hosts, POSITIONS, st.integers(0, 1 << 40), st.booleans())
 def test_records_that_are_made_together_are_those_of_each_message(
     shared: Draft, items: list[BatchItem], store_host: bytes, start: int, offset: int, checksums: bool

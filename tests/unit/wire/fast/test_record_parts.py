@@ -14,7 +14,7 @@ from tests.unit.wire.records import POSITIONS, drafts, hosts, stored
 V4, V6 = bytes(8), bytes(20)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(drafts, hosts, POSITIONS, st.booleans())
 def test_parts_are_those_of_the_whole_record(draft: Draft, store_host: bytes, position: int, checksum: bool) -> None:
     data = stored(draft, position, store_host=store_host, checksum=checksum)

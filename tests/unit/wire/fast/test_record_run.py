@@ -25,7 +25,7 @@ def is_usual(draft: Draft, store_host: bytes) -> bool:
     return len(draft.topic) <= 127 and len(draft.born_host) == len(store_host) == 8
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(drafts, max_size=4), hosts, st.booleans())
 def test_a_run_is_what_single_scans_find(parts: list[Draft], store_host: bytes, checksum: bool) -> None:
     data, starts = run_of(parts, store_host=store_host, checksum=checksum)
@@ -37,7 +37,7 @@ def test_a_run_is_what_single_scans_find(parts: list[Draft], store_host: bytes, 
     assert end == [*starts, len(data)][count]
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(drafts, min_size=1, max_size=3), st.data())
 def test_a_run_ends_before_a_flipped_bit(parts: list[Draft], chosen: st.DataObject) -> None:
     usual = [Draft(topic="orders", queue_id=1, body=draft.body, properties=draft.properties) for draft in parts]

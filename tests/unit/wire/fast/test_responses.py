@@ -32,7 +32,7 @@ def plain(request: Received[Any], region: str, **fields: Any) -> bytes:
     return encode_response(ResponseCode.SUCCESS, request.correlation_id, header, serialize_type=request.serialize_type)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(I32, st.sampled_from(SerializeType), REGIONS, I32, I64, I64, KEYS, st.booleans(), st.none() | KEYS)
 @example(7, SerializeType.JSON, "Zürich", 0, 0, 0, "A", True, None)
 @example(7, SerializeType.JSON, '100 %d "<on disk>" <position>', 0, 0, 0, "A", True, None)
@@ -62,7 +62,7 @@ def test_a_response_to_a_send_is_that_of_the_typed_header(
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(I32, st.sampled_from(SerializeType), REGIONS, I32, st.lists(I64, min_size=1, max_size=40), I64, st.none() | KEYS)
 @example(5, SerializeType.JSON, "here", 3, [16, 255], 9, None)
 @example(5, SerializeType.JSON, '100 %d "<on disk>" <ids>', 3, [(1 << 63) - 1], 9, None)
@@ -83,7 +83,7 @@ def test_a_response_to_a_batch_names_all_messages(
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(I32, st.sampled_from(SerializeType))
 def test_success_is_an_empty_response(correlation_id: int, serialize_type: SerializeType) -> None:
     request = asked(correlation_id, serialize_type)

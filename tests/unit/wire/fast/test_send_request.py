@@ -15,7 +15,7 @@ I32 = st.integers(min_value=-(1 << 31), max_value=(1 << 31) - 1)
 TEXTS = st.text(min_size=1, max_size=20)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.sampled_from([SEND, SEND_BATCH, SEND_REPLY]), st.lists(TEXTS, min_size=5, max_size=5), I32, I32, I32)
 def test_fields_written_out_are_those_of_the_typed_header(
     code: int, texts: list[str], flag: int, sys_flag: int, number: int

@@ -10,6 +10,7 @@ import pytest
 
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.wire.fast.record_parts import pure_body, pure_property, stored_body, stored_property
+from tests.running.seeds import seed_of
 from tests.unit.wire.odd_records import NAMES, damaged, odd_record
 
 ROUNDS = 4_000
@@ -23,9 +24,10 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
         return type(error)
 
 
+@pytest.mark.seeded
 @pytest.mark.skipif(core is None, reason=f"nothing to compare: {DESCRIPTION}")
 def test_both_read_the_same() -> None:
-    rng = Random(2)
+    rng = Random(seed_of(2))
     for offset in range(ROUNDS):
         record = odd_record(rng, offset, oddness=rng.choice((0, 1)))
         if rng.random() < 0.3:

@@ -248,14 +248,14 @@ values = st.recursive(
 
 
 @given(values, st.booleans())
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_what_was_written_reads_the_same(value: Any, sort: bool) -> None:
     assert parse(dumps(value, sort=sort)) == value
     assert parse(dumps_pretty(value)) == value
 
 
 @given(values)
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_the_strict_form_is_ascii_that_any_parser_reads(value: Any) -> None:
     text = dumps_strict(value)
     assert text.isascii()
@@ -265,7 +265,7 @@ def test_the_strict_form_is_ascii_that_any_parser_reads(value: Any) -> None:
 @given(
     st.recursive(scalars, lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)), max_leaves=12)
 )
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_the_own_parser_agrees_with_msgspec_on_ordinary_json(value: Any) -> None:
     text = msgspec.json.encode(value)
     assert parse(b"{0:" + text + b"}") == {0: parse(text)}

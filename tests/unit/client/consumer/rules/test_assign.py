@@ -161,7 +161,7 @@ MEMBERS = st.text(min_size=1, max_size=6)
 
 @pytest.mark.parametrize("name", COMPLETE)
 @given(shared=st.sets(QUEUES), members=st.sets(MEMBERS, min_size=1, max_size=8))
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60)
 def test_every_queue_has_exactly_one_owner_whatever_the_order_of_the_lists(
     name: str, shared: set[QueueId], members: set[str]
 ) -> None:
@@ -175,7 +175,7 @@ def test_every_queue_has_exactly_one_owner_whatever_the_order_of_the_lists(
 
 @pytest.mark.parametrize("name", COMPLETE)
 @given(shared=st.sets(QUEUES, min_size=1), members=st.sets(MEMBERS, max_size=5), me=MEMBERS)
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=40)
 def test_a_member_that_is_not_on_the_list_gets_nothing(
     name: str, shared: set[QueueId], members: set[str], me: str
 ) -> None:
