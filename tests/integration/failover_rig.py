@@ -79,7 +79,6 @@ class Member:
             **SMALL,
             "replication.replica_id": str(10 + number),
             "replication.port": str(lasting_port()),
-            "replication.promoted_role": "sync-master" if rig.is_sync else "async-master",
             **{name.replace("__", "."): value for name, value in settings.items()},
         }
         assigned = [part for name, value in chosen.items() for part in ("--set", f"broker.{name}={value}")]
@@ -116,7 +115,6 @@ class FailoverRig:
     ) -> None:
         self.nameserver, self.store, self.lease_s = nameserver, store, lease_s
         self.name = f"broker-{lasting_port()}"  # a lease store serves many tests
-        self.is_sync = "sync-master" in roles
         self.members = [
             Member(folder / f"member-{number}", self, number, kind, **settings) for number, kind in enumerate(roles)
         ]

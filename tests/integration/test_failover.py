@@ -243,3 +243,44 @@ async def switch(rig: FailoverRig, *more: str) -> dict[str, object]:
     assert "is master" in progress.decode()
     print(progress.decode())
     return dict(row)
+
+
+async def test_of_three_members_two_count_at_once_after_a_failover_and_the_third_is_missing(
+    tmp_path: Path, store: str
+) -> None:
+    async with failover_rig(tmp_path, store, count=3) as rig:
+        first = await rig.master(in_sync=3)
+        await send_some(rig, 3, "before")
+        await first.kill()
+        other = await rig.master(but_not=first)
+        record = await rig.record()
+        assert record is not None and len(record.in_sync) == 2, "it stayed in sync from the first moment"
+        assert first.address in record.away
+        statuses = Counter[str]()
+        async with Producer(rig.nameserver, group="senders") as producer:
+            for number in range(20):
+                receipt = await producer.send(Message("orders", f"after-{number}".encode()))
+                statuses[receipt.status.name] += 1
+        assert set(statuses) == {"SEND_OK"}, statuses
+        words = ("cluster", "replication", "--nameserver", rig.nameserver, "-o", "json")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "pyromq", *words), stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await process.communicate()
+        assert process.returncode == 5 and f"{first.address} is missing since" in out.decode()
+        assert await rig.master(but_not=first) is other
+
+
+async def test_an_async_set_stays_one_after_a_failover(tmp_path: Path, store: str) -> None:
+    async with failover_rig(tmp_path, store, role="async-master") as rig:
+        first, other = await settled(rig)
+        await first.kill()
+        assert await rig.master(but_not=first) is other
+        status = await rig.status(other)
+        assert status is not None and not status.waits
+        await other.kill()
+        await other.start()
+        await first.start()
+        await rig.master(in_sync=2)
+        back = await rig.status(other)
+        assert back is not None and (back.role is Role.REPLICA or not back.waits)

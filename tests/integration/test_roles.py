@@ -19,6 +19,7 @@ from pyromq.broker.broker import Broker, Lifecycle
 from pyromq.clock import SystemClock, machine_s
 from pyromq.errors import BrokerError, MQError
 from pyromq.failover.broker_control import BrokerBeside
+from pyromq.failover.record import LeaseRecord
 from pyromq.failover.record import Role as MemberRole
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
@@ -59,7 +60,8 @@ class Managed:
         await self.broker.start()
 
     async def grant(self, number: int, *required: str, for_s: float = 600.0) -> None:
-        await self.control.grant(number, machine_s() + for_s, required, 1)
+        record = LeaseRecord(holder=self.address, number=number, duration_ms=9_000, renewals=1)
+        await self.control.grant(record, machine_s() + for_s, required)
 
     async def becomes(self, role: MemberRole, number: int) -> None:
         """Once it has carried out its last order."""
@@ -74,7 +76,7 @@ class Managed:
         raise AssertionError(f"{self.address} is not {role} under lease {number}")
 
     async def promote(self, number: int) -> None:
-        await self.control.promote(number)
+        await self.control.promote(number, None)
         await self.becomes(MemberRole.MASTER, number)
 
     async def follow(self, other: Managed, number: int) -> None:
@@ -151,7 +153,7 @@ async def test_a_grant_names_who_must_have_a_message(tmp_path: Path) -> None:
 async def test_orders_of_an_older_lease_are_refused(tmp_path: Path) -> None:
     async with two(tmp_path) as both:
         await both.first.promote(5)
-        for order in (both.first.control.promote(4), both.first.control.follow(both.second.address, 4)):
+        for order in (both.first.control.promote(4, None), both.first.control.follow(both.second.address, 4)):
             with pytest.raises(BrokerError, match="seen lease 5"):
                 await order
         with pytest.raises(BrokerError, match="not master under another"):
@@ -165,10 +167,10 @@ async def test_a_broker_without_an_agent_takes_no_orders(tmp_path: Path) -> None
             status = await control.status()
             assert not status.managed and status.role is MemberRole.MASTER
             for order in (
-                control.promote(1),
+                control.promote(1, None),
                 control.follow("127.0.0.1:1", 1),
                 control.hold(),
-                control.grant(1, 0, (), 1),
+                control.grant(LeaseRecord(holder="a:1", number=1, duration_ms=9_000), 0, ()),
             ):
                 with pytest.raises(BrokerError, match="--failover"):
                     await order

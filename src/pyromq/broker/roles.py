@@ -175,7 +175,7 @@ class RoleChanges:
             case Action.RELEASE:
                 gate.release()
             case Action.PROMOTE:
-                self._begin(self._promote(control.number))
+                self._begin(self._promote(control.number, control.waits))
             case Action.FOLLOW:
                 self._begin(self._follow(control.master, control.number))
 
@@ -201,7 +201,7 @@ class RoleChanges:
             self._problem = f"{type(error).__name__}: {error}"
             logger.exception("role not changed")
 
-    async def _promote(self, number: int) -> None:
+    async def _promote(self, number: int, waits: bool | None) -> None:
         broker, lease = self._broker, self._lease
         assert lease is not None
         replication = broker.parts.replication
@@ -210,9 +210,9 @@ class RoleChanges:
                 with suppress(MQError, OSError, ValueError, TimeoutError):  # it has what it had before
                     async with asyncio.timeout(_LAST_LOOK_S):
                         await replication.metadata.refresh()
-            await broker.change_role(self._role_of("master"), 0)
+            await broker.change_role(self._promoted(waits), 0)
         if lease.state.role != "master" or number > lease.state.number:
-            lease.promoted(number, broker.store.end_position)
+            lease.promoted(number, broker.store.end_position, waits)
         broker.parts.write_path.gate.release()
 
     async def _follow(self, master: str, number: int) -> None:
@@ -250,7 +250,15 @@ class RoleChanges:
     def _role_of(self, name: str) -> Role:
         if name == "replica":
             return Role.REPLICA
-        return self._given.role if self._given.role.has_port else self._given.promoted_role
+        if self._given.role.has_port:
+            return self._given.role
+        return self._promoted(self._lease.state.waits if self._lease is not None else None)
+
+    def _promoted(self, waits: bool | None) -> Role:
+        """What the masters before were, as the lease says; it does not when it was made by an older version."""
+        if waits is None:
+            return self._given.role if self._given.role.has_port else self._given.promoted_role
+        return Role.SYNC_MASTER if waits else Role.ASYNC_MASTER
 
     def _id_of(self, role: Role) -> int:
         if role is not Role.REPLICA:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from pyromq.clock import machine_s
+from pyromq.clock import SystemClock, machine_s
 from pyromq.errors import MQError
 from pyromq.failover.doubt import Ask, Census
 from pyromq.failover.record import BrokerStatus, LeaseConflictError, LeaseError, LeaseRecord, Role
@@ -43,14 +43,14 @@ class BrokerControl(Protocol):
 
     async def status(self) -> BrokerStatus: ...
 
-    async def grant(self, number: int, until_s: float, required: tuple[str, ...], renewals: int) -> None:
+    async def grant(self, record: LeaseRecord, until_s: float, required: tuple[str, ...]) -> None:
         """Acknowledge until then, by the monotonic clock of this machine, and only what those replicas have.
 
-        They are on the broker's disk as members before it obeys; ``renewals`` is that of the record.
+        They are on the broker's disk as members before it obeys.
         """
 
-    async def promote(self, number: int) -> None:
-        """Be master; nothing is acknowledged before the first grant."""
+    async def promote(self, number: int, waits: bool | None) -> None:
+        """Be master, and wait for replicas or not; nothing is acknowledged before the first grant."""
 
     async def follow(self, master: str, number: int) -> None:
         """Be a replica of that broker; what the log has beyond the master's is put aside."""
@@ -86,6 +86,7 @@ class AgentState:
     read_s: float = float("-inf")  # when the record was read last
     is_sure: bool = False  # that the store was not set back since it was known to be current
     asked_s: float = float("inf")  # since when other members are asked
+    since_s: float = float("-inf")  # when the broker was promoted
     mine: LeaseRecord | None = None  # the newest one that was written for this broker as holder
     told_s: dict[str, float] = field(default_factory=dict)  # when each sentence was logged
     noted: tuple[str, float] = ("", float("-inf"))  # what the broker was told last, and when
@@ -149,6 +150,7 @@ class Agent:
         *,
         timing: Timing | None = None,
         now_s: Callable[[], float] = machine_s,
+        wall_ms: Callable[[], int] | None = None,
     ) -> None:
         self.me = me
         self._store = store
@@ -156,6 +158,7 @@ class Agent:
         self._peers = peers
         self._timing = timing or Timing()
         self._now_s = now_s
+        self._wall_ms = wall_ms or SystemClock().now_ms
         self.state = AgentState()
 
     async def run(self) -> None:
@@ -250,6 +253,8 @@ class Agent:
             held_s=state.held_s,
             is_sure=state.is_sure,
             mine=state.mine,
+            since_s=state.since_s,
+            wall_ms=self._wall_ms(),
         )
 
     async def _note(self, waiting: str, broker: BrokerStatus) -> None:
@@ -272,9 +277,9 @@ class Agent:
             case Write(record, reason):
                 await self._write(record, broker)
                 return reason
-            case Promote(number):
-                await self._broker.promote(number)
-                self.state.is_sure, self.state.renewed_s = True, float("-inf")
+            case Promote(number, waits):
+                await self._broker.promote(number, waits)
+                self.state.is_sure, self.state.renewed_s, self.state.since_s = True, float("-inf"), self._now_s()
                 return f"promoting the broker under lease {number}"
             case Follow(master, number):
                 await self._broker.follow(master, number)
@@ -291,7 +296,8 @@ class Agent:
         state = self.state
         if record.handed:  # its grant ends now: the next one is another's
             state.mine = None
-            await self._broker.grant(broker.number, begun_s, broker.required, broker.renewals)
+            assert state.found is not None
+            await self._broker.grant(state.found.record, begun_s, broker.required)
         version = await self._store.write(record, state.found.version if state.found else None)
         state.found, state.seen_s = Found(record, version), self._now_s()
         if record.holder != self.me:
@@ -301,7 +307,7 @@ class Agent:
             until_s = begun_s + record.duration_ms / 1000 - self._timing.margin_s
             slow = [each for each, at_s in state.heard_s.items() if begun_s - at_s > self._timing.absent_s]
             required = required_members(record, broker, slow)
-            await self._broker.grant(record.number, until_s, required, record.renewals)
+            await self._broker.grant(record, until_s, required)
 
     def _tell(self, step: str) -> None:
         """What is as before is not logged again, nor what was logged a moment ago, nor that a lease was renewed."""

@@ -10,7 +10,7 @@ import msgspec
 from pyromq.client.core.client import Client
 from pyromq.client.core.settings import ClientSettings
 from pyromq.errors import RemoteProtocolError
-from pyromq.failover.record import BrokerStatus
+from pyromq.failover.record import BrokerStatus, LeaseRecord
 from pyromq.settings import Backoff
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.json.membership import Action, Control
@@ -46,12 +46,20 @@ class BrokerBeside:
         except msgspec.MsgspecError as error:
             raise RemoteProtocolError(f"{self.address} does not say what it is: {error}") from error
 
-    async def grant(self, number: int, until_s: float, required: tuple[str, ...], renewals: int) -> None:
-        control = Control(action=Action.GRANT, number=number, until_s=until_s, required=required, renewals=renewals)
+    async def grant(self, record: LeaseRecord, until_s: float, required: tuple[str, ...]) -> None:
+        control = Control(
+            action=Action.GRANT,
+            number=record.number,
+            until_s=until_s,
+            required=required,
+            renewals=record.renewals,
+            away=record.away,
+        )
         await self._tell(RequestCode.GRANT_MEMBER, control)
 
-    async def promote(self, number: int) -> None:
-        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=Action.PROMOTE, number=number))
+    async def promote(self, number: int, waits: bool | None) -> None:
+        control = Control(action=Action.PROMOTE, number=number, waits=waits)
+        await self._tell(RequestCode.CONTROL_MEMBER, control)
 
     async def follow(self, master: str, number: int) -> None:
         await self._tell(RequestCode.CONTROL_MEMBER, Control(action=Action.FOLLOW, number=number, master=master))

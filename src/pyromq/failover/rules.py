@@ -74,6 +74,8 @@ class Sight:
     mine: LeaseRecord | None = None  # the newest one that we wrote or found as holder
     census: Census | None = None  # what the other members said, if they were asked
     asked_s: float = float("inf")  # since when they are asked without having answered
+    since_s: float = float("-inf")  # when our broker was promoted: members that it was given come within a moment
+    wall_ms: int = 0  # Unix time, for people
 
     @property
     def is_expired(self) -> bool:
@@ -107,6 +109,7 @@ class Write:
 @dataclass(frozen=True, slots=True)
 class Promote:
     number: int
+    waits: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ def _written_again(sight: Sight, broker: BrokerStatus) -> Step | None:
     if not is_older:
         return None
     members = _in_sync(sight, broker, mine)
-    again = _renewed(sight, broker, replace(mine, in_sync=members, wanted=""))
+    again = _renewed(sight, broker, replace(mine, in_sync=members, members=mine.everybody, wanted=""))
     return Write(again, f"the lease store was set back: lease {mine.number} is written again")
 
 
@@ -199,7 +202,9 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
         duration_ms=round(sight.timing.duration_s * 1000),
         renewals=sight.record.renewals + 1 if sight.record else 0,
         members=doubt.known(sight.me, broker, sight.record, census),
+        waits=broker.waits,
     )
+    record = replace(record, away=_away(sight, record))
     return Write(record, "the store has lost the lease: it is made again" if highest else "the first lease")
 
 
@@ -235,7 +240,7 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     if broker.role is Role.REPLICA or broker.number < record.number:
         if sight.me not in record.in_sync or broker.end < record.confirmed:
             return Wait(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
-        return Promote(record.number)
+        return Promote(record.number, record.waits)
     if record.wanted and record.wanted != sight.me:
         return _hand_over(sight, broker, record)
     if broker.held:
@@ -243,7 +248,8 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     members = _in_sync(sight, broker, record)
     is_due = sight.now_s - sight.renewed_s >= sight.timing.renew_s
     if is_due or set(members) != set(record.in_sync) or record.wanted:
-        return Write(_renewed(sight, broker, replace(record, in_sync=members, wanted="")), RENEWED)
+        renewed = replace(record, in_sync=members, members=record.everybody, wanted="")
+        return Write(_renewed(sight, broker, renewed), RENEWED)
     return Wait("the lease is ours")
 
 
@@ -255,15 +261,22 @@ def _is_one_missing(sight: Sight, broker: BrokerStatus) -> bool:
     return len(known) > 2 and len(sight.census.answers) + 1 < len(known)
 
 
+def _away(sight: Sight, record: LeaseRecord) -> dict[str, int]:
+    """The members that the record does not name in sync, each with the moment since when."""
+    return {each: record.away.get(each, sight.wall_ms) for each in record.everybody if each not in record.in_sync}
+
+
 def _renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRecord:
     others = [each for each in map(broker.replica, record.in_sync) if each is not None]
+    record = replace(record, members=tuple(sorted({*record.members, *record.in_sync})))
     return replace(
         record,
+        away=_away(sight, record),
+        waits=broker.waits,
         confirmed=min([broker.end, *(each.position for each in others)]),
         metadata=min([broker.metadata, *(each.metadata for each in others)]),
         duration_ms=round(sight.timing.duration_s * 1000),
         renewals=record.renewals + 1,
-        members=tuple(sorted({*record.members, *record.in_sync})),
         handed=False,
         forced=False,
     )
@@ -281,6 +294,8 @@ def _in_sync(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> tuple[s
         known = [each for each in near if each.address in record.in_sync or each.metadata >= broker.metadata]
         return (sight.me, *sorted(each.address for each in known))
     stay = [each.address for each in heard if each.address in record.in_sync]
+    if sight.now_s - sight.since_s <= sight.timing.absent_s / 2:  # they follow the new master within a moment
+        stay += [each for each in record.in_sync if each != sight.me and broker.replica(each) is None]
     join = [each.address for each in heard if _may_join(broker, each)]
     return (sight.me, *sorted({*stay, *join}))
 
@@ -324,9 +339,10 @@ def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     behind = [each.address for each in broker.replicas if each.address in record.in_sync and each.position < broker.end]
     if behind and sight.held_s is not None and sight.now_s - sight.held_s < sight.timing.hold_s / 2:
         return Wait(f"{', '.join(behind)} shall have everything, too: what waits for them is answered then")
-    handed = replace(
-        _renewed(sight, broker, record), holder=record.wanted, number=record.number + 1, wanted="", handed=True
-    )
+    others = tuple(each for each in record.in_sync if each != sight.me)
+    named = others if len(others) > 1 else record.in_sync  # of two, the old master is waited for
+    handed = _renewed(sight, broker, replace(record, in_sync=named, members=record.everybody))
+    handed = replace(handed, holder=record.wanted, number=record.number + 1, wanted="", handed=True)
     return Write(handed, f"handed over to {record.wanted}")
 
 
@@ -349,20 +365,36 @@ def _take(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         return Wait(f"topics and groups are of version {broker.metadata}, the master's were of {record.metadata}")
     if (step := _verified(sight, broker, record)) is not None:
         return step
-    return Write(_taken(sight, broker, record), f"{record.holder} has not renewed its lease")
+    others = tuple(each for each in record.in_sync if each not in (sight.me, record.holder))
+    if others and sight.is_sure and sight.census is None:
+        return Ask(others)
+    kept = _that_answer(sight, record, others) if sight.is_sure else ()
+    return Write(_taken(sight, broker, record, kept), f"{record.holder} has not renewed its lease")
 
 
-def _taken(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRecord:
-    return replace(
+def _that_answer(sight: Sight, record: LeaseRecord, members: tuple[str, ...]) -> tuple[BrokerStatus, ...]:
+    """Of the members in sync those that are there: they stay it, and the new master waits for them from the start."""
+    answers = [sight.census.answers[each] for each in members if sight.census and each in sight.census.answers]
+    return tuple(
+        each
+        for each in answers
+        if each.role is Role.REPLICA and each.end >= record.confirmed and each.metadata >= record.metadata
+    )
+
+
+def _taken(sight: Sight, broker: BrokerStatus, record: LeaseRecord, kept: tuple[BrokerStatus, ...] = ()) -> LeaseRecord:
+    """The next lease; ``kept`` are members in sync that stay it: they have everything that was acknowledged."""
+    taken = replace(
         record,
         holder=sight.me,
         number=record.number + 1,
-        in_sync=(sight.me,),
-        confirmed=broker.end,
-        metadata=broker.metadata,
+        in_sync=(sight.me, *sorted(each.address for each in kept)),
+        confirmed=min([broker.end, *(each.end for each in kept)]),
+        metadata=min([broker.metadata, *(each.metadata for each in kept)]),
         wanted="",
         handed=False,
         forced=False,
         renewals=record.renewals + 1,
         members=record.everybody,
     )
+    return replace(taken, away=_away(sight, taken))

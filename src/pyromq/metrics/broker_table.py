@@ -534,6 +534,13 @@ LEASE_WAITING: Final = Metric(
     help="1 while the failover agent is not sure that the lease store is current, and its broker acknowledges nothing.",
     source="the agent",
 )
+LEASE_MISSING: Final = Metric(
+    name="pyromq_lease_missing_since_seconds",
+    kind=Kind.GAUGE,
+    help="Of a master under a failover agent: since when a member is not in sync, as Unix time; one for each of them.",
+    source="the last grant",
+    labels=("member",),
+)
 DELAY_LEVELS: Final = Metric(
     name="pyromq_delay_level_messages",
     kind=Kind.GAUGE,
@@ -653,6 +660,7 @@ BROKER_METRICS: Final = (
     LEASE_LEFT,
     LEASE_CUTS,
     LEASE_WAITING,
+    LEASE_MISSING,
     DELAY_LEVELS,
     DELAY_LATE,
     ROLE,

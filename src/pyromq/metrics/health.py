@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -70,7 +71,7 @@ def broker_findings(told: Mapping[str, str]) -> list[Finding]:
         holder = told.get("nameTakenBy", "")
         text = f"another process registered under its name {taken:.0f} times, last from {holder}: stop it or rename it"
         found.append(Finding(Severity.BAD, text))
-    found += _failover_findings(told)
+    found += failover_findings(told)
     if stalls := _number(told.get("loopStalls", "")):
         worst = f"the worst of {told.get('loopStallWorstMs', '')} ms by {told.get('loopStallCode', '')}"
         text = f"{stalls:.0f} times it served nobody for more than 100 ms, {worst}: see its log"
@@ -78,9 +79,20 @@ def broker_findings(told: Mapping[str, str]) -> list[Finding]:
     return found
 
 
-def _failover_findings(told: Mapping[str, str]) -> list[Finding]:
-    """Of a broker under a failover agent."""
+def missing_since(member: str, since_ms: int) -> str:
+    """The sentence about a member of a lease that is not in sync."""
+    moment = datetime.fromtimestamp(since_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{member} is missing since {moment}"
+
+
+def failover_findings(told: Mapping[str, str]) -> list[Finding]:
+    """What is wrong with a broker under a failover agent: no lease, members that are away, messages that were cut."""
     found = []
+    away = [each.rpartition("=") for each in told.get("failoverAway", "").split()]
+    if away:
+        texts = [missing_since(member, int(_number(since_ms))) for member, _, since_ms in away]
+        text = f"{', '.join(texts)}: it cannot take over; start it, or pyromq cluster forget it"
+        found.append(Finding(Severity.BAD, text))
     if "failoverLease" in told and told.get("replicationRole") != "replica" and told.get("failoverGrantedMs") == "0":
         why = told.get("failoverWaiting") or "look at its agent, and at the lease store"
         found.append(Finding(Severity.BAD, f"it is a master without a lease, and acknowledges nothing: {why}"))

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
 from random import Random
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from pyromq.clock import Clock
 from pyromq.errors import MQError, RemoteProtocolError
@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 _CONNECT_S: Final = 5.0
 _BACKOFF: Final = Backoff(first_ms=200, ceiling_ms=5_000)
+_SOON_MS: Final = 50  # between attempts at a master that is being promoted
+_SOON_TIMES: Final = 40
 _COMPARED_BYTES_MAX: Final = 8 << 20
 
 
@@ -104,6 +106,7 @@ class Follower:
         self._told = ""  # what was logged of that; an attempt that fails like the last one is not told again
         self.attached = asyncio.Event()  # set while it follows
         self._moved = asyncio.Event()  # more of the log was flushed
+        self._left = asyncio.Event()  # the master is another one: what is under way for the old one ends
         self._session: _Session | None = None
 
     @property
@@ -118,6 +121,7 @@ class Follower:
 
     def leave(self) -> None:
         """The master that it follows, if it does; it looks for one at once."""
+        self._left.set()
         if self._session is not None:
             self._session.abort()
 
@@ -127,12 +131,26 @@ class Follower:
         try:
             while True:
                 began = self.store.end_position
-                await self._follow_once()
+                await self._unless_left(self._follow_once())
                 failures = 0 if self.store.end_position > began else failures + 1
-                await asyncio.sleep(_BACKOFF.delay_ms(min(failures, 10), self._rng) / 1_000)
+                if self._left.is_set():
+                    self._left.clear()
+                    failures, self.state, self.reason = -_SOON_TIMES, Following.WAITING, "the master is another one"
+                delay_ms = _BACKOFF.delay_ms(min(failures, 10), self._rng) if failures >= 0 else _SOON_MS
+                await self._unless_left(asyncio.sleep(delay_ms / 1_000))
         finally:
             if self._session is not None:
                 self._session.abort()
+
+    async def _unless_left(self, work: Coroutine[Any, Any, None]) -> None:
+        """Until the work is done, or the master is another one."""
+        working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(self._left.wait())
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            working.cancel()
+            leaving.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
 
     async def _follow_once(self) -> None:
         try:

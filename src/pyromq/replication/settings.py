@@ -62,7 +62,7 @@ class ReplicationSettings:
 
     # under a failover agent, which says who is master
     managed: bool = False  # nothing is acknowledged without a grant; ``role`` counts until the first lease
-    promoted_role: Role = Role.SYNC_MASTER  # what a replica becomes; a broker started as master becomes that again
+    promoted_role: Role = Role.SYNC_MASTER  # what a replica becomes if the lease does not say what its master was
     replica_id: int = 1  # broker id of a master that becomes a replica; a broker started as replica keeps its own
 
     # of both

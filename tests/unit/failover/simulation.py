@@ -191,17 +191,17 @@ class SimulatedBroker:
             renewals=self.renewals,
         )
 
-    async def grant(self, number: int, until_s: float, required: tuple[str, ...], renewals: int) -> None:
+    async def grant(self, record: LeaseRecord, until_s: float, required: tuple[str, ...]) -> None:
         await self._asked()
-        if self.role is Role.MASTER and number == self.number:
+        if self.role is Role.MASTER and record.number == self.number:
             self.members = tuple(sorted({*self.members, *required}))
-            self.granted_until_s, self.required, self.renewals = until_s, required, renewals
+            self.granted_until_s, self.required, self.renewals = until_s, required, record.renewals
 
     async def note(self, waiting: str, members: tuple[str, ...]) -> None:
         await self._asked()
         self.waiting, self.members = waiting, members or self.members
 
-    async def promote(self, number: int) -> None:
+    async def promote(self, number: int, waits: bool | None) -> None:
         await self._asked()
         self._later(self._promote(number))
 

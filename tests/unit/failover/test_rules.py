@@ -92,6 +92,48 @@ def test_a_replica_far_behind_is_not_waited_for() -> None:
     assert required_members(replace(RECORD, in_sync=(A,)), far) == ()
 
 
+def test_members_in_sync_that_answer_stay_it_when_another_takes_over() -> None:
+    three, expired = replace(RECORD, in_sync=(A, B, C)), {"seen_s": 0.0}
+    assert decide(sight(B, REPLICA, three, **expired)) == Ask((C,))
+    third = replace(REPLICA, address=C, end=112)
+    taken = written(decide(sight(B, REPLICA, three, **expired, census=Census(answers={C: third}), wall_ms=77)))
+    assert (taken.in_sync, taken.confirmed, taken.members) == ((B, C), 112, (A, B, C))
+    assert taken.away == {A: 77}
+    assert written(decide(sight(B, REPLICA, three, **expired, census=Census()))).in_sync == (B,)
+    old = Census(answers={C: replace(third, end=99)})
+    assert written(decide(sight(B, REPLICA, three, **expired, census=old))).in_sync == (B,)
+    unsure = {**UNSURE, **expired, "census": Census(answers={C: third})}
+    assert written(decide(sight(B, REPLICA, three, **unsure))).in_sync == (B,), "an older record may name it"
+
+
+def test_members_that_a_new_master_was_given_are_waited_for_a_moment_before_they_are_missed() -> None:
+    promoted = replace(MASTER, number=4, replicas=(), required=())
+    record = replace(RECORD, number=4, in_sync=(A, B))
+    assert isinstance(decide(sight(A, promoted, record, since_s=99.0, heard_s={})), Wait)
+    assert required_members(record, promoted) == (B,)
+    missed = written(decide(sight(A, promoted, record, since_s=90.0, heard_s={}, wall_ms=5)))
+    assert missed.in_sync == (A,) and missed.away == {B: 5}
+    again = written(decide(sight(A, promoted, missed, since_s=90.0, renewed_s=0.0, heard_s={}, wall_ms=9)))
+    assert again.away == {B: 5}, "since then, not since now"
+
+
+def test_of_three_the_old_master_is_not_waited_for_after_a_planned_change_of_two_it_is() -> None:
+    here = tuple(MemberStatus(address=each, position=120, metadata=7) for each in (B, C))
+    held = replace(MASTER, held=True, replicas=here)
+    three = replace(RECORD, in_sync=(A, B, C), wanted=B)
+    assert written(decide(sight(A, held, three, held_s=99.9))).in_sync == (B, C)
+    two = replace(RECORD, wanted=B)
+    assert written(decide(sight(A, held, two, held_s=99.9))).in_sync == (A, B)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_set_stays_what_it_is(waits: bool) -> None:
+    renewed = written(decide(sight(A, replace(MASTER, waits=waits), renewed_s=0.0)))
+    assert renewed.waits is waits
+    taken = written(decide(sight(B, REPLICA, renewed, seen_s=0.0, census=Census())))
+    assert decide(sight(B, REPLICA, taken)) == Promote(4, waits)
+
+
 def test_nobody_takes_a_lease_that_is_renewed() -> None:
     assert isinstance(decide(sight(B, REPLICA)), Wait)
     assert isinstance(decide(sight(B, REPLICA, seen_s=100 - 9.0)), Wait)

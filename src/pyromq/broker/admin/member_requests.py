@@ -49,6 +49,7 @@ class MemberHandler:
         if not lease.grant(control.number, control.until_s, control.required, control.renewals):
             state = lease.state
             raise _refused(f"the broker is {state.role or 'new'} under lease {state.number}, not master under another")
+        lease.away = control.away
         self.on_grant()
 
     def control(self, connection: Connection, request: Received[None]) -> None:

@@ -51,6 +51,7 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
     master: str = ""  # of a replica: whom it follows
     epochs: tuple[Epoch, ...] = ()
     members: tuple[str, ...] = ()  # other brokers of this name
+    waits: bool | None = None  # whether it waits for replicas as master, as the lease said; None: it did not
 
     def cut_position(self, epochs: tuple[Epoch, ...]) -> int | None:
         """Up to where this log agrees with one that has these epochs; None: as far as it goes."""
@@ -79,6 +80,7 @@ class Lease:
         self.state = LeaseState()
         self.required: tuple[str, ...] = ()  # replicas that have to have what is acknowledged
         self.renewals = 0  # of the record that the last grant came from
+        self.away: dict[str, int] = {}  # members that are not in sync, and since when, in Unix ms
         self.acknowledged = 0  # end of the last message that a producer was told is safe, or a consumer was shown
         self.cut_messages = 0  # that this broker had alone when it came back, and that are kept in its folder
 
@@ -169,14 +171,14 @@ class Lease:
 
     # --- what becomes of it ---
 
-    def promoted(self, number: int, end: int) -> None:
+    def promoted(self, number: int, end: int, waits: bool | None = None) -> None:
         """It is master under this lease, with a log that ends there. Raises OSError."""
         epochs = tuple(each for each in self.state.epochs if each.number < number)
         epochs = (*epochs, Epoch(number=number, start=end, mark=self._new_mark()))[-EPOCHS_MAX:]
         self.end()
         self.required, self.renewals = (), 0
         state = msgspec.structs.replace(self.state, number=number, log_number=number, role="master", master="")
-        self.save(msgspec.structs.replace(state, epochs=epochs))
+        self.save(msgspec.structs.replace(state, epochs=epochs, waits=waits))
         self.acknowledged = end  # any of it may have been
         logger.warning("master under lease %d, from position %d on", number, end)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from typing import Final, TypeVar
 
+from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.system_names import is_system_group
 from pyromq.broker.measuring.lag import LagTable
@@ -398,7 +399,13 @@ class BrokerCollector:
             _one(table.LEASE_LEFT, lease.left_s if lease is not None else 0.0),
             _one(table.LEASE_CUTS, lease.cut_messages if lease is not None else 0),
             _one(table.LEASE_WAITING, int(lease is not None and bool(lease.waiting))),
+            Family(table.LEASE_MISSING, _missing(lease)),
         ]
+
+
+def _missing(lease: Lease | None) -> list[tuple[Labels, Value]]:
+    away = lease.away if lease is not None and lease.is_open else {}
+    return [((member,), since_ms / 1_000) for member, since_ms in away.items()]
 
 
 def _one(metric: Metric, value: float, labels: Labels = ()) -> Family:

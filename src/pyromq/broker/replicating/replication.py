@@ -217,6 +217,8 @@ class Replication:
             told["failoverGrantedMs"] = round(lease.left_s * 1_000)
             told["failoverCutMessages"] = lease.cut_messages
             told["failoverWaiting"] = lease.waiting
+            if lease.is_open:
+                told["failoverAway"] = " ".join(f"{each}={since_ms}" for each, since_ms in sorted(lease.away.items()))
         if self.leader is not None:
             told["replicationAddress"] = self.leader.address if self.leader.is_listening else ""
             told[TAKES_NAMES] = True

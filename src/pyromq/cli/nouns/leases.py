@@ -12,6 +12,7 @@ from msgspec import to_builtins
 
 from pyromq.cli.output.tables import Column
 from pyromq.errors import ConfigError, MQError
+from pyromq.metrics.health import missing_since
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,8 +106,11 @@ def _row(
         "problem": "",
     }
     is_holder = record is not None and address == record.holder
+    since_ms = record.away.get(address) if record is not None else None
+    away = f"{'does not answer, ' if status is None else ''}{missing_since(address, since_ms)}" if since_ms else ""
+    row["missing_since_ms"] = since_ms
     if status is None:
-        return {**row, "role": "holder" if is_holder else "", "problem": "does not answer"}
+        return {**row, "role": "holder" if is_holder else "", "problem": away or "does not answer"}
     return {
         **row,
         "role": status.role.value,
@@ -115,7 +119,7 @@ def _row(
         "behind": max(0, end - status.end) if end is not None else None,
         "metadata": status.metadata,
         "lost_messages": sum(each.messages for each in status.lost) or None,
-        "problem": status.waiting or status.reason or _problem(record, address, status),
+        "problem": status.waiting or status.reason or away or _problem(record, address, status),
     }
 
 

@@ -126,6 +126,8 @@ class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     members: tuple[str, ...] = ()  # of a note, and of an order to follow: all of this broker name
     renewals: int = 0  # of a grant: of the record that it comes from
     waiting: str = ""  # of a note: what the agent waits for
+    away: dict[str, int] = {}  # of a grant: members that are not in sync, and since when, in Unix ms
+    waits: bool | None = None  # of a promotion: whether to wait for replicas, as the master before did; None: not known
 
 
 class MemberReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

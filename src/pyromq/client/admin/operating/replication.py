@@ -10,7 +10,7 @@ import msgspec
 
 from pyromq.client.admin.clusters import ClusterAdmin
 from pyromq.errors import BrokerError, MQError
-from pyromq.metrics.health import Finding, Severity
+from pyromq.metrics.health import Finding, Severity, failover_findings
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.json import bodies
 from pyromq.wire.json.bodies import ReplicationState
@@ -43,6 +43,7 @@ class BrokerCopy(msgspec.Struct, frozen=True, kw_only=True):
     lease: int | None = None  # under a failover agent: the number under which it is master, or follows
     granted_ms: int | None = None  # under one: how long a master may still acknowledge
     problem: str = ""  # why it did not answer
+    lease_findings: tuple[str, ...] = ()  # under a failover agent: what is wrong with its lease
 
     @property
     def is_master(self) -> bool:
@@ -110,6 +111,7 @@ def copy_of(
         metadata_version=told.get("replicationMetadataVersion", ""),
         lease=_number(told, "failoverLease"),
         granted_ms=_number(told, "failoverGrantedMs"),
+        lease_findings=tuple(each.text for each in failover_findings(told)),
         unconfirmed_sends=sum(
             _number(told, key) or 0 for key in ("replicationLateSends", "replicationUnconfirmedSends")
         ),
@@ -142,8 +144,8 @@ def judge_copies(copies: Sequence[BrokerCopy]) -> list[tuple[str, Finding]]:
 
 
 def troubles_of(copies: Sequence[BrokerCopy]) -> dict[str, list[str]]:
-    """The same in words, by the name of the process."""
-    found: dict[str, list[str]] = {}
+    """What is wrong in words, by the name of the process; with what the doctor says of leases elsewhere."""
+    found = {each.name: list(each.lease_findings) for each in copies if each.lease_findings}
     for about, finding in judge_copies(copies):
         found.setdefault(about, []).append(finding.text)
     return found
