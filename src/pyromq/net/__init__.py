@@ -12,9 +12,9 @@ from pyromq.net.address import Address
 from pyromq.net.backoff import Backoff
 from pyromq.net.client import open_connection
 from pyromq.net.connection import Connection
-from pyromq.net.errors import PreambleError
 from pyromq.net.handler import FastPath, Handler
 from pyromq.net.link import Link
+from pyromq.net.preamble import PreambleError
 from pyromq.net.proxies import TrustedProxies
 from pyromq.net.server import Server
 from pyromq.net.settings import ConnectionSettings, TlsMode

@@ -16,8 +16,8 @@ import ipaddress
 from struct import Struct
 from typing import Final
 
+from pyromq.errors import RemoteProtocolError
 from pyromq.net.address import Address
-from pyromq.net.errors import PreambleError
 
 SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 PREFIX: Final = b"PROXY "
@@ -29,6 +29,10 @@ _IPV4: Final = Struct(">4s4sHH")
 _IPV6: Final = Struct(">16s16sHH")
 _SOURCES: Final = {0x11: _IPV4, 0x21: _IPV6}  # family and protocol: TCP over IPv4, over IPv6
 _SOURCELESS: Final = {0x00, 0x31}  # unspecified, Unix stream: accepted, the socket's own address stays
+
+
+class PreambleError(RemoteProtocolError):
+    """The first bytes of a connection announce the PROXY protocol and then break it."""
 
 
 class Preamble:

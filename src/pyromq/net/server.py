@@ -18,12 +18,12 @@ from pyromq.clock import Clock
 from pyromq.errors import ConfigError
 from pyromq.net.address import Address
 from pyromq.net.connection import Connection
-from pyromq.net.errors import PreambleError
 from pyromq.net.exposure import NO_MATTER, Exposure
 from pyromq.net.half_read import HalfReadFrames
 from pyromq.net.handler import Handler
+from pyromq.net.handshakes import HANDSHAKE_S, Handshakes
 from pyromq.net.idle import IdleWatch
-from pyromq.net.preamble import PEEK_BYTES, Preamble
+from pyromq.net.preamble import PEEK_BYTES, Preamble, PreambleError
 from pyromq.net.proxies import NO_PROXIES, TrustedProxies
 from pyromq.net.settings import DEFAULT_SETTINGS, ConnectionSettings, TlsMode
 from pyromq.net.stalls import StallWatch
@@ -32,7 +32,6 @@ from pyromq.net.tls import ServerContext
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
-HANDSHAKE_S: Final = 10.0
 _ABORT_S: Final = 1.0  # an aborted connection ends in the next turn of the loop
 ACCEPT_PAUSE_S: Final = 0.1  # after accept() failed, out of descriptors perhaps
 
@@ -69,6 +68,7 @@ class Server:
         self.stalls = StallWatch()  # of the loop, by requests that came here
         self.half_read = HalfReadFrames(settings.half_read_bytes_max)
         self._watch = IdleWatch(clock, settings.idle_ms)
+        self._handshakes = Handshakes(clock)
         self._listeners: list[socket.socket] = []
         self.addresses: list[Address] = []  # where it listens, in the order of ``listen``, with the ports chosen
         self._greeting: set[asyncio.Task[bool]] = set()  # sockets whose first bytes are awaited
@@ -117,6 +117,7 @@ class Server:
     async def stop(self, *, grace_ms: int = 5_000) -> None:
         """Accepts no more, sends what is queued, closes; what is unsent after the grace time is dropped."""
         self._close_listeners()
+        self._handshakes.close()
         beginning = self._greeting - self._handing_over
         for task in beginning:
             task.cancel()
@@ -195,17 +196,18 @@ class Server:
                 preamble = await _read_preamble(peer_socket, Preamble(proxy_protocol=peer.host in self._proxies))
             if preamble is None or not self._admits(preamble, peer):
                 return False
-            task = asyncio.current_task()
-            assert task is not None
-            self._handing_over.add(task)
-            await self._hand_over(peer_socket, preamble.source or peer, is_tls=preamble.is_tls)
+            if preamble.is_tls:
+                async with self._handshakes.turn(peer_socket):
+                    await self._hand_over(peer_socket, preamble.source or peer, self._tls.current())
+            else:
+                await self._hand_over(peer_socket, preamble.source or peer)
             return True
         except PreambleError as error:
             logger.warning("connection closed, bad preamble: peer=%s error=%s", peer, error)
         except TimeoutError:
             logger.info("connection closed, peer sent nothing: peer=%s", peer)
         except (OSError, ssl.SSLError) as error:
-            logger.warning("connection failed during its handshake: peer=%s error=%s", peer, error)
+            self._handshakes.failed(peer, error)
         return False
 
     def _admits(self, preamble: Preamble, peer: Address) -> bool:
@@ -217,12 +219,17 @@ class Server:
             return False
         return True
 
-    async def _hand_over(self, peer_socket: socket.socket, peer: Address, *, is_tls: bool) -> None:
+    async def _hand_over(
+        self, peer_socket: socket.socket, peer: Address, context: ssl.SSLContext | None = None
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._handing_over.add(task)
         await asyncio.get_running_loop().connect_accepted_socket(
             partial(self._connection, peer),
             peer_socket,
-            ssl=self._tls.current() if is_tls else None,
-            ssl_handshake_timeout=HANDSHAKE_S if is_tls else None,
+            ssl=context,
+            ssl_handshake_timeout=HANDSHAKE_S if context else None,
         )
 
     def _connection(self, peer: Address) -> Connection:
