@@ -31,13 +31,18 @@ def full_key(properties: bytes, name: bytes) -> bytes:
     return key if key.startswith(topic + b"+") else topic + b"+" + key  # RocketMQ can be told to write it either way
 
 
+def due_of(properties: bytes) -> int | None:
+    """The time at which a timer is due by its own account, whatever second the files have given it."""
+    due = find_property(properties, DUE.encode())
+    return int(due) if due is not None and due.isdigit() else None
+
+
 def waiting_of(record: RecordFound, position: int, size: int) -> Waiting | None:
     """What the files need to know of a message of the timer topic; None when it says no time."""
     properties = record.properties
-    due = find_property(properties, DUE.encode())
-    if due is None or not due.isdigit():
+    due_ms = due_of(properties)
+    if due_ms is None:
         return None
-    due_ms = int(due)
     return Waiting(
         due_ms=due_ms,
         position=position,

@@ -23,7 +23,7 @@ from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.broker.delays.schedule import Put
-from pyromq.broker.delays.timer_messages import cancelled_key, full_key, rolled, waiting_of
+from pyromq.broker.delays.timer_messages import cancelled_key, due_of, full_key, rolled, waiting_of
 from pyromq.clock import Clock
 from pyromq.errors import CorruptRecordError, LocalProtocolError, MQError, PositionOutOfRangeError, StoreError
 from pyromq.model.names import TIMER_TOPIC
@@ -280,7 +280,7 @@ class Timers:
                     self._over(near, record.properties)
                     return
                 draft = found
-            if self._due.was_delivered(record, near.release_ms, draft):
+            if self._due.was_delivered(record, due_of(record.properties) or near.release_ms, draft):
                 self._over(near, record.properties)
                 return
             placed = self._put(draft, partial(self._told, near, record.properties))

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from pyromq.broker.delays import delivered
+from pyromq.store.timers.files import remove_timer_files
 from pyromq.wire.record import Draft
-from tests.unit.broker.delays.delay_rig import DelayRig
+from tests.unit.broker.delays.delay_rig import ROOT, DelayRig
 
 Send = Callable[[DelayRig, str], object]
 
@@ -43,6 +44,18 @@ def test_what_was_delivered_comes_once_though_no_progress_was_saved(send: Send) 
         rig = next_life(rig)
         rig.pass_time(3_000)
         assert sorted(rig.delivered()) == ["a", "b", "c"]
+
+
+def test_timers_come_once_though_their_second_is_over_when_they_are_taken_again() -> None:
+    rig = DelayRig()
+    for name in "abc":
+        at_a_time(rig, name)
+    rig.pass_time(1_000)
+    rig.wall.advance_ms(5_000)
+    remove_timer_files(rig.disk, ROOT)  # as a replica does that becomes the master: all timers get a second anew
+    rig = next_life(rig)
+    rig.pass_time(3_000)
+    assert sorted(rig.delivered()) == ["a", "b", "c"]
 
 
 @both
