@@ -18,7 +18,8 @@ def main(nameserver: str) -> None:
         print("brokers:", *admin.cluster().broker_addr_table)
         receipt = producer.send(Message("invoices", b"42", keys="invoice-42"))
 
-        PushConsumer(nameserver, group="archive", listener=lambda message: None, topics="invoices").run(messages=1)
+        reader = PushConsumer(nameserver, group="archive", listener=lambda _: None, topics="invoices", start="earliest")
+        reader.run(messages=1)
         progress = admin.lag("archive", "invoices")
         print("not consumed:", sum(queue.broker_offset - queue.consumer_offset for queue in progress.values()))
 

@@ -25,8 +25,8 @@ def main(nameserver: str) -> None:
         marks = Marks(file.name, scope="billing")
         with marks.database.begin() as connection:
             connection.execute("CREATE TABLE bills (key TEXT)")
-        listener = once_in_transaction(bill, marks)
-        consumer = PushConsumer(nameserver, group="billing", listener=listener, topics="to-bill", threads=1)
+        once = once_in_transaction(bill, marks)
+        consumer = PushConsumer(nameserver, group="bill", listener=once, topics="to-bill", start="earliest", threads=1)
         print("delivered", consumer.run(messages=4))
         with marks.database.begin() as connection:
             print("billed", *sorted(row[0] for row in connection.execute("SELECT key FROM bills")))

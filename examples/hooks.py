@@ -23,12 +23,12 @@ class Counting(SendHook, ConsumeHook):
 
 
 def main(nameserver: str) -> None:
-    with Client(nameserver) as client:  # its connections are shared
-        with Producer(group="shop", client=client, hooks=[Counting()]) as producer:
-            for body in (b"a", b"b", b"c"):
-                producer.send(Message("letters", body))
-        hooks = [Counting()]
-        PushConsumer(group="readers", listener=print, topics="letters", client=client, hooks=hooks).run(messages=3)
+    hooks = [Counting()]
+    with Client(nameserver) as client, Producer(group="shop", client=client, hooks=hooks) as producer:  # one connection
+        for body in (b"a", b"b", b"c"):
+            producer.send(Message("letters", body))
+        reader = PushConsumer(group="r", listener=print, topics="letters", start="earliest", client=client, hooks=hooks)
+        reader.run(messages=3)
     print(dict(counts))
 
 

@@ -25,7 +25,7 @@ def main(nameserver: str) -> None:
             for order in ("7", "8", "9"):
                 producer.send(Message("steps", step, sharding_key=order))
 
-    consumer = PushConsumer(nameserver, group="following", listener=follow, topics="steps", orderly=True)
+    consumer = PushConsumer(nameserver, group="steps", listener=follow, topics="steps", start="earliest", orderly=True)
     consumer.run(messages=9)
     for order in sorted(steps):
         print(order, *steps[order])

@@ -25,7 +25,8 @@ def main(nameserver: str) -> None:
     with Producer(nameserver, group="shop") as producer:
         for body in (b"fine", b"flaky", b"broken"):
             producer.send(Message("payments", body, keys=body.decode()))
-    PushConsumer(nameserver, group="paying", listener=pay, topics="payments", threads=1).run(messages=2)
+    consumer = PushConsumer(nameserver, group="paying", listener=pay, topics="payments", start="earliest", threads=1)
+    consumer.run(messages=2)
     with Admin(nameserver) as admin:
         print("dead:", [" ".join(letter.keys) for letter in admin.dead_letters("paying")])
         print("sent again:", len(admin.redrive("paying")))  # when the reason is gone

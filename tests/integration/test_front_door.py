@@ -78,7 +78,9 @@ async def test_so_it_does_on_asyncio() -> None:
 
     async with LoopbackBroker() as broker, aio.Producer(broker.nameserver, group="shop") as producer:
         await producer.send(Message("orders", b"42"))
-        consumer = aio.PushConsumer(broker.nameserver, group="billing", listener=bill, topics="orders")
+        consumer = aio.PushConsumer(
+            broker.nameserver, group="billing", listener=bill, topics="orders", start="earliest"
+        )
         async with consumer:
             assert await consumer.run(messages=1, timeout_ms=30_000) == 1
 

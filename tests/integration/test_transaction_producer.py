@@ -17,6 +17,7 @@ from pyromq.model.message import Message
 from pyromq.net import Connection
 from pyromq.settings import ClientSettings, TransactionProducerSettings
 from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.properties import decode_properties
@@ -182,6 +183,21 @@ async def test_confirm_waits_for_the_broker_and_says_what_it_said() -> None:
         late = await producer.send(Message("T", b"x"), lambda transaction: COMMIT)
         assert (late.outcome, late.confirmed) == (COMMIT, False)
         assert isinstance(late.untold, BrokerError) and late.untold.code == 604
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SLAVE_NOT_AVAILABLE])
+async def test_a_confirmed_outcome_is_told_again_while_another_broker_becomes_master(code: ResponseCode) -> None:
+    broker = TransactionBroker()
+    broker.end_code = code
+    async with (
+        cluster(broker) as servers,
+        aio.TransactionProducer(servers.nameserver, group="g", topics="T", check=no_check, confirm=True) as producer,
+    ):
+        sending = asyncio.ensure_future(producer.send(Message("T", b"x"), lambda transaction: COMMIT))
+        await until(lambda: len(broker.ends) >= 2, "it is told again")
+        broker.end_code = 0
+        receipt = await sending
+    assert receipt.confirmed and receipt.untold is None
 
 
 async def test_an_outcome_that_cannot_be_told_is_no_error(caplog: pytest.LogCaptureFixture) -> None:

@@ -333,3 +333,18 @@ def test_one_virtual_time_at_a_time(broker: LoopbackBroker) -> None:
         LoopbackBroker(virtual_time=True).open()
     send(broker, b"first")
     broker.advance(minutes=10)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_what_a_tag_filter_leaves_out_is_no_lag_when_the_consumer_goes(broker: LoopbackBroker, orderly: bool) -> None:
+    with Admin(broker.nameserver) as admin, Producer(broker.nameserver, group="shop") as producer:
+        admin.create_topic("orders", queues=1)
+        for tag in "ab":
+            for _ in range(10):
+                producer.send(Message("orders", b"x", tags=tag))
+        seen = Seen(broker)
+        settings = {"group": "billing", "topics": {"orders": "a"}, "start": "earliest", "orderly": orderly}
+        with PushConsumer(broker.nameserver, listener=seen, **settings):
+            broker.advance(seconds=5)
+        (queue,) = admin.queue_ends("orders")
+        assert (len(seen.bodies), admin.committed("billing", queue)) == (10, 20)

@@ -315,3 +315,5 @@ VERSION_HIGHEST = 612  # larger ones are treated like this one
 
 FLOW_CONTROL_TAG: Final = "[FLOW_CONTROL]"
 """With SYSTEM_BUSY: a quota of the sender is used up. Nothing was stored; a moment later there is room again."""
+CLOSED_TO_SENDS: Final = "broker unable to service"
+"""With SYSTEM_ERROR: the broker takes no message until a moment (RocketMQ's startAcceptSendRequestTimeStamp)."""

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.net.connection import Connection
+from pyromq.wire.codes import CLOSED_TO_SENDS, ResponseCode
 from pyromq.wire.codes import RequestCode as Code
-from pyromq.wire.codes import ResponseCode
 from pyromq.wire.received import Received
 
 H = TypeVar("H")
@@ -30,7 +30,7 @@ _FAR_MS: Final = 253_402_300_799_000  # the last second of the year 9999; calend
 def closed_to_sends(handlers: dict[int, H], until_ms: int) -> dict[int, H]:
     """The handlers of a broker that takes no message."""
     at = datetime.fromtimestamp(min(until_ms, _FAR_MS) / 1_000, UTC)
-    remark = f"broker unable to service, until {at:%Y-%m-%d %H:%M:%S} UTC (startAcceptSendRequestTimeStamp)"
+    remark = f"{CLOSED_TO_SENDS}, until {at:%Y-%m-%d %H:%M:%S} UTC (startAcceptSendRequestTimeStamp)"
     return handlers | {code: _refusing(remark) for code in SENDS if code in handlers}
 
 

@@ -193,7 +193,8 @@ def _write_receipt(topic: str, receipt: SendReceipt, form: Form) -> None:
 def consume(
     topic: TopicArgument,
     group: Annotated[
-        str, Option("--group", "-g", complete="groups", help="Consumer group; its progress is kept.")
+        str,
+        Option("--group", "-g", complete="groups", help="Consumer group; its progress is kept, a new one reads all."),
     ] = "pyromq-cli",
     tags: Annotated[str, Option("--tags", "-t", help="Only messages with these tags, such as 'TagA || TagB'.")] = "*",
     sql: Annotated[str, Option(help="SQL92 expression instead of tags, such as 'price > 10'.")] = "",
@@ -222,7 +223,7 @@ def consume(
             if seen == count:
                 consumer.stop()
 
-        consumer = PushConsumer(nameserver, group=group, listener=show)
+        consumer = PushConsumer(nameserver, group=group, listener=show, start="earliest")
         consumer.subscribe(topic, sql or tags, sql=bool(sql))
         async with consumer:
             await _look_at(Admin(client=consumer.client), topic)

@@ -29,7 +29,7 @@ from pyromq.client.consumer.offsets.user_offsets import UserOffsets
 from pyromq.client.consumer.pulling.puller import PullChoices, Puller, PullTarget
 from pyromq.client.consumer.rules.flow_control import FlowControl, FlowDecision, Hold, HoldOff
 from pyromq.client.consumer.rules.pull_state import PullSettings
-from pyromq.client.consumer.rules.start_offset import OpenedAt, StartPlan, Stored, plan_broadcast_start, plan_start
+from pyromq.client.consumer.rules.start_offset import StartPlan, Stored, plan_start
 from pyromq.client.core.client import Client
 from pyromq.client.core.identity import client_id
 from pyromq.client.core.options import check_callable
@@ -111,6 +111,7 @@ class GroupMember(ConsumerRole, PullTarget):
             self._stats,
             QueueCallbacks(
                 plan=self._plan_start,
+                keep_start=self._keep_start,
                 pull=Puller(client, self._calls, self, choices).run,
                 quiesce=self._quiesce,
                 note=self._note,
@@ -120,7 +121,6 @@ class GroupMember(ConsumerRole, PullTarget):
             ),
             uses_locks=self._uses_locks,
         )
-        self._opened: OpenedAt | None = None  # of a member that broadcasts, after its first round
         self._view = GroupView(client, self._calls, self._subscriptions, self._share, self._flow, self._admission)
         self._rebalancer = Rebalancer(
             self._view, self._share, client.id, settings.assign, settings.model, period_ms=settings.rebalance_ms
@@ -139,9 +139,10 @@ class GroupMember(ConsumerRole, PullTarget):
 
     def _plan_start(self, topic: str, stored: int | Stored) -> StartPlan:
         settings = self._common
-        if stored is Stored.NONE and not self._is_clustering and settings.start == "latest":
-            return plan_broadcast_start(topic, self._opened)
-        return plan_start(topic, stored, settings.from_where, settings.from_ms)
+        return plan_start(topic, stored, settings.from_where, settings.from_ms, self._view.subscribed(topic))
+
+    async def _keep_start(self, queue: QueueId, offset: Offset) -> None:
+        await self._keeper.keep_start(queue, offset)
 
     # --- life ---
 
@@ -152,8 +153,10 @@ class GroupMember(ConsumerRole, PullTarget):
         await self.close()
 
     async def open(self) -> Self:
-        """Consuming begins in the background; only SQL expressions are asked about first.
+        """Consuming begins in the background; SQL expressions are asked about first.
 
+        One that starts with the newest messages is open when it knows where its queues end, or ``request_timeout_ms``
+        is over: what is sent from then on is its own.
         Raises ConfigError, ClientClosedError; ExpressionRefusedError, or the BrokerError of one that knows no SQL.
         """
         if self._was_open:
@@ -172,26 +175,22 @@ class GroupMember(ConsumerRole, PullTarget):
             if self._owns_client:
                 await self.client.close()
             raise
-        opened_ms = self._clock.now_ms()
         self._join()
         self._every(self._common.persist_ms, self._persist)
         self._every(SAMPLE_MS, self._sample)
         self._is_open = True
-        if not self._is_clustering and self._rebalancing is not None:
-            await self._settle_in(opened_ms)
+        if self._rebalancing is not None and (self._common.start == "latest" or not self._is_clustering):
+            await self._settle_in()
         return self
 
     async def _get_ready(self) -> None:
         """What must be there before messages come."""
 
-    async def _settle_in(self, opened_ms: int) -> None:
-        """A member that broadcasts is open when it knows where its queues end: what is sent from now on is its own."""
-        topics = frozenset(self._subscriptions.wanted)
+    async def _settle_in(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self.client.settings.request_timeout_ms / 1000):
                 await self._rebalancer.first_round.wait()
-        absent = topics & self._view.absent
-        self._opened = OpenedAt(opened_ms, topics - absent, absent)
+        self._view.round_over()
 
     def _join(self) -> None:
         """Become a member of the group."""
@@ -326,6 +325,7 @@ class GroupMember(ConsumerRole, PullTarget):
         return list(self._subscriptions.wanted)
 
     def route_changed(self, topic: str, route: TopicRoute) -> None:
+        self._share.follow_routes()
         if topic in self._subscriptions.wanted:
             self._rebalancer.wake()
 

@@ -147,10 +147,17 @@ class PullConsumer(GroupMember):
         await self._check.require(filters.values())
         is_first, self._assigned = self._assigned is None, wanted
         self._subscriptions.wanted = self._subscriptions.effective = filters
+        self._view.round_begins()
         await self._share.release(self._share.owned.keys() - wanted)
         await self._take_missing()
+        self._view.round_over()
         if is_first:
             self._every(_ASSIGN_AGAIN_MS, self._take_missing)
+
+    async def _keep_start(self, queue: QueueId, offset: Offset) -> None:
+        """A reader of assigned queues that commits by hand, or never, leaves nothing at the broker by itself."""
+        if self._assigned is None or self.settings.auto_commit:
+            await super()._keep_start(queue, offset)
 
     async def _take_missing(self) -> None:
         """A broker that was not there when a queue was assigned may be there now."""

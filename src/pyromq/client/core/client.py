@@ -34,6 +34,7 @@ from pyromq.client.core.roles import ConsumerRole, ProducerRole, Role
 from pyromq.client.core.routes import Routes
 from pyromq.client.core.settings import ClientSettings, client_settings_of
 from pyromq.client.core.signing import Signer
+from pyromq.client.core.silence_watch import SilenceWatch
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock, default_clock
 from pyromq.errors import ClientClosedError, ConfigError, ConnectFailedError, MQError
@@ -103,7 +104,13 @@ class Client:
         self._heartbeats = Heartbeats(self.id, self._roles, self.brokers, self.signer, timeout_ms=timeout_ms)
         ask = partial(self.nameservers.route, timeout_ms=timeout_ms)
         self.routes = Routes(ask, self._route_changed, self.tasks)
-        self._master_watch = MasterWatch(self.routes, self.tasks, self.rng, timeout_ms=timeout_ms)
+        self.silence = SilenceWatch(
+            *(self.brokers, self._heartbeats.probe, self._find_masters, self.clock, self.tasks),
+            probe_ms=settings.probe_ms,
+        )
+        self._master_watch = MasterWatch(
+            self.routes, self.tasks, self.rng, timeout_ms=timeout_ms, is_silent=self.silence.is_silent
+        )
         self._is_open = True
         self.tasks.start(self._poll_routes(), name="routes")
         self.tasks.start(self._beat(), name="heartbeats")
@@ -122,6 +129,7 @@ class Client:
             stack.push_async_callback(self.nameservers.close)
             stack.push_async_callback(self.brokers.close)
             stack.push_async_callback(self.tasks.close)
+            stack.callback(self.silence.close)
             for role in list(self._roles):
                 await self.leave(role)
         logger.info("client closed: id=%s", self.id)
@@ -249,9 +257,12 @@ class Client:
                     expected = isinstance(error, MQError)
                     logger.info("route not renewed: topic=%s error=%s", topic, error, exc_info=not expected)
 
+    def _find_masters(self) -> None:
+        self._master_watch.look()
+
     def _route_changed(self, topic: str, route: TopicRoute) -> None:
         self.brokers.learn(route)
-        self._master_watch.look()
+        self._find_masters()
         for role in list(self._roles):
             role.route_changed(topic, route)
 
@@ -274,6 +285,7 @@ class Client:
 
     async def _connect_to_broker(self, address: Address) -> Connection:
         connection = await self._connect(address, self.callbacks)
+        await self.silence.admit(str(address), connection)
         self._heartbeats.greet(connection)
         return connection
 

@@ -91,6 +91,11 @@ class Heartbeats:
         _learn(connection, response)
         return takes_stories(connection) or False
 
+    async def probe(self, connection: Connection, timeout_ms: int) -> None:
+        """A sign of life, by a heartbeat that names no group: whatever is answered will do. Raises TransportError."""
+        body = encode_heartbeat(Heartbeat(client_id=self._client_id))
+        await connection.request(_HEART_BEAT, self._signer.signed(None, body), body, timeout_ms=timeout_ms)
+
     def greet(self, connection: Connection) -> None:
         """A new connection, or one whose broker should hear at once that a role joined."""
         heartbeat = heartbeat_of(self._client_id, self._roles)

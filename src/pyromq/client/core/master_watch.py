@@ -1,7 +1,7 @@
 """Master watch: a broker that has replicas and no master gets one soon, and clients should not wait for the next poll.
 
-    route without a master ─▶ asked for again, one topic of the broker ─▶ a master ─▶ its other topics, too
-                                        └ none yet: a pause, 3 s at most ─┘
+    route without a master, or ─▶ asked for again, one topic of the broker ─▶ another master ─▶ its other topics, too
+    with one that is silent                  └ none yet: a pause, 1 s at most ─┘
 
 Routes are polled every 30 s otherwise: so long would producers refuse, and consumers keep what they cannot send back.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -20,15 +21,24 @@ from pyromq.net import Backoff
 
 logger = logging.getLogger(__name__)
 
-_PAUSE: Final = Backoff(first_ms=200, ceiling_ms=3_000)
+_PAUSE: Final = Backoff(first_ms=200, ceiling_ms=1_000)
 _DOUBLINGS_MAX: Final = 10
 
 
 class MasterWatch:
     """``look`` whenever a route has changed; it asks in a task of its own until every broker has a master."""
 
-    def __init__(self, routes: Routes, tasks: TaskOwner, rng: Random, *, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        tasks: TaskOwner,
+        rng: Random,
+        *,
+        timeout_ms: int,
+        is_silent: Callable[[str], bool] = lambda address: False,
+    ) -> None:
         self._routes = routes
+        self._is_silent = is_silent
         self._tasks = tasks
         self._rng = rng
         self._timeout_ms = timeout_ms
@@ -40,12 +50,13 @@ class MasterWatch:
             self._tasks.start(self._ask(), name="masters")
 
     def _without_master(self) -> dict[str, list[str]]:
-        """Topics of each broker that has no master, as their routes say."""
+        """Topics of each broker that has no master, as their routes say, or one that does not answer."""
         found: dict[str, list[str]] = {}
         for topic in self._routes.topics():
             route = self._routes.known(topic)
             for broker in route.broker_datas if route is not None else ():
-                if broker.broker_addrs and not broker.master_addr:
+                master = broker.master_addr
+                if broker.broker_addrs and (not master or self._is_silent(master)):
                     found.setdefault(broker.broker_name, []).append(topic)
         return found
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, NoMasterError, RetryAdvice, TooManyRequestsError
-from pyromq.wire.codes import FLOW_CONTROL_TAG, ResponseCode
+from pyromq.wire.codes import CLOSED_TO_SENDS, FLOW_CONTROL_TAG, ResponseCode
 
 ADVICE: Final[Mapping[int, RetryAdvice]] = {
     ResponseCode.SYSTEM_ERROR: RetryAdvice.ANY_BROKER,
@@ -63,10 +63,11 @@ def is_surely_not_stored(error: MQError) -> bool:
 def is_broker_away(error: MQError) -> bool:
     """Whether it could not be connected, or said that it stores nothing now: so brokers are while they restart.
 
-    Or it has no master: so it is while a replica takes over.
+    Or it is closed to sends until a moment, or has no master: so it is while another one takes over.
     """
     if isinstance(error, BrokerError):
-        return error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        is_closed = error.code == ResponseCode.SYSTEM_ERROR and error.remark.startswith(CLOSED_TO_SENDS)
+        return is_closed or error.code == ResponseCode.SERVICE_NOT_AVAILABLE
     return isinstance(error, ConnectFailedError | NoMasterError)
 
 

@@ -60,6 +60,7 @@ class ClientSettings:
     connect_timeout_ms: int = 3_000
     route_poll_ms: int = 30_000
     heartbeat_ms: int = 30_000
+    probe_ms: int = 2_000  # a broker that owes responses and was silent for so long has as long to say that it is there
     close_timeout_ms: int = 3_000
     backoff: Backoff = field(default_factory=lambda: Backoff(first_ms=100, ceiling_ms=3_000))
     credentials: Credentials | None = None
@@ -76,6 +77,7 @@ class ClientSettings:
             object.__setattr__(self, "tls", chosen or False)
         for name in ("request_timeout_ms", "connect_timeout_ms", "route_poll_ms", "heartbeat_ms", "close_timeout_ms"):
             require_number(name, getattr(self, name), 1)
+        require_number("probe_ms", self.probe_ms, 0)  # 0: never
         for part in (self.instance_name, self.unit_name):
             _require("@" not in part, f"{part!r}: @ separates the parts of a client id")
         if self.namespace:
@@ -93,7 +95,7 @@ class ProducerSettings:
     """How one producer sends. Raises ConfigError or InvalidNameError for what cannot work."""
 
     timeout_ms: int | None = None  # of a send with all its attempts; None: 3 s, and ``restart_wait_ms`` for restarts
-    restart_wait_ms: int = 10_000  # without timeout_ms: how long a send waits for a broker that is away or stops
+    restart_wait_ms: int = 15_000  # without timeout_ms: how long a send waits for a broker that is away or silent
     attempt_timeout_ms: int = 0  # of one attempt; 0: whatever is left of the time
     retries: int = 2  # attempts after the first that reached a broker
     nowait_retries: int | None = None  # the same of ``send_nowait``; None: as many

@@ -12,7 +12,8 @@
     any other response                             give up                           give up
 
 Time is one for all attempts. A send that was not given one has two: a short one for brokers to answer in, and a longer
-one from the moment that a broker is away (no connection, code 14), so that a restart passes unnoticed.
+one from the moment that a broker is away (no connection, code 14) or silent (no response, connection lost), so that a
+restart and a failover pass unnoticed. Within the longer one each attempt has the short one.
 
 What was not stored does not count as an attempt: it cannot make a second copy (RocketMQ counts code 14; why not here is
 decision 27). Which error is which is written in ``core.retry_advice``.
@@ -22,9 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import Enum
+from typing import Final
 
 from pyromq.client.core.retry_advice import is_broker_away, is_surely_not_stored, may_retry, may_retry_in_order
-from pyromq.errors import Attempt, MQError
+from pyromq.errors import Attempt, ConnectionLostError, MQError, RequestTimeoutError
+
+NEVER_MS: Final = 1 << 62
 
 
 class SendStep(Enum):
@@ -36,18 +40,27 @@ class SendStep(Enum):
 class Attempts:
     """``retries`` are attempts after the first that reached a broker; ``is_pinned``: the queue is fixed.
 
-    ``restart_deadline_ms`` takes the place of ``deadline_ms``, if it is later, once a broker is away.
+    ``restart_deadline_ms`` takes the place of ``deadline_ms``, if it is later, once a broker is away or silent; each
+    attempt has ``answer_ms`` from then on.
     """
 
     __slots__ = (
-        *("_restart_deadline_ms", "_unreachable", "deadline_ms", "failed", "is_pinned", "last_broker", "pauses"),
-        *("reached", "retries"),
+        *("_answer_ms", "_is_extended", "_restart_deadline_ms", "_unreachable", "deadline_ms", "failed", "is_pinned"),
+        *("last_broker", "pauses", "reached", "retries"),
     )
 
     def __init__(
-        self, *, deadline_ms: int, retries: int, is_pinned: bool = False, restart_deadline_ms: int = 0
+        self,
+        *,
+        deadline_ms: int,
+        retries: int,
+        is_pinned: bool = False,
+        restart_deadline_ms: int = 0,
+        answer_ms: int = NEVER_MS,
     ) -> None:
         self.deadline_ms = deadline_ms
+        self._answer_ms = answer_ms
+        self._is_extended = False  # it waits until ``restart_deadline_ms``
         self._restart_deadline_ms = restart_deadline_ms
         self.retries = retries
         self.is_pinned = is_pinned
@@ -60,14 +73,23 @@ class Attempts:
     def left_ms(self, now_ms: int) -> int:
         return self.deadline_ms - now_ms
 
+    def answer_ms(self, now_ms: int) -> int:
+        """How long the next attempt may wait for its response: a broker that was waited for may hang."""
+        left_ms = self.left_ms(now_ms)
+        return min(left_ms, self._answer_ms) if self._is_extended else left_ms
+
+    def _wait_longer(self) -> None:
+        if self._restart_deadline_ms > self.deadline_ms:
+            self.deadline_ms, self._is_extended = self._restart_deadline_ms, True
+
     def after(self, broker: str, error: MQError, now_ms: int, brokers: Collection[str]) -> SendStep:
         """Notes a failure; ``brokers`` are those that the message could go to."""
         self.last_broker = broker
         attempt = Attempt(broker, error)
         if not self.failed or str(self.failed[-1]) != str(attempt):
             self.failed.append(attempt)
-        if is_broker_away(error):
-            self.deadline_ms = max(self.deadline_ms, self._restart_deadline_ms)
+        if is_broker_away(error) or isinstance(error, RequestTimeoutError | ConnectionLostError):
+            self._wait_longer()
         if self.left_ms(now_ms) <= 0:
             return SendStep.GIVE_UP
         if is_surely_not_stored(error):

@@ -68,7 +68,7 @@ class Producer(ProducerRole):
 
     ``nameservers`` is ``"host:port"``, several of them with ``;`` between, or a sequence; without it the environment
     decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts
-    (without it 3 s, and 10 s where a broker restarts; ``timeout`` is the same as timedelta or seconds, here and
+    (without it 3 s, and 15 s where a broker is away; ``timeout`` is the same as timedelta or seconds, here and
     wherever there is a ``timeout_ms``), ``retries`` counts the attempts after the first; for the rest there is
     ``settings``. A keyword wins over ``settings``, and None means what ``settings`` or the default says. ``client`` is
     shared with other producers and consumers; without one the producer has its own. Other options: ``SendOptions``.

@@ -20,6 +20,7 @@ from pyromq.errors import (
     ConnectFailedError,
     MQError,
     NoMasterError,
+    RequestTimeoutError,
     SendFailedError,
     TopicNotFoundError,
     TransportError,
@@ -150,6 +151,7 @@ class RetryingSender:
             retries=self._settings.retries if outgoing.retries is None else outgoing.retries,
             is_pinned=is_pinned,
             restart_deadline_ms=outgoing.restart_deadline_ms,
+            answer_ms=self._settings.answer_ms,
         )
 
     async def connection(self, topic_queues: TopicQueues, queue: QueueId, timeout_ms: int) -> Connection:
@@ -165,7 +167,7 @@ class RetryingSender:
         if left_ms <= 0:
             raise ConnectFailedError("there was no time left to send: what came before took all of timeout_ms")
         connection = await self.connection(topic_queues, queue, left_ms)
-        left_ms = max(1, attempts.left_ms(self._clock.monotonic_ms()))
+        left_ms = max(1, attempts.answer_ms(self._clock.monotonic_ms()))
         timeout_ms = min(left_ms, self._settings.attempt_timeout_ms or left_ms)
         ext = self.ext(outgoing, queue)
         received = await connection.request(outgoing.code, ext, outgoing.body, timeout_ms=timeout_ms)
@@ -182,6 +184,8 @@ class RetryingSender:
         brokers = topic_queues.brokers if topic_queues else {broker}
         now_ms = self._clock.monotonic_ms()
         step = attempts.after(broker, error, now_ms, brokers)
+        if isinstance(error, RequestTimeoutError) and (address := self._client.brokers.address(broker)):
+            self._client.silence.timed_out(self._client.brokers.link(address))
         if isinstance(error, TransportError | TopicNotFoundError) or is_broker_away(error):
             self._client.routes.refresh_soon(outgoing.topic)  # perhaps the broker has moved
         if step is SendStep.GIVE_UP:

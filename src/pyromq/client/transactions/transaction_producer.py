@@ -30,6 +30,7 @@ from pyromq.client.core.options import (
     with_given,
 )
 from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.retry_advice import is_broker_away
 from pyromq.client.core.settings import TransactionProducerSettings
 from pyromq.client.core.transaction import (
     Execution,
@@ -47,13 +48,13 @@ from pyromq.client.producer.send_arguments import TransactionArguments, ValueTra
 from pyromq.client.transactions.check_backs import Check, CheckBacks, Question
 from pyromq.client.transactions.given_arguments import message_and_arguments, send_arguments
 from pyromq.client.transactions.prepared_producer import PreparedProducer
-from pyromq.errors import ConfigError, MQError, NotPreparedError
+from pyromq.errors import BrokerError, ConfigError, MQError, NotPreparedError, TooManyRequestsError, TransportError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendStatus
 from pyromq.model.names import validate_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.times import given_timeout_ms
-from pyromq.net import Connection
+from pyromq.net import Backoff, Connection
 from pyromq.typed.listeners import is_coroutine_function
 from pyromq.typed.messages import NO_VALUE
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -67,6 +68,8 @@ Execute: TypeAlias = (
 )
 
 _UNKNOWN: Final = TransactionOutcome.UNKNOWN
+_PAUSE: Final = Backoff(first_ms=50, ceiling_ms=500)
+_DOUBLINGS_MAX: Final = 10
 
 
 class TransactionProducer:
@@ -263,6 +266,25 @@ class TransactionProducer:
                 connection.request_oneway(RequestCode.END_TRANSACTION, header)
 
     async def _tell(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
+        """With ``confirm``, until a broker has it, as long as a send would wait for one that is away; else once.
+
+        An outcome that is told twice is one. Raises MQError.
+        """
+        began_ms, pauses = self.client.clock.monotonic_ms(), 0
+        while True:
+            try:
+                return await self._tell_once(transaction, outcome)
+            except MQError as error:
+                left_ms = began_ms + self.settings.longest_ms - self.client.clock.monotonic_ms()
+                if not self._confirm or left_ms <= 0 or not _may_have_moved(error):
+                    raise
+                pause_ms = _PAUSE.delay_ms(pauses, self.client.rng)
+                logger.info("outcome not told, trying again: transaction=%s error=%s", transaction.id, error)
+            self.client.routes.refresh_soon(transaction.place.topic)
+            pauses = min(pauses + 1, _DOUBLINGS_MAX)
+            await asyncio.sleep(min(pause_ms, left_ms) / 1000)
+
+    async def _tell_once(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
         link = self.client.master_link(transaction.prepared.queue.broker)
         timeout_ms = self.settings.answer_ms
         header = self.client.signer.signed(end_header(self.group, transaction.place, outcome))
@@ -294,6 +316,13 @@ class TransactionProducer:
         except MQError as error:
             facts = (question.place.transaction_id, error)
             logger.warning("check-back not answered, the broker will ask again: transaction=%s error=%s", *facts)
+
+
+def _may_have_moved(error: MQError) -> bool:
+    """Whether another broker may be the master by now, or this one again: it is away, silent, or a replica."""
+    if isinstance(error, BrokerError):
+        return is_broker_away(error) or error.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    return isinstance(error, TransportError) and not isinstance(error, TooManyRequestsError)
 
 
 def require_function(what: str, given: object) -> None:

@@ -51,10 +51,11 @@ def test_a_lost_response_is_an_attempt(error: MQError) -> None:
 
 OVER_QUOTA = BrokerError(code=2, remark="[FLOW_CONTROL]quota topic:orders messages=1 is used up")
 STOPPING = ServiceNotAvailableError(code=14, remark="the broker is stopping")
+CLOSED = BrokerError(code=1, remark="broker unable to service, until 2026-11-15 20:00:00 UTC")
 
 
 @pytest.mark.parametrize(
-    "error", [NOT_CONNECTED, TooManyRequestsError(peer="a", in_flight_max=1), STOPPING, OVER_QUOTA]
+    "error", [NOT_CONNECTED, TooManyRequestsError(peer="a", in_flight_max=1), STOPPING, CLOSED, OVER_QUOTA]
 )
 def test_what_was_surely_not_stored_is_no_attempt(error: MQError) -> None:
     tries = attempts()
@@ -70,7 +71,7 @@ def test_when_the_time_is_up_nothing_is_tried() -> None:
     assert attempts().after("a", NOT_CONNECTED, 1_000, {"a"}) is SendStep.GIVE_UP
 
 
-@pytest.mark.parametrize("error", [NOT_CONNECTED, STOPPING])
+@pytest.mark.parametrize("error", [NOT_CONNECTED, STOPPING, CLOSED])
 @pytest.mark.parametrize("is_pinned", [False, True])
 def test_a_broker_that_is_away_is_waited_for_longer_than_for_an_answer(error: MQError, is_pinned: bool) -> None:
     tries = attempts(is_pinned=is_pinned, restart_deadline_ms=5_000)
@@ -79,9 +80,24 @@ def test_a_broker_that_is_away_is_waited_for_longer_than_for_an_answer(error: MQ
     assert tries.after("a", error, 5_000, {"a"}) is SendStep.GIVE_UP
 
 
-@pytest.mark.parametrize("error", [LOST, RequestTimeoutError("late"), TooManyRequestsError(peer="a", in_flight_max=1)])
-def test_a_broker_that_does_not_answer_is_not_away(error: MQError) -> None:
+@pytest.mark.parametrize("error", [LOST, RequestTimeoutError("late")])
+def test_a_broker_that_is_silent_is_waited_for_too_and_each_attempt_has_the_time_of_an_answer(error: MQError) -> None:
+    tries = attempts(restart_deadline_ms=5_000, answer_ms=300)
+    assert tries.answer_ms(0) == 1_000
+    assert [tries.after("a", error, at_ms, {"a"}) for at_ms in (1_000, 2_000)] == [SendStep.AGAIN] * 2
+    assert [tries.answer_ms(at_ms) for at_ms in (2_000, 4_900)] == [300, 100]
+    assert tries.after("a", error, 2_300, {"a"}) is SendStep.GIVE_UP, "it may be stored: no more than two more"
+
+
+def test_a_send_that_was_given_a_time_has_no_other() -> None:
+    tries = attempts(restart_deadline_ms=1_000, answer_ms=300)
+    assert tries.after("a", LOST, 100, {"a"}) is SendStep.AGAIN and tries.answer_ms(100) == 900
+    assert tries.after("a", LOST, 1_000, {"a"}) is SendStep.GIVE_UP
+
+
+def test_too_many_requests_are_no_sign_of_a_broker_that_is_away() -> None:
     tries = attempts(restart_deadline_ms=5_000)
+    error = TooManyRequestsError(peer="a", in_flight_max=1)
     assert tries.after("a", error, 1_000, {"a"}) is SendStep.GIVE_UP and tries.deadline_ms == 1_000
 
 

@@ -17,6 +17,7 @@ from pyromq.client.consumer.base.admission import Admission
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.rules.assignment import Assignment, next_version
 from pyromq.client.consumer.rules.flow_control import FlowControl
+from pyromq.client.consumer.rules.start_offset import Subscribed
 from pyromq.client.consumer.rules.subscription import subscribe_retries, subscribe_sql, subscribe_tags
 from pyromq.client.core.client import Client
 from pyromq.errors import NO_BROKER, MQError, NoPermissionError, TopicNotFoundError
@@ -83,11 +84,31 @@ class GroupView:
         self._told: list[str] = []  # addresses of brokers that know us
         self._looks: dict[str, int] = {}  # at topics that are absent
         self.absent: set[str] = set()  # topics that no name server knew when they were last asked for
+        self._since_ms: dict[str, int] = {}  # when the first round with a topic began
+        self._subscribed: dict[str, Subscribed] = {}  # topics whose first round is over
 
     def topics(self) -> Collection[str]:
         return list(self._subscriptions.wanted)
 
+    def subscribed(self, topic: str) -> Subscribed | None:
+        """When a topic was subscribed, and what was found; None as long as the first round with it goes on."""
+        if topic in self.absent and topic not in self._subscribed:
+            return Subscribed(self._client.clock.now_ms(), was_absent=True)
+        return self._subscribed.get(topic)
+
+    def round_over(self) -> None:
+        """Topics of this round are subscribed: what is found of them later was not there, or could not be asked."""
+        for topic, since_ms in self._since_ms.items():
+            self._subscribed.setdefault(topic, Subscribed(since_ms, topic in self.absent))
+
+    def round_begins(self) -> None:
+        """Topics that are new are being subscribed from now on; of those that are gone nothing is remembered."""
+        wanted, now_ms = self._subscriptions.wanted, self._client.clock.now_ms()
+        self._since_ms = {topic: self._since_ms.get(topic, now_ms) for topic in wanted}
+        self._subscribed = {topic: known for topic, known in self._subscribed.items() if topic in wanted}
+
     async def prepare(self) -> None:
+        self.round_begins()
         timeout_ms = self._client.settings.request_timeout_ms
         for topic in sorted(self._subscriptions.wanted):
             try:

@@ -24,7 +24,7 @@ from pyromq.client.consumer.offsets.offset_keeper import OffsetKeeper
 from pyromq.client.consumer.rules.assignment import is_pull_expired
 from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.consumer.rules.queue_state import Ownership
-from pyromq.client.consumer.rules.start_offset import StartPlan, Stored
+from pyromq.client.consumer.rules.start_offset import StartAt, StartPlan, Stored
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock
 from pyromq.errors import MQError
@@ -42,6 +42,8 @@ class QueueCallbacks:
 
     plan: Callable[[str, int | Stored], StartPlan]
     """Where to start a queue of this topic, given what is stored for the group."""
+    keep_start: Callable[[QueueId, Offset], Coroutine[Any, Any, None]]
+    """Commits the start of a queue that had no offset. Raises TransportError."""
     pull: Callable[[OwnedQueue], Coroutine[Any, Any, None]]
     """The pull loop of a queue."""
     quiesce: Callable[[Iterable[OwnedQueue], int], Coroutine[Any, Any, None]]
@@ -77,6 +79,7 @@ class OwnedQueues:
         self._stats = stats
         self._uses_locks = uses_locks
         self._plan = callbacks.plan
+        self._keep_start = callbacks.keep_start
         self._pull = callbacks.pull
         self._quiesce = callbacks.quiesce
         self._note = callbacks.note
@@ -159,7 +162,10 @@ class OwnedQueues:
     async def _start_of(self, queue: QueueId) -> Offset | None:
         plan = self._plan(queue.topic, await self._keeper.stored(queue))
         try:
-            return await self._calls.carry_out(plan, queue)
+            start = await self._calls.carry_out(plan, queue)
+            if start is not None and not isinstance(plan, StartAt):
+                await self._keep_start(queue, start)
+            return start
         except MQError as error:
             logger.warning("start not known, trying again later: queue=%s error=%s", queue, error)
             return None
@@ -190,6 +196,14 @@ class OwnedQueues:
         owned.pulled_by(self.tasks.start(self._pull(owned), name=name))
 
     # --- between rounds ---
+
+    def follow_routes(self) -> None:
+        """Routes have changed: pulls that an old master holds, or would if it did not hang, are made at the new one."""
+        for owned in list(self.owned.values()):
+            address = self._calls.read_address(owned.queue.broker, owned.pull.broker_id)
+            if owned.pulled_at is not None and address != owned.pulled_at:
+                owned.stop_pulling()
+                self.pull_again(owned)
 
     def move(self, queue: QueueId, offset: Offset) -> None:
         """An operator, or the broker, says where the group goes on; nothing, for a queue that is not ours."""

@@ -39,6 +39,9 @@ class Group(Protocol):
     def shared(self, assignment: Assignment) -> None:
         """A round changed the assignment."""
 
+    def round_over(self) -> None:
+        """A round has ended, however it went."""
+
 
 class Rebalancer:
     """``run`` is the task; ``wake`` asks for a round now."""
@@ -76,6 +79,7 @@ class Rebalancer:
             except Exception:  # assign is the application's; a consumer without rounds would never recover
                 logger.exception("rebalance failed, trying again")
                 wait_ms = self._soon_ms()
+            self._group.round_over()
             self.first_round.set()
             try:
                 async with asyncio.timeout(wait_ms / 1000):

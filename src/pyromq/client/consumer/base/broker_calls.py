@@ -96,8 +96,10 @@ class BrokerCalls:
     # --- offsets ---
 
     async def stored_offset(self, queue: QueueId) -> int | Stored:
-        """What the broker has stored for the group."""
-        header = QueryConsumerOffsetHeader(consumer_group=self._group, topic=queue.topic, queue_id=queue.number)
+        """What the broker has stored for the group; not 0 for a queue that lost no message yet (``start_offset``)."""
+        header = QueryConsumerOffsetHeader(
+            consumer_group=self._group, topic=queue.topic, queue_id=queue.number, set_zero_if_not_found=False
+        )
         response = await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, expect=_OK_OR_NONE)
         return response.header_as(OffsetResponseHeader).offset if response.code == ResponseCode.SUCCESS else Stored.NONE
 
@@ -209,7 +211,13 @@ class BrokerCalls:
             expression_type=subscription.expression_type,
         )
         link = self._link(queue.broker, step.broker_id)
+        self._client.silence.expect()
         return await link.request(RequestCode.PULL_MESSAGE, self._client.signer.signed(header), timeout_ms=timeout_ms)
+
+    def read_address(self, broker: str, broker_id: int) -> str | None:
+        """Where a pull goes now: as routes are, to the member of that id, or else to one that can be read."""
+        brokers = self._client.brokers
+        return brokers.address(broker, broker_id) or brokers.readable_address(broker)
 
     async def send_back(self, broker: str, header: SendBackHeader) -> Received[Any]:
         """36: the broker delivers the message again later, or it is a dead letter; the response, whatever its code."""
@@ -235,11 +243,10 @@ class BrokerCalls:
     # --- links ---
 
     def _link(self, broker: str, broker_id: int = 0) -> Link:
-        brokers = self._client.brokers
-        address = brokers.address(broker, broker_id) or brokers.readable_address(broker)
+        address = self.read_address(broker, broker_id)
         if address is None:
             raise ConnectFailedError(f"no address of broker {broker} is known: it is down, or did not register")
-        return brokers.link(address)
+        return self._client.brokers.link(address)
 
     def _master(self, broker: str) -> Link:
         address = self._client.brokers.address(broker, MASTER_ID)

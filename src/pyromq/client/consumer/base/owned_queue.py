@@ -62,6 +62,7 @@ class OwnedQueue:
 
         self.pull = PullState(start, clock, settings)
         self._pulling: asyncio.Task[None] | None = None  # the pull loop
+        self.pulled_at: str | None = None  # the address that was asked last; the puller writes it
         self.is_held = False  # the pull loop waits
         self._changed = asyncio.Event()  # ends its wait
         self.newest_ms = clock.now_ms()  # when the newest message that was seen here was stored; the puller writes it

@@ -47,7 +47,9 @@ class MemberSettings:
     and offsets are kept in a file of this machine.
     """
 
-    start: Start = "latest"  # "earliest", "latest", or messages stored at this time (with time zone) or later
+    start: Start = (
+        "latest"  # "earliest", "latest": what comes once it is open, or what was stored at this time or later
+    )
     broadcast: bool = False
     assign: Assign = assign_evenly
     pull_batch: int = 32

@@ -11,8 +11,8 @@ from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, encode_offsets
 from pyromq.client.consumer.rules.offset_store import MemberOffsets
 from pyromq.client.consumer.rules.start_offset import Stored
-from pyromq.errors import MQError
-from pyromq.model.queue import QueueId
+from pyromq.errors import BrokerError, MQError
+from pyromq.model.queue import Offset, QueueId
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,12 @@ class OffsetKeeper(Protocol):
 
     async def stored(self, queue: QueueId) -> int | Stored:
         """Where a queue that was just granted goes on. Raises nothing: what cannot be read is UNREADABLE."""
+
+    async def keep_start(self, queue: QueueId, offset: Offset) -> None:
+        """Commits where a queue starts that had no offset, before it is read: a restart skips nothing from there on.
+
+        Raises TransportError, and the queue is tried again later; a start that is refused is logged.
+        """
 
     async def persist(self, owned: Collection[QueueId]) -> None:
         """All offsets of owned queues."""
@@ -57,6 +63,12 @@ class BrokerOffsets:
         except MQError as error:
             logger.warning("stored offset not read, trying again later: queue=%s error=%s", queue, error)
             return Stored.UNREADABLE
+
+    async def keep_start(self, queue: QueueId, offset: Offset) -> None:
+        try:
+            await self._calls.commit_surely(queue, offset)
+        except BrokerError as error:
+            logger.warning("start not committed, a restart may skip messages: queue=%s error=%s", queue, error)
 
     async def persist(self, owned: Collection[QueueId]) -> None:
         self._calls.commit(self.table.of(owned))
@@ -95,6 +107,10 @@ class FileOffsets:
         offset = self.table.read(queue)
         self.table.thaw(queue)
         return Stored.NONE if offset is None else offset
+
+    async def keep_start(self, queue: QueueId, offset: Offset) -> None:
+        self.table.update(queue, offset)
+        await self.persist([queue])
 
     async def persist(self, owned: Collection[QueueId]) -> None:
         async with self._saving:

@@ -11,7 +11,7 @@ from typing import Any
 from pyromq.client.consumer.base.offset_store import OffsetStore
 from pyromq.client.consumer.rules.offset_store import MemberOffsets
 from pyromq.client.consumer.rules.start_offset import Stored
-from pyromq.model.queue import QueueId
+from pyromq.model.queue import Offset, QueueId
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,10 @@ class UserOffsets:
             logger.error("offset_store.load must return a whole number or None: queue=%s got=%r", queue, offset)
             return Stored.UNREADABLE
         return offset
+
+    async def keep_start(self, queue: QueueId, offset: Offset) -> None:
+        """The application's store hears of it at once, unless it fails: then with the next offsets."""
+        await self._save({queue: offset})
 
     async def persist(self, owned: Collection[QueueId]) -> None:
         await self._save({**self._given_up, **self.table.of(owned)})

@@ -117,6 +117,7 @@ class Puller:
             await owned.hold(state.failed().wait_ms)
             return True
         began = self._now_s()
+        owned.pulled_at = self._calls.read_address(queue.broker, step.broker_id)
         try:
             response = await self._calls.pull(
                 queue,
@@ -169,6 +170,7 @@ class Puller:
                     logger.warning(
                         "messages skipped, too far behind: queue=%s from=%d to=%d", owned.queue, before, skip_to
                     )
+                owned.buffer.reach(reached)
                 self._target.arrived(owned, len(messages), reached)
                 if wait is not None:
                     await owned.hold(wait.wait_ms)

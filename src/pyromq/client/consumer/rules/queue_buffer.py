@@ -5,8 +5,8 @@
                ├── put_back ────┤                                 │
                └── put_back ── leaving (failed or too late) ── finish
 
-Invariant: the offset given out for committing never passes a message that is not gone. When all are gone, it is the
-largest offset ever added, plus one.
+Invariant: the offset given out for committing never passes a message that is not gone. When all are gone, it is where
+pulling stands: behind the largest offset ever added, and behind what was filtered out after that.
 
 A verdict counts as long as its message is taken, and the same object as when it was taken: a listener that was given up
 on says nothing any more, even if the message was put back meanwhile and another listener has it.
@@ -49,6 +49,7 @@ class QueueBuffer(Generic[PulledT]):
         self._taken: dict[int, int] = {}  # offset → when; the oldest first
         self._leaving: set[int] = set()  # on their way back to a broker, or resting before they wait again
         self._last_offset = -1
+        self._reached = 0  # what lies before it was added, or is not wanted
         self._size_bytes = 0
         self._is_closed = False  # the queue was released: there is nothing to commit from then on
         self.last_consumed_ms = clock.monotonic_ms()
@@ -69,6 +70,10 @@ class QueueBuffer(Generic[PulledT]):
             messages = self._add_out_of_order(messages)
         self._size_bytes += sum(map(_size_of, messages))
         return len(messages)
+
+    def reach(self, offset: int) -> None:
+        """Everything before this offset was added, or filtered out."""
+        self._reached = offset
 
     def _add_out_of_order(self, messages: Sequence[PulledT]) -> list[PulledT]:
         """A broker that answers twice, or backwards: rare enough for a sort."""
@@ -200,11 +205,12 @@ class QueueBuffer(Generic[PulledT]):
         self._leaving.clear()
         self._size_bytes = 0
         self._last_offset = -1
+        self._reached = 0
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
     def commit_offset(self) -> Offset | None:
-        """The smallest offset that is not finished, or one behind the largest when all are.
+        """The smallest offset that is not finished, or where pulling stands when all are.
 
         None before the first message, and when the buffer is closed.
         """
@@ -213,7 +219,7 @@ class QueueBuffer(Generic[PulledT]):
         first = self._first_offset()
         if first is not None:
             return Offset(first)
-        return Offset(self._last_offset + 1) if self._last_offset >= 0 else None
+        return Offset(max(self._last_offset + 1, self._reached)) if self._last_offset >= 0 else None
 
     def __len__(self) -> int:
         return len(self._messages)

@@ -1,13 +1,19 @@
 """Start offset: where a consumer begins with a queue. A plan, which takes one request or none to carry out.
 
     stored offset              known ──▶ there          could not be read ──▶ not now, next rebalance
-    none stored                ordinary topic           retry topic of the group
-      LAST_OFFSET              end                      0
-      FIRST_OFFSET             0                        0
-      TIMESTAMP                search by time           end
+    none stored                ordinary topic                                      retry topic of the group
+      FIRST_OFFSET             0                                                   0
+      TIMESTAMP                search by time                                      0
+      LAST_OFFSET              while the member subscribes      end                0
+                               the topic was absent then        beginning          0
+                               anything that is found later     search by the time of subscribing, less CLOCK_SKEW_MS
 
-A broker answers "none stored" only for queues that are not young: a new group reads a young queue from its beginning,
-whatever it asked for. The start 0 is corrected by the first pull where retention has removed the beginning already.
+Found later are queues that were added since, and brokers that were away or could not be asked: what was stored since
+the member subscribed is read, so nothing is missed. The start is committed before the queue is pulled, so a member that
+restarts, and one that takes the queue over, go on from there (``OffsetKeeper.keep_start``).
+
+Brokers are asked not to answer 0 for a queue that lost no message yet, as RocketMQ's broker does for a new group: it
+would replay up to 8 GiB. The start 0 is corrected by the first pull where retention has removed the beginning already.
 """
 
 from __future__ import annotations
@@ -22,6 +28,8 @@ from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import Offset
 from pyromq.wire.json.heartbeat import ConsumeFromWhere
 
+CLOCK_SKEW_MS: Final = 60_000
+"""How far the clock of a client may be ahead of a broker's without missing messages of a queue that it finds later."""
 _TIME_FORMAT: Final = "%Y%m%d%H%M%S"
 
 
@@ -71,40 +79,36 @@ class SeekTo(Enum):
     END = "end"
 
 
-def plan_start(topic: str, stored: int | Stored, from_where: ConsumeFromWhere, consume_from_ms: int) -> StartPlan:
-    """How to find the first offset of a queue; negative offsets (some clients commit −1) count as none."""
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """When a member subscribed a topic, and whether the topic did not exist then."""
+
+    time_ms: int
+    was_absent: bool = False
+
+
+def plan_start(
+    topic: str,
+    stored: int | Stored,
+    from_where: ConsumeFromWhere,
+    consume_from_ms: int,
+    subscribed: Subscribed | None = None,
+) -> StartPlan:
+    """How to find the first offset of a queue; negative offsets (some clients commit −1) count as none.
+
+    ``subscribed`` is None while the member subscribes, which is when queues have their ends.
+    """
     if stored is Stored.UNREADABLE:
         return NotNow()
     if isinstance(stored, int) and stored >= 0:
         return StartAt(Offset(stored))
-    retries = topic.startswith(RETRY_PREFIX)
-    if from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
-        return AskEnd() if retries else AskByTime(consume_from_ms)
-    if retries or from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+    if topic.startswith(RETRY_PREFIX) or from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
         return StartAt(Offset(0))
-    return AskEnd()  # also what RocketMQ makes of its three outdated choices
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedAt:
-    """When a broadcasting member was opened, and which of its topics there were then, and which were not."""
-
-    time_ms: int
-    known: frozenset[str]
-    absent: frozenset[str]
-
-
-def plan_broadcast_start(topic: str, opened: OpenedAt | None) -> StartPlan:
-    """Where a member that wants the newest messages starts in a queue that it has no offset of.
-
-    ``opened`` is None while it opens: then the end of the queue is where it starts. What is found later may have been
-    written to since: a topic that did not exist has nothing older; in a queue that could not be seen the time tells.
-    """
-    if opened is None:
+    if from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+        return AskByTime(consume_from_ms)
+    if subscribed is None:  # the newest: also what RocketMQ makes of its three outdated choices
         return AskEnd()
-    if topic in opened.absent:
-        return AskBegin()
-    return AskByTime(opened.time_ms) if topic in opened.known else AskEnd()
+    return AskBegin() if subscribed.was_absent else AskByTime(max(0, subscribed.time_ms - CLOCK_SKEW_MS))
 
 
 def parse_consume_time(text: str, zone: tzinfo | None = None) -> int:

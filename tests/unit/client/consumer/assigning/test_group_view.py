@@ -12,6 +12,7 @@ from pyromq.client.consumer.base.admission import Admission
 from pyromq.client.core.heartbeats import HeartbeatResult
 from pyromq.errors import InvalidExpressionError, RequestTimeoutError
 from pyromq.model.queue import QueueId
+from pyromq.testing import ManualClock
 
 
 def test_a_change_takes_effect_when_it_is_told() -> None:
@@ -50,6 +51,7 @@ class Rig:
         self.subscriptions.take_effect()
         owned = {QueueId(topic, "a", 0): self._owned(topic) for topic in ("orders", "clicks")}
         client = SimpleNamespace(
+            clock=ManualClock(),
             settings=SimpleNamespace(request_timeout_ms=1),
             routes=SimpleNamespace(get=self._route),
             brokers=SimpleNamespace(addresses=lambda masters_only: ["a:1"]),

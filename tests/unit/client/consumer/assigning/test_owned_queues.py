@@ -61,6 +61,7 @@ def share_of(broker: Broker) -> OwnedQueues:
         *(cast(Any, broker), cast(Any, broker), clock, PullSettings(), ConsumeStats(clock)),
         QueueCallbacks(
             plan=lambda _topic, stored: StartAt(Offset(cast(int, stored))),
+            keep_start=nothing,
             pull=nothing,
             quiesce=nothing,
             note=unused,

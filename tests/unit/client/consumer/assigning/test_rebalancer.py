@@ -34,6 +34,8 @@ class Group:
     def shared(self, assignment: Assignment) -> None:
         self.changes += 1
 
+    def round_over(self) -> None: ...
+
 
 class Share:
     """Remembers what it was asked to do; ``refused`` cannot be taken, ``busy`` cannot be released."""

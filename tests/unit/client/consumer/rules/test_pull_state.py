@@ -125,17 +125,29 @@ def test_a_response_that_leads_nowhere_is_an_error_rather_than_a_loop(
     assert state.offset == 10
 
 
-def test_a_broker_that_holds_no_pulls_is_not_asked_in_a_busy_loop() -> None:
-    state, clock = started()
+def answered_at_once(state: PullState, clock: ManualClock, code: int, *, advance: int, times: int) -> list[int]:
+    """How long the loop waits after each of so many responses that come at once."""
     waits = []
-    for _ in range(5):
+    for _ in range(times):
         held_pull(state, clock, held_ms=1)
-        response = state.answered(NONE, header(10))
+        response = state.answered(code, header(state.offset + advance))
         assert isinstance(response, Accept)
-        waits.append(response.wait)
-    assert waits == [None, None, None, Wait(100, Because.SPINNING), Wait(100, Because.SPINNING)]
+        waits.append(response.wait.wait_ms if response.wait else 0)
+    return waits
+
+
+@pytest.mark.parametrize(("code", "advance"), [(NONE, 0), (NO_MATCH, 0), (NO_MATCH, 1), (MOVED, 1)])
+def test_a_broker_that_answers_at_once_and_gets_nowhere_is_met_with_a_back_off(code: int, advance: int) -> None:
+    state, clock = started(settings=PullSettings(drop_when_illegal=False))
+    waits = answered_at_once(state, clock, code, advance=advance, times=9)
+    assert waits == [0, 0, 0, 100, 200, 400, 800, 800, 800]
     held_pull(state, clock)
-    assert state.answered(NONE, header(10)) == Accept(Offset(10)), "it held this one"
+    assert state.answered(NONE, header(state.offset)) == Accept(state.offset), "it held this one"
+
+
+def test_a_broker_that_passes_over_many_messages_is_asked_on_at_once() -> None:
+    state, clock = started()
+    assert answered_at_once(state, clock, NO_MATCH, advance=32, times=20) == [0] * 20
 
 
 def test_flags_of_a_pull() -> None:

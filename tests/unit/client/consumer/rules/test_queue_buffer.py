@@ -43,6 +43,17 @@ def test_when_all_are_finished_progress_is_behind_the_largest_offset() -> None:
     assert buffer.commit_offset() == 16
 
 
+def test_when_all_are_finished_progress_passes_what_was_filtered_out_behind_them() -> None:
+    buffer = filled(10, 11)
+    buffer.reach(20)
+    first, second = buffer.take(2)
+    assert buffer.finish([first]) == 11
+    assert buffer.finish([second]) == 20
+    buffer.clear()
+    buffer.add(messages(3))
+    assert buffer.finish(buffer.take(1)) == 4, "after a seek, where it was before counts for nothing"
+
+
 def test_what_a_listener_is_done_with_is_gone() -> None:
     buffer = filled(1, 2)
     first, second = buffer.take(2)

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from pyromq.client.consumer.rules.start_offset import (
+    CLOCK_SKEW_MS,
     AskBegin,
     AskByTime,
     AskEnd,
     NotNow,
-    OpenedAt,
     StartAt,
     StartPlan,
     Stored,
+    Subscribed,
     parse_consume_time,
-    plan_broadcast_start,
     plan_start,
 )
 from pyromq.errors import ConfigError
@@ -26,23 +26,31 @@ from pyromq.wire.json.heartbeat import ConsumeFromWhere as From
 ZERO = StartAt(Offset(0))
 
 
+SUBSCRIBED_MS = 1_700_000_000_000
+SINCE = AskByTime(SUBSCRIBED_MS - CLOCK_SKEW_MS)
+
+
 @pytest.mark.parametrize(
-    ("from_where", "ordinary", "retries"),
+    ("from_where", "while_subscribing", "found_later", "was_absent"),
     [
-        (From.CONSUME_FROM_LAST_OFFSET, AskEnd(), ZERO),
-        (From.CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST, AskEnd(), ZERO),
-        (From.CONSUME_FROM_MIN_OFFSET, AskEnd(), ZERO),
-        (From.CONSUME_FROM_MAX_OFFSET, AskEnd(), ZERO),
-        (From.CONSUME_FROM_FIRST_OFFSET, ZERO, ZERO),
-        (From.CONSUME_FROM_TIMESTAMP, AskByTime(777), AskEnd()),
+        (From.CONSUME_FROM_LAST_OFFSET, AskEnd(), SINCE, AskBegin()),
+        (From.CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST, AskEnd(), SINCE, AskBegin()),
+        (From.CONSUME_FROM_MIN_OFFSET, AskEnd(), SINCE, AskBegin()),
+        (From.CONSUME_FROM_MAX_OFFSET, AskEnd(), SINCE, AskBegin()),
+        (From.CONSUME_FROM_FIRST_OFFSET, ZERO, ZERO, ZERO),
+        (From.CONSUME_FROM_TIMESTAMP, AskByTime(777), AskByTime(777), AskByTime(777)),
     ],
 )
 @pytest.mark.parametrize("stored", [Stored.NONE, -1])
 def test_without_a_stored_offset_the_setting_decides(
-    stored: int | Stored, from_where: From, ordinary: StartPlan, retries: StartPlan
+    stored: int | Stored, from_where: From, while_subscribing: StartPlan, found_later: StartPlan, was_absent: StartPlan
 ) -> None:
-    assert plan_start("orders", stored, from_where, 777) == ordinary
-    assert plan_start("%RETRY%g", stored, from_where, 777) == retries
+    there, absent = Subscribed(SUBSCRIBED_MS), Subscribed(SUBSCRIBED_MS, was_absent=True)
+    assert plan_start("orders", stored, from_where, 777) == while_subscribing
+    assert plan_start("orders", stored, from_where, 777, there) == found_later
+    assert plan_start("orders", stored, from_where, 777, absent) == was_absent
+    for subscribed in (None, there, absent):
+        assert plan_start("%RETRY%g", stored, from_where, 777, subscribed) == ZERO
 
 
 @pytest.mark.parametrize("from_where", From)
@@ -69,16 +77,3 @@ def test_without_a_zone_the_machine_decides() -> None:
 def test_a_text_that_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_consume_time(text, UTC)
-
-
-@pytest.mark.parametrize(
-    ("topic", "opened", "plan"),
-    [
-        ("known", None, AskEnd()),
-        ("known", OpenedAt(77, frozenset({"known"}), frozenset({"absent"})), AskByTime(77)),
-        ("absent", OpenedAt(77, frozenset({"known"}), frozenset({"absent"})), AskBegin()),
-        ("subscribed later", OpenedAt(77, frozenset({"known"}), frozenset({"absent"})), AskEnd()),
-    ],
-)
-def test_a_broadcasting_member_starts_where_it_was_opened(topic: str, opened: OpenedAt | None, plan: StartPlan) -> None:
-    assert plan_broadcast_start(topic, opened) == plan

@@ -1,0 +1,138 @@
+"""Silence watch: a broker that owes responses and says nothing is asked, not waited for.
+
+    requests under way, nothing heard ─▶ a heartbeat without groups ─▶ answered: it holds pulls, all is well
+      for ``probe_ms``, or one timed out         └ no answer in time ─▶ the connection is dropped, the broker is silent
+
+A broker may hold a pull for 15 s, so a consumer cannot tell a quiet queue from a master that hangs, or whose network is
+cut. When the connection is dropped, its pulls and sends fail, and are tried again. A silent broker has to answer a
+heartbeat on the next connection before that is used: the machine of one that hangs accepts connections all the same.
+Meanwhile routes are asked for (``master_watch``), and who waits goes to the next master as soon as there is one.
+
+Nothing is timed while nobody waits: ``expect`` is called by those who do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from pyromq.client.core.brokers import Brokers
+from pyromq.client.core.tasks import TaskOwner
+from pyromq.clock import Clock
+from pyromq.errors import ClientClosedError, ConnectFailedError, TransportError
+from pyromq.net import Connection, Link
+
+logger = logging.getLogger(__name__)
+
+Probe = Callable[[Connection, int], Awaitable[None]]
+"""Asks a broker for a sign of life within so many milliseconds. Raises TransportError."""
+
+_NEXT_LOOK_MS_MIN: Final = 250
+
+
+class SilenceWatch:
+    """Of one client; ``on_silent()`` is called when a broker is found to be silent."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        probe: Probe,
+        on_silent: Callable[[], None],
+        clock: Clock,
+        tasks: TaskOwner,
+        *,
+        probe_ms: int,
+    ) -> None:
+        self._brokers = brokers
+        self._probe = probe
+        self._on_silent = on_silent
+        self._clock = clock
+        self._tasks = tasks
+        self._probe_ms = probe_ms
+        self._heard: WeakKeyDictionary[Connection, tuple[int, int]] = WeakKeyDictionary()  # bytes in, since when
+        self._asked: set[Connection] = set()  # a probe is under way
+        self._silent: set[str] = set()  # addresses of brokers that did not answer a probe
+        self._timer: asyncio.TimerHandle | None = None
+
+    def is_silent(self, address: str) -> bool:
+        return address in self._silent
+
+    def expect(self) -> None:
+        """A request is under way that may take long: look after it."""
+        if self._timer is None and self._probe_ms:
+            self._arm(self._probe_ms)
+
+    def timed_out(self, link: Link) -> None:
+        """A request was not answered in time: find out whether its broker is there."""
+        if (connection := link.ready) is not None and self._probe_ms:
+            self._ask(link, connection)
+
+    async def admit(self, address: str, connection: Connection) -> None:
+        """A new connection to a broker: one that was silent has to answer first. Raises ConnectFailedError."""
+        if address not in self._silent:
+            return
+        try:
+            await self._probe(connection, self._probe_ms)
+        except TransportError as error:
+            connection.abort("the broker accepts connections and answers nothing")
+            raise ConnectFailedError(f"{address} accepts connections and answers nothing: {error}") from error
+        self._silent.discard(address)
+        logger.info("broker answers again: address=%s", address)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- looking ---
+
+    def _arm(self, delay_ms: int) -> None:
+        self._timer = asyncio.get_running_loop().call_later(max(delay_ms, _NEXT_LOOK_MS_MIN) / 1000, self._look)
+
+    def _look(self) -> None:
+        """Ask the brokers that have been silent for too long; look again when the next one would be."""
+        self._timer = None
+        now_ms, next_ms = self._clock.monotonic_ms(), -1
+        for link in self._brokers.ready_links():
+            connection = link.ready
+            if connection is None or not connection.in_flight:
+                continue
+            due_ms = self._heard_ms(connection, now_ms) + self._probe_ms
+            if due_ms <= now_ms:
+                self._ask(link, connection)
+                due_ms = now_ms + self._probe_ms
+            next_ms = due_ms if next_ms < 0 else min(next_ms, due_ms)
+        if next_ms >= 0:
+            self._arm(next_ms - now_ms)
+
+    def _heard_ms(self, connection: Connection, now_ms: int) -> int:
+        """When something came in last, as far as calls of this method can tell."""
+        bytes_in, since_ms = self._heard.get(connection, (-1, now_ms))
+        if connection.bytes_in != bytes_in:
+            since_ms = now_ms
+            self._heard[connection] = (connection.bytes_in, now_ms)
+        return since_ms
+
+    def _ask(self, link: Link, connection: Connection) -> None:
+        if connection not in self._asked:
+            self._asked.add(connection)
+            try:
+                self._tasks.start(self._require_answer(str(link.address), connection), name="probe")
+            except ClientClosedError:
+                self._asked.discard(connection)
+
+    async def _require_answer(self, address: str, connection: Connection) -> None:
+        before = connection.bytes_in
+        try:
+            await self._probe(connection, self._probe_ms)
+        except TransportError as error:
+            if connection.is_open and connection.bytes_in == before:
+                logger.warning("broker is silent, its connection is dropped: address=%s error=%s", address, error)
+                self._silent.add(address)
+                connection.abort(f"silent: no answer to a heartbeat within {self._probe_ms} ms")
+                self._on_silent()
+        finally:
+            self._asked.discard(connection)
