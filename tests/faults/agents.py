@@ -69,7 +69,6 @@ class ManagedMember(Member):
         self.agent_log = folder / f"{self.name}-agent.log"
         self.leases = tuple(Proxy(each) for each in leases.addresses)
         self.replicas = Proxy(self.replication_address, host=CLIENTS_HOST, port=self.replication_address.port)
-        self.promoted_role = Role.SYNC_MASTER
         self.cluster = ""
         if powered:
             self.image = folder / f"{self.name}.image"
@@ -99,7 +98,6 @@ class ManagedMember(Member):
             port=self.replication_address.port,
             advertised_host=CLIENTS_HOST,
             managed=True,
-            promoted_role=self.promoted_role,
             replica_id=1 + self.number,
         )
         return given
@@ -174,7 +172,7 @@ class ManagedCluster(Cluster):
         self.pace = members[0].pace
         self.name = f"rounds-{members[0].address.port}"  # of its own: the lease of an earlier life says nothing
         for member in members:
-            member.promoted_role, member.cluster = role, self.name
+            member.cluster = self.name
 
     def machine(self, member: Member) -> ManagedMember:
         return next(each for each in self.machines if each is member)

@@ -44,6 +44,15 @@ async def master_killed(this: Round) -> None:
     await _all_are_there(this)
 
 
+async def master_of_async_set_killed(this: Round) -> None:
+    """What the new one lacked may be lost, no more than the lag that was shown; the set stays an async one."""
+    await master_killed(this)
+    cluster = cluster_of(this)
+    status = await cluster.status(cluster.master)
+    if status is None or status.waits:
+        this.problems.append(f"the set does not acknowledge as it did before: {status}")
+
+
 async def master_hangs(this: Round) -> None:
     """SIGSTOP of broker and agent; they go on when another one is master."""
     await this.some_time()

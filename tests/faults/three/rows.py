@@ -46,6 +46,7 @@ class Row:
     rounds: int = 2
     goal: Goal | None = None
     powered: bool = False
+    role: Role = Role.SYNC_MASTER
     pace: Pace = DEFAULT
 
     @property
@@ -75,6 +76,7 @@ def _rows() -> list[Row]:
         Row(
             fault="power fails at the master", happens=faults.master_loses_power, rounds=4, goal=UNPLANNED, powered=True
         ),
+        Row(fault="master of an async set killed", happens=faults.master_of_async_set_killed, role=Role.ASYNC_MASTER),
         Row(fault="power fails at all", happens=faults.all_lose_power, powered=True),
         Row(fault="planned switches", happens=faults.switched, store=ETCD_3, rounds=4, goal=PLANNED),
         Row(fault="planned switches", happens=faults.switched, store=POSTGRESQL, goal=PLANNED),
@@ -117,7 +119,7 @@ async def run_row(
 
         def cluster(number: int) -> Cluster:
             members = managed(folder / f"life-{number}", leases, count=3, pace=row.pace, powered=row.powered)
-            return ManagedCluster(members, Role.SYNC_MASTER, leases)
+            return ManagedCluster(members, row.role, leases)
 
         found = await run_rounds(
             cluster,

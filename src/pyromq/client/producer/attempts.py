@@ -13,7 +13,7 @@
 
 Time is one for all attempts. A send that was not given one has two: a short one for brokers to answer in, and a longer
 one from the moment that a broker is away (no connection, code 14) or silent (no response, connection lost), so that a
-restart and a failover pass unnoticed. Within the longer one each attempt has the short one.
+restart and a failover pass unnoticed. Within the longer one each attempt has the short one, and as many are made as fit.
 
 What was not stored does not count as an attempt: it cannot make a second copy (RocketMQ counts code 14; why not here is
 decision 27). Which error is which is written in ``core.retry_advice``.
@@ -79,8 +79,12 @@ class Attempts:
         return min(left_ms, self._answer_ms) if self._is_extended else left_ms
 
     def _wait_longer(self) -> None:
-        if self._restart_deadline_ms > self.deadline_ms:
+        """Until the later deadline, with as many attempts as fit: a master that hangs would use up two or three."""
+        more_ms = self._restart_deadline_ms - self.deadline_ms
+        if more_ms > 0:
             self.deadline_ms, self._is_extended = self._restart_deadline_ms, True
+            if self.retries:
+                self.retries = max(self.retries, more_ms // self._answer_ms)
 
     def after(self, broker: str, error: MQError, now_ms: int, brokers: Collection[str]) -> SendStep:
         """Notes a failure; ``brokers`` are those that the message could go to."""

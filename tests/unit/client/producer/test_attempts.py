@@ -80,13 +80,23 @@ def test_a_broker_that_is_away_is_waited_for_longer_than_for_an_answer(error: MQ
     assert tries.after("a", error, 5_000, {"a"}) is SendStep.GIVE_UP
 
 
+def test_a_master_that_hangs_does_not_use_up_the_attempts_before_another_takes_over() -> None:
+    late = RequestTimeoutError("late")
+    tries = attempts(deadline_ms=3_000, restart_deadline_ms=15_000, answer_ms=3_000)
+    steps = [tries.after("a", late, at_ms, {"a"}) for at_ms in (3_000, 6_000, 9_000, 12_000)]
+    assert steps == [SendStep.AGAIN] * 4
+    assert tries.after("a", late, 12_001, {"a"}) is SendStep.GIVE_UP, "copies are bounded, whatever time is left"
+    alone = attempts(deadline_ms=3_000, restart_deadline_ms=15_000, answer_ms=3_000, retries=0)
+    assert alone.after("a", late, 3_000, {"a"}) is SendStep.GIVE_UP, "who wants no second copy gets none"
+
+
 @pytest.mark.parametrize("error", [LOST, RequestTimeoutError("late")])
 def test_a_broker_that_is_silent_is_waited_for_too_and_each_attempt_has_the_time_of_an_answer(error: MQError) -> None:
-    tries = attempts(restart_deadline_ms=5_000, answer_ms=300)
+    tries = attempts(restart_deadline_ms=5_000, answer_ms=1_500)
     assert tries.answer_ms(0) == 1_000
     assert [tries.after("a", error, at_ms, {"a"}) for at_ms in (1_000, 2_000)] == [SendStep.AGAIN] * 2
-    assert [tries.answer_ms(at_ms) for at_ms in (2_000, 4_900)] == [300, 100]
-    assert tries.after("a", error, 2_300, {"a"}) is SendStep.GIVE_UP, "it may be stored: no more than two more"
+    assert [tries.answer_ms(at_ms) for at_ms in (2_000, 4_900)] == [1_500, 100]
+    assert tries.after("a", error, 2_300, {"a"}) is SendStep.GIVE_UP, "it may be stored: no more than fit"
 
 
 def test_a_send_that_was_given_a_time_has_no_other() -> None:
