@@ -13,7 +13,7 @@
 
 Time is one for all attempts. A send that was not given one has two: a short one for brokers to answer in, and a longer
 one from the moment that a broker is away (no connection, code 14) or silent (no response, connection lost), so that a
-restart and a failover pass unnoticed. Within the longer one each attempt has the short one, and as many are made as fit.
+restart and a failover pass unnoticed. Within the longer one each attempt has the short one; as many are made as fit.
 
 What was not stored does not count as an attempt: it cannot make a second copy (RocketMQ counts code 14; why not here is
 decision 27). Which error is which is written in ``core.retry_advice``.
