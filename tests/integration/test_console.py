@@ -114,6 +114,39 @@ def test_a_forgotten_password_is_replaced(tmp_path: Path) -> None:
         assert sign_in(url_in(line), second) == 303
 
 
+def test_a_reset_password_ends_sessions_and_a_revoked_token_is_refused_by_every_console(tmp_path: Path) -> None:
+    command = [*CONSOLE, "-n", "127.0.0.1:1", "--port", "0", "--data", str(tmp_path)]
+    reset = [*CONSOLE, "--data", str(tmp_path), "--reset-password"]
+    first = subprocess.run(reset, capture_output=True, text=True, check=True).stdout.strip()
+    with running(command) as (_, line), running(command) as (_, other_line), httpx.Client(timeout=WAIT_S) as browser:
+        url, other = url_in(line), url_in(other_line)
+        form = {"name": "admin", "password": first}
+        assert browser.post(f"{url}/login", data=form, headers={"Origin": url}).status_code == 303
+        page = browser.get(f"{url}/access")
+        csrf = re.search(r'name="csrf" value="([^"]+)"', page.text)
+        assert page.status_code == 200 and csrf, page.text[:2000]
+
+        def post(path: str, **fields: str) -> httpx.Response:
+            headers = {"Origin": url}
+            return browser.post(
+                f"{url}{path}", data={"csrf": csrf[1], **fields}, headers=headers, follow_redirects=True
+            )
+
+        made = post("/access/tokens", name="deploys", role="read-only")
+        token = re.search(r"pmq_[\w-]+", made.text)
+        assert token, made.text[:2000]
+
+        def asked(console: str) -> int:
+            headers = {"Authorization": f"Bearer {token[0]}"}
+            return httpx.get(f"{console}/api/v1/cluster", headers=headers, timeout=WAIT_S).status_code
+
+        assert (asked(url), asked(other)) == (200, 200)
+        assert post("/access/tokens/revoke", name="deploys").status_code == 200
+        assert (asked(url), asked(other)) == (401, 401)
+        subprocess.run(reset, capture_output=True, text=True, check=True)
+        assert browser.get(f"{url}/access").status_code != 200, "whoever had the old password is out"
+
+
 def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])

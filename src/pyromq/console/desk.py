@@ -47,6 +47,7 @@ class Desk:
             idle_ms_max=settings.idle_ms_max,
             session_ms_max=settings.session_ms_max,
             sessions_max=settings.sessions_max,
+            proof_of=self.accounts.proof_of,
         )
         self.sampler = Sampler(self.admin, self.clock)
         self.queue_rates = QueueRates(self.clock)

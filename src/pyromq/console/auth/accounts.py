@@ -1,8 +1,8 @@
 """Accounts and API tokens, kept hashed in a small file of the console's folder (mode 600), or in memory without one.
 
 There are two accounts: ``admin``, an operator, and ``viewer``, who reads. A token is 256 random bits, so a plain
-SHA-256 of it is as good as a slow hash. The file is read again when it has changed: ``--reset-password`` may write it
-while a console runs.
+SHA-256 of it is as good as a slow hash. The file is read again when it has changed, before anybody is let in by it:
+``--reset-password``, or another console on the same folder, may write it while a console runs.
 """
 
 from __future__ import annotations
@@ -96,6 +96,11 @@ class Accounts:
             return None
         return Identity(name, self._most(Role.OPERATOR) if name == ADMIN else Role.READER)
 
+    def proof_of(self, name: str) -> str:
+        """What a session of an account rests on: another text as soon as its password is another one."""
+        self._read_again()
+        return self._hashes.get(name) or self._kept.passwords.get(name, "")
+
     def _most(self, role: Role) -> Role:
         """In a console that only shows things everybody is a reader."""
         return Role.READER if self._is_read_only else role
@@ -104,6 +109,7 @@ class Accounts:
 
     @property
     def tokens(self) -> list[Token]:
+        self._read_again()
         return list(self._kept.tokens)
 
     def add_token(self, name: str, role: Role) -> str:
@@ -135,7 +141,8 @@ class Accounts:
         self._save()  # nor does the backup know it any more
 
     def token(self, token: str) -> Identity | None:
-        """Whose it is."""
+        """Whose it is; None for one that was revoked, by whatever console."""
+        self._read_again()
         hashed = _sha256(token)
         if self._token_given and secrets.compare_digest(hashed, self._token_given):
             return Identity(ENVIRONMENT, self._most(Role.OPERATOR), token=ENVIRONMENT)

@@ -1,7 +1,8 @@
 """Sessions: who is signed in, kept here and named by 256 random bits in a cookie.
 
-A session ends when it was not used for a while, when it is old, and when its owner signs out; signing in begins a new
-one, so that an id which somebody planted before is worth nothing.
+A session ends when it was not used for a while, when it is old, when its owner signs out, and when the password that it
+began with is another one, whoever changed it. Signing in begins a new one, so that an id which somebody planted before
+is worth nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Session:
     csrf: str
     began_ms: int
     used_ms: int
+    proof: str = ""  # of the password that it began with
     said: list[Said] = field(default_factory=list)
 
     def say(self, said: Said) -> None:
@@ -54,15 +56,24 @@ class Session:
 class Sessions:
     """At most ``sessions_max``: the one that was not used for longest makes room."""
 
-    def __init__(self, clock: Clock, *, idle_ms_max: int, session_ms_max: int, sessions_max: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        idle_ms_max: int,
+        session_ms_max: int,
+        sessions_max: int,
+        proof_of: Callable[[str], str] = lambda name: "",
+    ) -> None:
         self._clock = clock
+        self._proof_of = proof_of  # by the name of an account
         self._idle_ms_max, self._session_ms_max, self._sessions_max = idle_ms_max, session_ms_max, sessions_max
         self._sessions: OrderedDict[str, Session] = OrderedDict()  # the one used last at the end
         self._new_id: Callable[[], str] = lambda: secrets.token_urlsafe(_ID_BYTES)
 
     def begin(self, identity: Identity) -> Session:
         now_ms = self._clock.monotonic_ms()
-        session = Session(self._new_id(), identity, self._new_id(), now_ms, now_ms)
+        session = Session(self._new_id(), identity, self._new_id(), now_ms, now_ms, self._proof_of(identity.name))
         self._sessions[session.id] = session
         while len(self._sessions) > self._sessions_max:
             self._sessions.popitem(last=False)
@@ -84,15 +95,19 @@ class Sessions:
         if session is None:
             return False
         now_ms = self._clock.monotonic_ms()
-        return now_ms - session.used_ms <= self._idle_ms_max and now_ms - session.began_ms <= self._session_ms_max
+        is_fresh = now_ms - session.used_ms <= self._idle_ms_max and now_ms - session.began_ms <= self._session_ms_max
+        return is_fresh and hmac.compare_digest(session.proof, self._proof_of(session.identity.name))
 
     def end(self, session_id: str) -> None:
         self._sessions.pop(session_id, None)
 
     def end_all_of(self, name: str, *, but: str = "") -> None:
-        """When its password changed."""
-        for each in [each for each in self._sessions.values() if each.identity.name == name and each.id != but]:
-            del self._sessions[each.id]
+        """When its password changed; the one that changed it goes on."""
+        for each in [each for each in self._sessions.values() if each.identity.name == name]:
+            if each.id == but:
+                each.proof = self._proof_of(name)
+            else:
+                del self._sessions[each.id]
 
     def __len__(self) -> int:
         return len(self._sessions)

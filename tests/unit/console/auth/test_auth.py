@@ -249,6 +249,27 @@ def test_a_password_that_is_reset_beside_a_running_console_counts_there_and_stay
     assert accounts(tmp_path).token(token) is not None
 
 
+def test_a_token_that_another_console_has_revoked_is_worth_nothing(tmp_path: Path) -> None:
+    one, other = accounts(tmp_path), accounts(tmp_path)
+    token = one.add_token("dashboards", Role.READER)
+    assert other.token(token) is not None and [each.name for each in other.tokens] == ["dashboards"]
+    one.revoke_token("dashboards")
+    assert other.token(token) is None and other.tokens == []
+
+
+def test_sessions_end_when_their_password_is_another_one(tmp_path: Path) -> None:
+    running = accounts(tmp_path)
+    kept = Sessions(ManualClock(), idle_ms_max=1_000, session_ms_max=5_000, sessions_max=10, proof_of=running.proof_of)
+    admin, viewer = kept.begin(Identity(ADMIN, Role.OPERATOR)), kept.begin(Identity(VIEWER, Role.READER))
+    assert kept.find(admin.id) is admin
+    accounts(tmp_path).renew(ADMIN)  # ``--reset-password``, in a process of its own
+    assert kept.find(admin.id) is None and kept.find(viewer.id) is viewer
+    mine, theirs = kept.begin(Identity(ADMIN, Role.OPERATOR)), kept.begin(Identity(ADMIN, Role.OPERATOR))
+    running.renew(ADMIN)
+    kept.end_all_of(ADMIN, but=mine.id)
+    assert kept.find(mine.id) is mine and kept.find(theirs.id) is None
+
+
 def test_the_name_of_the_environments_token_is_taken() -> None:
     with pytest.raises(ConfigError, match="choose another name"):
         accounts(password="x").add_token(" environment ", Role.READER)
