@@ -87,6 +87,7 @@ class AgentState:
     is_sure: bool = False  # that the store was not set back since it was known to be current
     asked_s: float = float("inf")  # since when other members are asked
     since_s: float = float("-inf")  # when the broker was promoted
+    failing_s: float = float("inf")  # since when its store takes no messages
     mine: LeaseRecord | None = None  # the newest one that was written for this broker as holder
     told_s: dict[str, float] = field(default_factory=dict)  # when each sentence was logged
     noted: tuple[str, float] = ("", float("-inf"))  # what the broker was told last, and when
@@ -226,6 +227,7 @@ class Agent:
         state, now_s = self.state, self._now_s()
         state.note_broker(broker)
         state.note_positions(broker, now_s, self._timing.absent_s)
+        state.failing_s = min(state.failing_s, now_s) if broker.failing else float("inf")
         state.held_s = (state.held_s if state.held_s is not None else now_s) if broker.held else None
         sight = self._sight(broker, now_s)
         step = decide(sight)
@@ -255,6 +257,7 @@ class Agent:
             mine=state.mine,
             since_s=state.since_s,
             wall_ms=self._wall_ms(),
+            failing_s=state.failing_s,
         )
 
     async def _note(self, waiting: str, broker: BrokerStatus) -> None:

@@ -21,7 +21,7 @@ from pyromq.wire.json.membership import parting
 _MISSING_AHEAD: Final = 100  # a member that does not answer has seen fewer leases beyond those that others have
 _LOOK_AGAIN_S: Final = 0.1
 _RECOVER_S: Final = 30.0  # beyond the end of every earlier lease
-DURATION_MS: Final = 9_000  # of a store that lost the record; the holder writes its own with the first renewal
+DURATION_MS: Final = 4_000  # of a store that lost the record; the holder writes its own with the first renewal
 
 
 class MemberCost(msgspec.Struct, frozen=True, kw_only=True):

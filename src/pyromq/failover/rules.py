@@ -31,11 +31,11 @@ JOIN_BYTES_MAX: Final = 4 << 20  # a replica so near is waited for
 class Timing:
     """Of one lease; all members must be given the same."""
 
-    duration_s: float = 9.0
-    renew_s: float = 3.0  # between two renewals
-    margin_s: float = 2.0  # a grant ends so long before the lease, an observer waits so much longer
-    look_s: float = 0.5  # between two looks at the record
-    absent_s: float = 6.0  # a member that is behind its master for so long is no longer in sync
+    duration_s: float = 4.0
+    renew_s: float = 0.8  # between two renewals
+    margin_s: float = 0.5  # a grant ends so long before the lease, an observer waits so much longer
+    look_s: float = 0.25  # between two looks at the record
+    absent_s: float = 4.0  # a member that is behind its master for so long is no longer in sync
     hold_s: float = 5.0  # a planned change that takes longer is given up
     alone_s: float = 30.0  # of two members, one that is not sure of the store waits so long for the other
 
@@ -46,13 +46,12 @@ class Timing:
             raise ConfigError(f"waiting {alone_s:g} s for the other member is outside [0, {ALONE_S_MAX:g}] seconds")
         if not LEASE_S_MIN <= duration_s <= LEASE_S_MAX:
             raise ConfigError(f"a lease of {duration_s:g} s is outside [{LEASE_S_MIN:g}, {LEASE_S_MAX:g}] seconds")
-        part = duration_s / 9.0
         return cls(
             duration_s=duration_s,
-            renew_s=3 * part,
-            margin_s=2 * part,
-            look_s=min(0.5, part),
-            absent_s=6 * part,
+            renew_s=duration_s / 5,
+            margin_s=duration_s / 8,
+            look_s=min(0.25, duration_s / 16),
+            absent_s=duration_s,
             alone_s=alone_s,
         )
 
@@ -76,6 +75,7 @@ class Sight:
     asked_s: float = float("inf")  # since when they are asked without having answered
     since_s: float = float("-inf")  # when our broker was promoted: members that it was given come within a moment
     wall_ms: int = 0  # Unix time, for people
+    failing_s: float = float("inf")  # since when the store of our broker takes no messages
 
     @property
     def is_expired(self) -> bool:
@@ -245,6 +245,9 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         return _hand_over(sight, broker, record)
     if broker.held:
         return Release()
+    if sight.now_s - sight.failing_s > 2 * sight.timing.renew_s and (other := _that_can_write(sight, broker, record)):
+        asked = replace(_renewed(sight, broker, record), wanted=other)
+        return Write(asked, f"this broker takes no messages ({broker.failing}): {other} shall be master")
     members = _in_sync(sight, broker, record)
     is_due = sight.now_s - sight.renewed_s >= sight.timing.renew_s
     if is_due or set(members) != set(record.in_sync) or record.wanted:
@@ -325,6 +328,7 @@ def asked_to_hand_over(record: LeaseRecord, to: str) -> LeaseRecord:
 def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     """Sends are held until the wanted member has everything; then the record names it. Else all goes on as before."""
     wanted = broker.replica(record.wanted)
+    end = broker.flushed if broker.failing else broker.end  # what its disk does not take was never acknowledged
     is_too_long = sight.held_s is not None and sight.now_s - sight.held_s > sight.timing.hold_s
     if record.wanted not in record.in_sync or wanted is None or is_too_long:
         return Write(
@@ -332,11 +336,11 @@ def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         )
     if not broker.held:
         return Hold()
-    if wanted.position < broker.end or wanted.metadata < broker.metadata:
+    if wanted.position < end or wanted.metadata < broker.metadata:
         if sight.now_s - sight.renewed_s >= sight.timing.renew_s:
             return Write(_renewed(sight, broker, record), RENEWED)
-        return Wait(f"{record.wanted} still has {broker.end - wanted.position} bytes to read")
-    behind = [each.address for each in broker.replicas if each.address in record.in_sync and each.position < broker.end]
+        return Wait(f"{record.wanted} still has {end - wanted.position} bytes to read")
+    behind = [each.address for each in broker.replicas if each.address in record.in_sync and each.position < end]
     if behind and sight.held_s is not None and sight.now_s - sight.held_s < sight.timing.hold_s / 2:
         return Wait(f"{', '.join(behind)} shall have everything, too: what waits for them is answered then")
     others = tuple(each for each in record.in_sync if each != sight.me)
@@ -344,6 +348,12 @@ def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     handed = _renewed(sight, broker, replace(record, in_sync=named, members=record.everybody))
     handed = replace(handed, holder=record.wanted, number=record.number + 1, wanted="", handed=True)
     return Write(handed, f"handed over to {record.wanted}")
+
+
+def _that_can_write(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> str:
+    """A member in sync whose store takes messages, the one with the longest log; empty when there is none."""
+    named = [each for each in broker.replicas if each.address in record.in_sync and each.writable]
+    return max(named, key=lambda each: each.position).address if named else ""
 
 
 def _waits_for_successor(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> bool:

@@ -26,6 +26,7 @@ from pyromq.failover.rules import (
 from pyromq.failover.store import Found
 
 A, B, C = "a:1", "b:1", "c:1"
+TIMING = Timing(duration_s=9.0, renew_s=3.0, margin_s=2.0, look_s=0.5, absent_s=6.0)
 RECORD = LeaseRecord(holder=A, number=3, in_sync=(A, B), confirmed=100, metadata=7, duration_ms=9000)
 MASTER = BrokerStatus(
     address=A,
@@ -43,7 +44,7 @@ REPLICA = BrokerStatus(address=B, role=Role.REPLICA, number=3, end=115, metadata
 def sight(me: str, broker: BrokerStatus | None, record: LeaseRecord | None = RECORD, **given: Any) -> Sight:
     usual: dict[str, Any] = {
         "now_s": 100.0,
-        "timing": Timing(),
+        "timing": TIMING,
         "seen_s": 99.0,
         "renewed_s": 99.0,
         "heard_s": {B: 99.9},
@@ -197,7 +198,7 @@ def test_a_holder_that_is_not_sure_of_the_store_asks_before_it_goes_on() -> None
 def test_of_two_members_one_waits_a_while_for_the_other() -> None:
     step = decide(sight(A, MASTER, **UNSURE, census=Census()))
     assert isinstance(step, Wait) and "waiting a while" in step.reason
-    waited = {"is_sure": False, "asked_s": 100.0 - Timing().alone_s}
+    waited = {"is_sure": False, "asked_s": 100.0 - TIMING.alone_s}
     assert written(decide(sight(A, MASTER, **waited, census=Census(), renewed_s=0.0))).number == 3
 
 
@@ -297,7 +298,7 @@ def test_what_is_no_lease_is_a_typed_error(data: bytes) -> None:
 def test_a_member_that_gets_no_nearer_is_given_up_and_one_that_keeps_up_is_not() -> None:
     """Its connection is there, its disk hangs: else every send would wait for it, for ever."""
     state, end = AgentState(), 1_000
-    timing = Timing()
+    timing = TIMING
 
     def look(now_s: float, position: int) -> LeaseRecord | None:
         broker = replace(MASTER, end=end, replicas=(MemberStatus(address=B, position=position, metadata=7),))
@@ -316,3 +317,22 @@ def test_a_member_that_gets_no_nearer_is_given_up_and_one_that_keeps_up_is_not()
     assert required_members(steps[-1], broker) == (B,) and required_members(steps[-1], broker, slow) == ()
     look(40.0, end)  # it has everything again
     assert state.heard_s[B] == 40.0
+
+
+FAILING = replace(MASTER, failing="the disk is full", flushed=115, end=130)
+
+
+def test_a_master_whose_disk_takes_nothing_hands_over_to_a_member_that_can_write() -> None:
+    assert isinstance(decide(sight(A, FAILING, failing_s=99.5)), Wait), "it may be a moment only"
+    asked = written(decide(sight(A, FAILING, failing_s=90.0)))
+    assert (asked.holder, asked.number, asked.wanted) == (A, 3, B)
+    held = replace(FAILING, held=True)
+    handed = written(decide(sight(A, held, asked, held_s=99.9, failing_s=90.0)))
+    assert (handed.holder, handed.number, handed.handed) == (B, 4, True), "what is not on disk was never acknowledged"
+
+
+def test_a_master_whose_disk_takes_nothing_stays_it_where_nobody_else_could_write() -> None:
+    full = replace(FAILING, replicas=(MemberStatus(address=B, position=115, metadata=7, writable=False),))
+    assert isinstance(decide(sight(A, full, failing_s=90.0)), Wait)
+    alone = written(decide(sight(A, FAILING, replace(RECORD, in_sync=(A,)), failing_s=90.0)))
+    assert (alone.holder, alone.wanted) == (A, "")

@@ -93,4 +93,4 @@ def test_a_rule_that_names_members_too_early_is_found(monkeypatch: pytest.Monkey
 
 
 def test_a_grant_that_is_too_long_is_found() -> None:
-    assert is_found(Timing(margin_s=-6.0))
+    assert is_found(Timing(margin_s=-3.0))

@@ -40,7 +40,7 @@ def test_an_old_master_waits_with_its_sends_until_the_new_one_serves() -> None:
 def test_a_lease_has_bounds(duration_s: float) -> None:
     with pytest.raises(ConfigError):
         Timing.of(duration_s)
-    assert Timing.of(9.0) == Timing()
+    assert Timing.of(4.0) == Timing()
 
 
 def test_without_a_lease_it_is_said_what_to_do() -> None:

@@ -79,5 +79,9 @@ class Members:
             position = self.position(address)
             gets_on = any(not each.is_stalled for each in self._connections(address))
             if position is not None and known.at_ms > limit_ms and gets_on:
-                found.append(MemberStatus(address=address, position=position, metadata=known.report.metadata))
+                report = known.report
+                status = MemberStatus(
+                    address=address, position=position, metadata=report.metadata, writable=report.writable
+                )
+                found.append(status)
         return tuple(found)

@@ -192,6 +192,7 @@ class Replication:
             renewals=lease.renewals if lease is not None else 0,
             waiting=lease.waiting if lease is not None else "",
             nameservers=settings.nameservers,
+            failing="" if store.health.writable else str(store.health.error()),
         )
 
     @property

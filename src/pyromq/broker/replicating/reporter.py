@@ -85,6 +85,7 @@ class LeaseFollowing:
                     metadata=mine,
                     number=state.number,
                     broker_id=follower.broker_id,
+                    writable=self._store.health.writable,
                 )
                 status = await self._calls.report(report)
                 if metadata.rounds and status.metadata > mine:

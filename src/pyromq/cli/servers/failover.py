@@ -26,7 +26,7 @@ class FailoverFlags:
         Option(
             "--lease", metavar="SECONDS", help="A master that is silent for so long loses its place; all agents alike."
         ),
-    ] = 9.0
+    ] = 4.0
     alone_after: Annotated[
         float,
         Option(

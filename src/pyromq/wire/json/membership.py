@@ -26,6 +26,7 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     address: str
     position: int  # on its disk
     metadata: int
+    writable: bool = True  # its store takes messages
 
 
 class Epoch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -101,6 +102,7 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     renewals: int = 0  # of the record that its last grant came from; 0 after a restart
     waiting: str = ""  # what its agent waits for before anything is acknowledged; empty when it does not
     nameservers: tuple[str, ...] = ()
+    failing: str = ""  # why its store takes no messages; empty when it does
 
     def replica(self, address: str) -> MemberStatus | None:
         return next((each for each in self.replicas if each.address == address), None)
@@ -138,3 +140,4 @@ class MemberReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     metadata: int
     number: int
     broker_id: int = -1
+    writable: bool = True
