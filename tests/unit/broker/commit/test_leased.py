@@ -93,7 +93,7 @@ async def test_internal_writes_hear_that_the_lease_has_ended(flush: Flush) -> No
 
 def leased_gate(watch: Watch, floor: list[int | None]) -> tuple[GateRig, Lease]:
     rig, lease = GateRig(), Lease(watch)
-    lease.state = lease.state.__class__(number=1, role="master")
+    lease.state = lease.state.__class__(number=1, role="master", members=("b:1",))  # as on disk: nothing is saved here
     assert lease.grant(1, watch.now_s + 5, ())
     rig.gate.lease, rig.gate.required = lease, lambda: floor[0]
 
@@ -174,6 +174,17 @@ async def test_without_a_lease_no_send_passes() -> None:
         door.gate.check_stuck()
     with pytest.raises(RefusedError):
         door.gate.check_master()
+
+
+async def test_sends_that_waited_are_refused_when_the_lease_has_ended_meanwhile() -> None:
+    door, wire, watch = Door(), Wire(), Watch()
+    door.gate.lease = granted(door.rig, watch)
+    door.gate.hold()
+    door.send(wire)
+    watch.now_s += 5
+    with pytest.raises(RefusedError) as refused:  # for the broker, which answers it
+        door.gate.release()
+    assert (refused.value.code, door.handled, len(door.gate)) == (MOVED, [], 0), "and nothing of it is stored"
 
 
 async def test_held_sends_wait_and_pass_in_order_after_the_release() -> None:

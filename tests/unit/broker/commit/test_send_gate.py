@@ -73,6 +73,20 @@ async def test_sends_wait_in_order_until_the_disk_has_taken_some() -> None:
     assert (wire.codes, door.gate.closed, door.counters.put_refused) == ([0] * 4, False, 0)
 
 
+async def test_bytes_may_wait_up_to_the_limit_again_and_again() -> None:
+    door, wire = Door(parked_bytes_max=10), Wire()
+    for first in (1, 4):
+        await door.fill(wire)
+        door.send(wire, b"10 bytes, ")
+        with pytest.raises(RefusedError, match="OVERLOAD"):
+            door.send(wire, b"1")
+        assert len(door.gate) == 1
+        while door.rig.worker.waiting or len(door.gate):
+            await door.rig.worker.work()
+        door._number -= 1  # of the one that was refused
+        assert door.handled[-3:] == [first, first + 1, first + 2]
+
+
 async def test_many_sends_that_waited_have_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     door, wire = Door(parked_sends_max=100), Wire()
     await door.fill(wire)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyromq.broker.base.window_counters import MESSAGE
 from pyromq.broker.commit.group_commit import SendsOfOneRead
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.topic import TopicConfig, TopicFilterType
@@ -244,3 +245,15 @@ async def test_a_message_that_says_it_is_an_inner_batch_is_refused_by_a_warm_lan
         answer = answers(rig.clients[0])[-1]
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "BatchCQ" in (answer.remark or "")
         assert rig.broker.store.end_position == end
+
+
+async def test_what_was_taken_before_topics_change_is_counted() -> None:
+    async with LaneRig(with_core=True) as rig:
+        await learned(rig)
+        rig.arrive(0, sends(2, 3))
+        await rig.settle()
+        rig.broker.parts.tables.topics.update(TopicConfig(topic_name="another"))
+        rig.arrive(0, sends(5))  # the lane forgets what it knew, and with it what it had counted
+        await rig.settle()
+        rig.sends.lane.count_puts()
+        assert rig.broker.parts.stats.counters.puts["orders"] // MESSAGE % MESSAGE == 5
