@@ -336,3 +336,14 @@ def test_a_master_whose_disk_takes_nothing_stays_it_where_nobody_else_could_writ
     assert isinstance(decide(sight(A, full, failing_s=90.0)), Wait)
     alone = written(decide(sight(A, FAILING, replace(RECORD, in_sync=(A,)), failing_s=90.0)))
     assert (alone.holder, alone.wanted) == (A, "")
+
+
+def test_a_lease_is_over_for_others_a_margin_after_it_is_over_for_its_holder() -> None:
+    duration_s = RECORD.duration_ms / 1000
+    last = 100.0 - duration_s - TIMING.margin_s
+    others = [sight(B, REPLICA, seen_s=last + late_s) for late_s in (0.0, -0.01)]
+    assert [each.is_expired for each in others] == [False, True]
+    last = 100.0 - duration_s + TIMING.margin_s
+    own = [sight(A, MASTER, mine=RECORD, renewed_s=last + late_s) for late_s in (0.01, 0.0)]
+    assert [each.is_granted for each in own] == [True, False], "clocks may differ by twice the margin"
+    assert not sight(A, MASTER).is_granted, "it has written none"
