@@ -39,6 +39,17 @@ class InflatedTooLargeError(DecompressionError):
         self.bytes_max = bytes_max
 
 
+class TooMuchInflatedError(DecompressionError):
+    """Other messages of this process hold what all of them together may have decompressed; it may be tried again."""
+
+    def __init__(self, *, bytes_max: int) -> None:
+        super().__init__(
+            f"no room to decompress it: messages that listeners have now may take {bytes_max} bytes together; it is "
+            "tried again later. Fewer listeners at once (threads, concurrency) need less"
+        )
+        self.bytes_max = bytes_max
+
+
 def compress(body: bytes, algorithm: int = SysFlag.ZLIB, *, level: int = ZLIB_LEVEL) -> bytes:
     """The body compressed by the algorithm that the flag's bits 8–10 name; the level is that of the algorithm."""
     kind = algorithm & COMPRESSION_MASK

@@ -3,11 +3,17 @@
 A pull response is records back to back (``wire.record`` has their layout). Taking it apart reads the few fields that
 consuming itself needs and cuts one piece of bytes per message; tags, keys, properties, hosts, times and the body are
 read from that piece on access. Most of them, most of the time, never are.
+
+A kilobyte may decompress to a megabyte, and many listeners run at once: bodies that were decompressed are bounded, each
+and all together (``InflatedBodies``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Self, TypeVar, overload
 
 import msgspec
@@ -19,7 +25,7 @@ from pyromq.model.failure import FailureStory
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.typed.decoding import decode_json, decode_text, decoder_for
-from pyromq.wire.compression import decompress
+from pyromq.wire.compression import INFLATED_BYTES_MAX, InflatedTooLargeError, TooMuchInflatedError, decompress
 from pyromq.wire.fast.record_parts import (
     HEAD,
     check_lengths,
@@ -46,6 +52,11 @@ from pyromq.wire.record_layout import (
 
 T = TypeVar("T")
 
+INFLATED_TOGETHER_BYTES_MAX: Final = 512 << 20
+_CACHED_BYTES_MAX: Final = 16 << 20
+_INFLATE_AT_ONCE: Final = 2
+_WAIT_S: Final = 0.05
+_WAITS_MAX: Final = 600  # half a minute
 _COMPRESSED: Final = 1
 _TAGS, _KEYS, _SHARDING_KEY = names.TAGS.encode(), names.KEYS.encode(), names.SHARDING_KEY.encode()
 _RETRY_TOPIC, _UNIQUE_KEY = names.RETRY_TOPIC.encode(), names.UNIQUE_KEY.encode()
@@ -91,13 +102,16 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def body(self) -> bytes:
-        """As the producer gave it, decompressed if need be. Raises DecompressionError."""
+        """As the producer gave it, decompressed if need be. Raises DecompressionError, TooMuchInflatedError."""
         if not self.sys_flag & _COMPRESSED:
             return stored_body(self.record, self.sys_flag)
-        if self._body is None:
-            msgspec.structs.force_setattr(self, "_body", decompress(self.packed_body, self.sys_flag))
-        assert self._body is not None
-        return self._body
+        body = self._body  # once: another thread may let go of it
+        return inflated_bodies.inflate(self) if body is None else body
+
+    @property
+    def is_with_listener(self) -> bool:
+        """Whether a listener of this process has it now."""
+        return self.pull is not None and self.offset in self.pull.taken_ms
 
     @overload
     def decode(self, kind: type[T]) -> T: ...
@@ -325,6 +339,83 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     def _raw_properties(self) -> bytes:
         return self.record[topic_range(self.record, self.sys_flag)[1] + 2 :]
+
+
+class InflatedBodies:
+    """Decompressed bodies of messages, kept with them while listeners have them; ``bytes_max`` is for all together.
+
+    Of a message that no listener has (any more) the body is a cache, which goes when there is too much of it. When
+    those of listeners leave no room, a listener on a thread waits until others have ended; one on the loop fails, and
+    its message is tried again later. Any thread may call; a few inflate at a time.
+    """
+
+    def __init__(
+        self, bytes_max: int = INFLATED_TOGETHER_BYTES_MAX, *, pause: Callable[[], object] | None = None
+    ) -> None:
+        """``pause`` is how a thread waits for a moment."""
+        self._bytes_max = bytes_max
+        self._pause = pause or partial(threading.Event().wait, _WAIT_S)
+        self._at_once = threading.BoundedSemaphore(_INFLATE_AT_ONCE)
+        self._lock = threading.Lock()
+        self._held: list[ReceivedMessage] = []
+        self.held_bytes = 0
+        self._sweep_bytes = _CACHED_BYTES_MAX  # what is held before those that nobody has are looked for
+
+    def inflate(self, message: ReceivedMessage) -> bytes:
+        """Raises DecompressionError, TooMuchInflatedError."""
+        body = self._try(message)
+        if body is None and not _is_on_loop():
+            for _ in range(_WAITS_MAX):
+                self._pause()
+                if self._room() >= INFLATED_BYTES_MAX and (body := self._try(message)) is not None:
+                    break
+        if body is None:
+            raise TooMuchInflatedError(bytes_max=self._bytes_max)
+        return body
+
+    def _try(self, message: ReceivedMessage) -> bytes | None:
+        """None when there is no room for it now."""
+        with self._at_once:
+            room = self._room()
+            try:
+                body = decompress(message.packed_body, message.sys_flag, bytes_max=min(room, INFLATED_BYTES_MAX))
+            except InflatedTooLargeError:
+                if room >= INFLATED_BYTES_MAX:
+                    raise
+                return None
+            with self._lock:
+                msgspec.structs.force_setattr(message, "_body", body)
+                self._held.append(message)
+                self.held_bytes += len(body)
+            return body
+
+    def _room(self) -> int:
+        with self._lock:
+            if self.held_bytes > self._sweep_bytes or self.held_bytes + INFLATED_BYTES_MAX > self._bytes_max:
+                self._sweep()
+            return max(0, self._bytes_max - self.held_bytes)
+
+    def _sweep(self) -> None:
+        held, self._held, self.held_bytes = self._held, [], 0
+        for message in held:
+            if message.is_with_listener:
+                self._held.append(message)
+                self.held_bytes += len(message._body or b"")
+            else:
+                msgspec.structs.force_setattr(message, "_body", None)
+        self._sweep_bytes = max(_CACHED_BYTES_MAX, 2 * self.held_bytes)
+
+
+def _is_on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+inflated_bodies = InflatedBodies()
+"""Of this process."""
 
 
 def split_messages(

@@ -8,7 +8,7 @@ that cannot be decompressed becomes null: one bad message must not end a query.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -26,14 +26,17 @@ from pyromq.pipeline.arrow.buffers import fixed_width, hexadecimal
 from pyromq.pipeline.arrow.columns import ARROW_TYPES
 from pyromq.pipeline.arrow.layout import Ints, Records
 from pyromq.pipeline.arrow.properties import Properties, spans
-from pyromq.wire.compression import DecompressionError, decompress
+from pyromq.wire.compression import INFLATED_BYTES_MAX, DecompressionError, decompress
 from pyromq.wire.message_id import Host
 from pyromq.wire.record_layout import HOST_V4_BYTES, HOST_V6_BYTES
 
 logger = logging.getLogger(__name__)
 
 _TAGS, _KEYS, _UNIQUE_KEY = TAGS.encode(), KEYS.encode(), UNIQUE_KEY.encode()
+_BODY: Final = "body"
 _COMPRESSED: Final = 1
+_RATIO_MAX: Final = 1_100  # of zlib; what compresses better is taken for as much as a body may be
+PART_BYTES_MAX: Final = 4 * INFLATED_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,31 @@ def decode(data: bytes, queue: QueueId, schema: pa.Schema, wanted: WantedRows) -
         if found is not None:
             return _completed(*found, data, queue, schema, wanted)
     return decode_records(Records(data), queue, schema, wanted)
+
+
+def decode_in_parts(data: bytes, queue: QueueId, schema: pa.Schema, wanted: WantedRows) -> Iterator[pa.RecordBatch]:
+    """``decode`` in as many batches as it takes for the bodies of each to decompress to ``PART_BYTES_MAX`` at worst."""
+    if _BODY in schema.names and core is not None and type(data) is bytes:
+        found = compiled.columns(core, data, schema, range(wanted.start, wanted.end), wanted.tags)
+        if found is not None and _BODY in found[1]:  # else some are compressed: the core leaves those to Python
+            yield _completed(*found, data, queue, schema, wanted)
+            return
+    for part in _inflatable(data) if _BODY in schema.names else (data,):
+        yield decode(part, queue, schema, wanted)
+
+
+def _inflatable(data: bytes) -> Iterator[bytes]:
+    """Runs of whole records that decompress to a bounded size, or one record each; all of it if none is compressed."""
+    records = Records(data)
+    worst = np.minimum((records.body_ends - records.body_starts) * _RATIO_MAX, INFLATED_BYTES_MAX)
+    worst[records.sys_flags & _COMPRESSED == 0] = 0
+    first, held = 0, 0
+    for row, size in enumerate(worst):
+        if held and held + size > PART_BYTES_MAX:
+            yield data[records.starts[first] : records.starts[row]]
+            first, held = row, 0
+        held += int(size)
+    yield data[records.starts[first] :]
 
 
 def decode_records(records: Records, queue: QueueId, schema: pa.Schema, wanted: WantedRows) -> pa.RecordBatch:

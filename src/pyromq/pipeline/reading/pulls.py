@@ -24,7 +24,7 @@ from pyromq.errors import BrokerError, ConnectFailedError, MQError
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.model.route import MASTER_ID
-from pyromq.pipeline.arrow.decode import WantedRows, decode
+from pyromq.pipeline.arrow.decode import WantedRows, decode_in_parts
 from pyromq.pipeline.core.connections import Connected
 from pyromq.pipeline.core.errors import DataLossError
 from pyromq.pipeline.core.offsets import OffsetRange
@@ -290,6 +290,7 @@ def read_ranges(
         pending = connected.begin(reader.gather())
         wanted, queue = gathered.wanted, gathered.wanted.queue
         named = QueueId(client.plain_name(queue.topic), queue.broker, queue.number)
-        batch = decode(b"".join(gathered.parts), named, schema, WantedRows(wanted.start, wanted.end, gathered.tags))
-        for start in range(0, batch.num_rows, options.batch_rows):
-            yield batch.slice(start, options.batch_rows)
+        rows = WantedRows(wanted.start, wanted.end, gathered.tags)
+        for batch in decode_in_parts(b"".join(gathered.parts), named, schema, rows):
+            for start in range(0, batch.num_rows, options.batch_rows):
+                yield batch.slice(start, options.batch_rows)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.client.core.received_message import PullFacts, ReceivedMessage, split_messages
+from pyromq.client.core.received_message import InflatedBodies, PullFacts, ReceivedMessage, split_messages
 from pyromq.errors import CorruptRecordError, MQError
 from pyromq.model.queue import QueueId
-from pyromq.wire.compression import compress, compressed_flag
+from pyromq.wire.compression import InflatedTooLargeError, TooMuchInflatedError, compress, compressed_flag
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.message_id import Host
 from pyromq.wire.properties import encode_properties
@@ -146,3 +147,68 @@ def test_a_pulled_message_tells_the_range_of_its_queue_and_when_its_listener_beg
     assert message.after_failure().behind == 92
     fetched = only(record())
     assert (fetched.behind, fetched.consume_start_ms, fetched.get("MAX_OFFSET")) == (None, None, None)
+
+
+# --- bodies that were decompressed -----------------------------------------------------------------------------------
+
+MIB = 1 << 20
+
+
+def bombs(count: int, taken: dict[int, int], size: int = 8 * MIB) -> list[ReceivedMessage]:
+    """Messages of one queue, a few kilobytes each, that decompress to so many bytes."""
+    packed = compress(bytes(size), SysFlag.ZLIB)
+    whole = record(body=packed, sys_flag=int(compressed_flag(0, SysFlag.ZLIB)))
+    (one,) = split_messages(whole, "b", pull=PullFacts(0, count, taken, 0))
+    return [msgspec.structs.replace(one, offset=offset) for offset in range(count)]
+
+
+def held_by(messages: list[ReceivedMessage]) -> int:
+    return sum(len(message._body) for message in messages if message._body is not None)
+
+
+@pytest.fixture
+def inflated(monkeypatch: pytest.MonkeyPatch) -> InflatedBodies:
+    made = InflatedBodies(100 * MIB, pause=lambda: None)
+    monkeypatch.setattr("pyromq.client.core.received_message.inflated_bodies", made)
+    return made
+
+
+def test_bodies_that_listeners_have_are_bounded_together_and_the_next_one_fails_as_itself(
+    inflated: InflatedBodies,
+) -> None:
+    taken = dict.fromkeys(range(40), 1)
+    messages, failed = bombs(40, taken), 0
+    for message in messages:
+        try:
+            assert len(message.body) == 8 * MIB
+        except TooMuchInflatedError as error:
+            failed += 1
+            assert "fewer listeners" in str(error).lower()
+    assert (failed, held_by(messages), inflated.held_bytes) == (40 - 12, 96 * MIB, 96 * MIB)
+    del taken[0]  # a listener has ended
+    assert len(messages[30].body) == 8 * MIB and messages[0]._body is None
+
+
+def test_bodies_that_nobody_has_any_more_are_let_go_of(inflated: InflatedBodies) -> None:
+    messages = bombs(40, {})
+    assert {len(message.body) for message in messages} == {8 * MIB}
+    assert held_by(messages) <= 32 * MIB
+    assert len(messages[0].body) == 8 * MIB, "it is inflated again when somebody asks"
+
+
+def test_one_that_is_larger_than_any_may_be_says_so_however_much_room_there_is(inflated: InflatedBodies) -> None:
+    (message,) = bombs(1, {}, 65 * MIB)
+    with pytest.raises(InflatedTooLargeError, match="more than 67108864 bytes"):
+        _ = message.body
+    assert inflated.held_bytes == 0
+
+
+def test_a_listener_on_a_thread_waits_for_others_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = dict.fromkeys(range(9), 1)
+    monkeypatch.setattr(
+        "pyromq.client.core.received_message.inflated_bodies", InflatedBodies(70 * MIB, pause=taken.clear)
+    )
+    messages = bombs(9, taken)
+    for message in messages[:8]:
+        assert message.body
+    assert len(messages[8].body) == 8 * MIB

@@ -14,7 +14,7 @@ from pyromq.client.core.received_message import split_messages
 from pyromq.errors import CorruptRecordError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.arrow.columns import ARROW_TYPES, COLUMNS
-from pyromq.pipeline.arrow.decode import WantedRows, decode
+from pyromq.pipeline.arrow.decode import WantedRows, decode, decode_in_parts
 from pyromq.wire.compression import DecompressionError, compress, compressed_flag
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.record import Draft, encode_record, has_checksum, split_records
@@ -212,3 +212,19 @@ def test_impossible_lengths_are_refused(place: int) -> None:
     data[len(record(0)) + place] ^= 0x55
     with pytest.raises(CorruptRecordError):
         decode(bytes(data), QUEUE, MAP, ALL)
+
+
+def test_bodies_that_decompress_to_much_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worst case of each part is bounded, not what it turns out to be; a plain message costs nothing."""
+    monkeypatch.setattr("pyromq.pipeline.arrow.decode.PART_BYTES_MAX", 200_000)
+    packed = compress(bytes(50_000), SysFlag.ZLIB)  # about 70 bytes, so 77 000 at worst
+    flags = int(compressed_flag(0, SysFlag.ZLIB))
+    data = b"".join(record(n, packed, sys_flag=flags) if n % 2 else record(n) for n in range(10))
+    batches = list(decode_in_parts(data, QUEUE, RAW, ALL))
+    assert [batch.num_rows for batch in batches] == [5, 4, 1]
+    assert pa.Table.from_batches(batches).to_pylist() == decode(data, QUEUE, RAW, ALL).to_pylist()
+    plain = b"".join(record(n) for n in range(10))
+    (batch,) = decode_in_parts(plain, QUEUE, RAW, ALL)
+    assert batch == decode(plain, QUEUE, RAW, ALL)
+    (ids,) = decode_in_parts(data, QUEUE, RAW.empty_table().select(["message_id"]).schema, ALL)
+    assert ids.num_rows == 10, "without bodies nothing is decompressed"
