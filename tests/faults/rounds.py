@@ -100,6 +100,7 @@ class Rounds:
         self.load = load
         self._before = {name: _Sums() for name in KINDS}
         self._twice = 0
+        self.slowest = ""  # how long each kind of client waited in the last round
         self.noted: list[str] = []  # problems that the fault itself has found, in the last round
 
     async def run(self, name: str, fault: Fault, rng: Random) -> Outcome:
@@ -124,6 +125,10 @@ class Rounds:
         )
         twice = await load.delayed_twice()
         outcome.delayed_twice, self._twice = twice - self._twice, twice
+        each = {name: load.timeline.longest_pause_s([name], begun_s, ended_s) for name in (*SENT, *READ)}
+        self.slowest = ", ".join(
+            f"{name} {pause_s:.1f}" for name, pause_s in sorted(each.items(), key=lambda pair: -pair[1])
+        )
         self._judge(this, accounts, await cluster.master.stored_ids(), outcome)
         return outcome
 
@@ -216,5 +221,5 @@ async def run_rounds(
                             Outcome(name, total.role, rounds=1, problems=[*running.noted, f"not over: {error!r}"])
                         )
                         break  # nobody knows in which state they are
-                    tell(f"{text}, {monotonic() - begun_s:.0f} s: {found}")
+                    tell(f"{text}, {monotonic() - begun_s:.0f} s, waited: {running.slowest}: {found}")
     return total

@@ -129,10 +129,11 @@ class SilenceWatch:
         try:
             await self._probe(connection, self._probe_ms)
         except TransportError as error:
-            if connection.is_open and connection.bytes_in == before:
+            if connection.bytes_in == before:  # also when the connection was dropped meanwhile, as half open
                 logger.warning("broker is silent, its connection is dropped: address=%s error=%s", address, error)
                 self._silent.add(address)
-                connection.abort(f"silent: no answer to a heartbeat within {self._probe_ms} ms")
+                if connection.is_open:
+                    connection.abort(f"silent: no answer to a heartbeat within {self._probe_ms} ms")
                 self._on_silent()
         finally:
             self._asked.discard(connection)

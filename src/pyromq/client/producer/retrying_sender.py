@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 _SEND_OK: Final = SendStatus.SEND_OK
 _NOT_FLUSHED: Final = SendStatus.FLUSH_DISK_TIMEOUT
 _PAUSE: Final = Backoff(first_ms=50, ceiling_ms=500)
+_SILENT_MS: Final = 200  # for the connection to a broker that was silent; then the route is looked at again
 
 
 class RetryingSender:
@@ -155,8 +156,10 @@ class RetryingSender:
         )
 
     async def connection(self, topic_queues: TopicQueues, queue: QueueId, timeout_ms: int) -> Connection:
-        """Raises ConnectFailedError, ClientClosedError."""
+        """A silent broker is given a moment: another may be master. Raises ConnectFailedError, ClientClosedError."""
         link = topic_queues.links.get(queue.broker) or self._client.master_link(queue.broker)
+        if link.ready is None and self._client.silence.is_silent(str(link.address)):
+            timeout_ms = min(timeout_ms, _SILENT_MS)
         return link.ready or await link.connection(timeout_ms=timeout_ms)
 
     async def _attempt(
