@@ -23,8 +23,22 @@ QUICK: dict[str, Any] = {
 }
 
 
+HEAP = (
+    "640m"  # of every JVM: with code, classes and threads it stays below the 1 GB that a process of the tests may have
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_heaps() -> Iterator[None]:
+    """Drivers and executors, also those that tests start as processes, get less than Spark's 1 GB of heap."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_DRIVER_MEMORY", HEAP)
+        patch.setenv("SPARK_EXECUTOR_MEMORY", HEAP)
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(small_heaps: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("spark")
     started = session("local[2]", **QUICK, **{"spark.sql.warehouse.dir": folder, "spark.local.dir": folder})
     yield started

@@ -29,7 +29,7 @@ def test_it_is_the_hash_of_the_value(raw: bytes) -> None:
     assert entry_tag("orders", raw, STORED_MS, LADDER_MS) == expected
 
 
-@settings(derandomize=True, deadline=None, max_examples=1_000)
+@settings(max_examples=1_000)
 @given(ODD)
 @example(b"TAGS\1TagA\2TAGS\1\2__CRC32#\1TAGS\1\2")
 def test_it_is_the_same_for_what_is_sent_and_for_what_is_stored(raw: bytes) -> None:

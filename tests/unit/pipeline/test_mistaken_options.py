@@ -1,6 +1,6 @@
 """Every option with a value that it cannot have, every column that is not what it should be: named, with what may be.
 
-No Spark is started here. An option or column that is new fails these tests until it has a case.
+An option or column that is new fails these tests until it has a case.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from pyromq.pipeline.sink.columns import SINK_COLUMNS, check_sink_schema
 from pyromq.pipeline.sink.options import SINK_OPTIONS, parse_sink_options
 from pyromq.pipeline.spark.source import arrow_schema
 
-pytestmark = pytest.mark.spark
 NOTHING = "empty; give it a value"
 COUNT, AMOUNT, TIME, SWITCH = "number above 0", "512k or 64m", "30s or 15m", "neither true nor false"
 OFFSETS = '"broker": {"0": 123}'
