@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -37,7 +38,8 @@ class Expedition(NamedTuple):
 
     def line(self) -> str:
         """How to repeat it in a shell."""
-        return " ".join([*(f"{name}={value}" for name, value in self.environment.items()), "python", *self.command])
+        settings = [f"{name}={value}" for name, value in self.environment.items()]
+        return shlex.join([*settings, "python", *self.command])
 
 
 def round_of(number: int, seed: int) -> list[Expedition]:

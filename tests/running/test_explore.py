@@ -21,6 +21,7 @@ def test_a_round_follows_from_its_seed_and_every_other_one_does_without_the_core
     first, second = (round_of(number, 42)[0].environment for number in (0, 1))
     assert "PYROMQ_PURE" not in first and second["PYROMQ_PURE"] == "1"
     assert all("42" in each.line() for each in round_of(0, 42))
+    assert "-m 'hypothesis or seeded' " in round_of(0, 42)[0].line(), "as a shell takes it"
 
 
 def test_rounds_go_on_until_the_time_is_over_and_what_failed_is_kept(
