@@ -27,7 +27,7 @@ from pyromq.wire.header_errors import HeaderFieldError, UndecodableHeaderError
 from pyromq.wire.headers import REQUEST_HEADERS
 from pyromq.wire.received import Received, decode_received
 from pyromq.wire.signature import ACCESS_KEY, SIGNATURE, SigningKey, sign, signed_content, unsigned_fields, verify
-from tests.unit.security.people import add_user, pull_fields, request, secret_of, send_fields
+from tests.unit.security.people import add_user, allow, entry, guard_of, pull_fields, request, secret_of, send_fields
 
 HERE = Peer("10.1.2.3")
 BOTH_FORMS = pytest.mark.parametrize("form", list(SerializeType))
@@ -297,3 +297,18 @@ def test_headers_with_very_many_fields_are_left_to_python() -> None:
     for count, signer in ((40, "alice"), (100, None)):
         fields = {**pull_fields("t", "g"), **{f"x{number}": "1" for number in range(count)}}
         assert keys.signer(request(Code.PULL_MESSAGE, fields, user="alice").frame.header, b"") == signer
+
+
+def test_a_signature_does_not_cover_the_request_code_as_the_page_on_security_says() -> None:
+    """RocketMQ's clients sign so. If this changes, docs/security.md (what signatures do not do) has to."""
+    book = Book()
+    add_user(book, "ops")
+    allow(book, "ops", entry("Topic:orders", "Get", "Delete"))
+    guard = guard_of(book)
+    look = request(Code.GET_TOPIC_CONFIG, {"topic": "orders"}, user="ops")
+    replayed = request(Code.DELETE_TOPIC_IN_BROKER, dict(look.ext()))
+    assert guard.admit(look, HERE).name == guard.admit(replayed, HERE).name == "ops"
+    allow(book, "ops", entry("Topic:orders", "Get"))
+    assert guard.admit(look, HERE).name == "ops"
+    with pytest.raises(AccessDeniedError, match="no permission"):
+        guard.admit(replayed, HERE)
