@@ -177,6 +177,20 @@ def test_up_starts_it_and_names_it_in_the_ready_line(tmp_path: Path) -> None:
         assert "Traceback" not in told and "the console ended" not in told, told
 
 
+def test_up_with_access_control_hands_its_console_credentials(tmp_path: Path) -> None:
+    config = tmp_path / "server.toml"
+    user = '{"username": "admin", "password": "a-long-admin-secret"}'
+    config.write_text(f"[broker.access]\nenabled = true\ninitial_user = '{user}'\n", encoding="utf-8")
+    config.chmod(0o600)
+    command = [*UP, "--config", str(config), "--data", str(tmp_path / "d"), "--console-port", "0"]
+    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (_, line):
+        url, headers = url_in(line), {"Authorization": f"Bearer {TOKEN}"}
+        made = httpx.post(f"{url}/api/v1/topics", json={"name": "orders"}, headers=headers, timeout=WAIT_S)
+        assert made.status_code == 201, made.text
+        told = httpx.get(f"{url}/api/v1/users", headers=headers, timeout=WAIT_S).json()
+        assert "admin" in [user["name"] for user in told["users"]]
+
+
 def test_it_ends_with_up_even_if_that_is_killed(tmp_path: Path) -> None:
     command = [*UP, "--data", str(tmp_path / "d"), "--console-port", "0"]
     with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (process, line):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import os
 import re
 import subprocess
@@ -10,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pyromq import Message
+from pyromq.errors import Attempt, RequestTimeoutError, SendFailedError
 from pyromq.testing import LoopbackBroker
 
 pytestmark = pytest.mark.integration
@@ -71,3 +75,34 @@ def test_every_example_is_run_listed_and_short() -> None:
     for name in LAST_LINES:
         text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
         assert text.startswith('"""') and text.count("\n") <= LINES_MAX, name
+
+
+async def test_the_busy_shop_stays_open_when_orders_cannot_be_sent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    busy_shop = importlib.import_module("busy_shop")
+    real_sleep, waits = asyncio.sleep, 0
+
+    class SlowBroker:
+        sent = 0
+
+        async def send(self, message: Message) -> None:
+            self.sent += 1
+            if self.sent == 3:
+                raise SendFailedError("orders", [Attempt("broker-a", RequestTimeoutError("no answer"))])
+
+    async def sleep(_: float) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 4:
+            raise asyncio.CancelledError
+        await real_sleep(0)
+
+    shop = busy_shop.BusyShop("127.0.0.1:1")
+    shop._producer = broker = SlowBroker()
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await shop.trade()
+    assert broker.sent > 30, "it went on after the failure"
+    assert capsys.readouterr().out.count("some orders were not sent, going on") == 1

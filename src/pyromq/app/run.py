@@ -33,6 +33,7 @@ from pyromq.client.sync.transactions import TransactionProducer as SyncTransacti
 from pyromq.client.transactions.transaction_producer import TransactionProducer
 from pyromq.errors import ClientClosedError, ConfigError, DeadLetterError, MQError
 from pyromq.idempotent import Marks, message_key, once, once_for_batch
+from pyromq.idempotent.places import place_of
 from pyromq.model import property_names as names
 from pyromq.typed import encode
 from pyromq.typed.listeners import is_coroutine_function
@@ -124,6 +125,7 @@ class Run:
     consumers: list[PushConsumer] = field(default_factory=list)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _opened: dict[str, Any] = field(default_factory=dict)
+    _marks_of: dict[str, dict[int, Marks]] = field(default_factory=dict)  # by group
 
     # --- what is open ---
 
@@ -263,6 +265,7 @@ class Run:
         if (database := listener.options.get("once")) is not None:
             key = listener.options.get("once_key") or message_key
             found = await self._marks(database, listener.group, marks)
+            self._marks_of.setdefault(listener.group, {})[id(found)] = found
             call = once_for_batch(call, found, key=key) if listener.is_batch else once(call, found, key=key)
         for middleware in reversed(self.app.middlewares):
             call = middleware.around(call, listener.group, listener.name, is_coroutine=listener.is_coroutine)
@@ -273,7 +276,7 @@ class Run:
             return database
         where = (str(database) if isinstance(database, str) else id(database), group)
         if where not in marks:
-            marks[where] = await asyncio.to_thread(lambda: Marks(database, scope=group))
+            marks[where] = await asyncio.to_thread(lambda: Marks(place_of(database), scope=group))
             self._stack.push_async_callback(asyncio.to_thread, marks[where].close)
         return marks[where]
 
@@ -319,7 +322,12 @@ class Run:
     def report(self) -> dict[str, Any]:
         """How it goes, for health endpoints."""
         groups = {
-            each.group: {"queues": len(each.assignment), "consumed": each.counts.ok, "failed": each.counts.failed}
+            each.group: {
+                "queues": len(each.assignment),
+                "consumed": each.counts.ok,
+                "failed": each.counts.failed,
+                "skipped": sum(marks.skipped for marks in self._marks_of.get(each.group, {}).values()),
+            }
             for each in self.consumers
         }
         name = self.app.name or DEFAULT_NAME

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
@@ -22,6 +23,7 @@ from pyromq.databases import Table, conflicts, database_of, execute
 from pyromq.errors import ConfigError, MQError
 from pyromq.idempotent.keys import key_hash, message_key
 from pyromq.idempotent.leases import Claim, Leases
+from pyromq.idempotent.skips import note_skips
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +77,16 @@ class Marks:
         self._clock = clock or default_clock()
         self._name = self.database.quoted(table)
         self.database.create(Table(table, "key_hash", _COLUMNS, "until_ms"))
+        self.skipped = 0  # messages that listeners were not called for, since this object was made
+        self._counting = threading.Lock()
         self._leases = Leases(self._prolong, lease_ms)
         self._pruned_ms = self._clock.monotonic_ms()
+
+    def note_skips(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Counts messages that are not consumed again."""
+        with self._counting:
+            self.skipped += len(messages)
+        note_skips(messages, self._scope)
 
     # --- around an effect ---
 

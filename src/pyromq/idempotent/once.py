@@ -100,12 +100,14 @@ def once_in_transaction(listener: Callable[[Any, Any], Verdict], marks: Marks, *
         try:
             with marks.database.begin() as connection:
                 if not marks.first_time(connection, key(message)):
+                    marks.note_skips([message])
                     return None
                 result = listener(value, connection)
                 if not succeeded(result):
                     raise _UndoneError(result)
                 return result
         except MarkedMeanwhileError:  # and committed, or our row would not have been refused
+            marks.note_skips([message])
             return None
         except _UndoneError as undo:
             return undo.result
@@ -127,6 +129,7 @@ def _for_batch(listener: Callable[..., Any], marks: Marks, key: Key, *, is_corou
     def handle(messages: list[ReceivedMessage]) -> Any:
         work = _Work(marks, key, messages)
         work.claim()
+        work.note_skips()
         if not work.fresh:
             return None
         try:
@@ -143,6 +146,7 @@ def _for_batch(listener: Callable[..., Any], marks: Marks, key: Key, *, is_corou
         work = _Work(marks, key, messages)
         try:
             await _on_thread(work.claim)
+            work.note_skips()
             if not work.fresh:
                 return None
             result = await listener(work.fresh)
@@ -176,6 +180,7 @@ class _Work:
         self._messages = messages
         self._claims: list[Claim] = []
         self._places: list[int] = []  # of the fresh ones within the batch
+        self._skipped: list[ReceivedMessage] = []
         self.fresh: list[ReceivedMessage] = []
 
     def claim(self) -> None:
@@ -188,6 +193,14 @@ class _Work:
                 self._claims.append(claim)
                 self._places.append(place)
                 self.fresh.append(self._messages[place])
+        if len(self._places) < len(self._messages):
+            fresh = frozenset(self._places)
+            self._skipped = [each for place, each in enumerate(self._messages) if place not in fresh]
+
+    def note_skips(self) -> None:
+        """Those that are not ours to consume, where the listener is called: who listens there hears it."""
+        if self._skipped:
+            self._marks.note_skips(self._skipped)
 
     def release(self) -> None:
         if self._claims:

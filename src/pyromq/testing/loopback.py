@@ -32,6 +32,7 @@ from pyromq.client.core.settings import Credentials
 from pyromq.client.sync.loop_thread import LoopThread, use_loop_thread
 from pyromq.clock import Clock, SystemClock, default_clock, used_by_default
 from pyromq.errors import ConfigError
+from pyromq.idempotent.places import marks_kept_in
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address
@@ -154,6 +155,8 @@ class LoopbackBroker:
         self._stack.enter_context(ListenerWatch(self.journal).installed())
         scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="pyromq-test-")))
         self._stack.enter_context(offsets_folder_of(scratch / "offsets"))
+        kept = scratch if self._folder is None or isinstance(self._disk, FaultyDisk) else self._folder
+        self._stack.enter_context(marks_kept_in(kept / "marks"))
         if self._folder is None:
             self._folder = _IN_MEMORY if isinstance(self._disk, FaultyDisk) else scratch / "store"
             self._stack.callback(self._forget_folder)

@@ -226,6 +226,15 @@ async def test_without_access_control_the_pages_say_so() -> None:
         assert told["users"] == [] and "access control is off" in told["closed"]
 
 
+async def test_a_console_without_rights_says_that_it_has_none_and_how_it_gets_some() -> None:
+    broker = LoopbackBroker(BrokerSettings(store=SMALL_FILES, access=GUARDED))
+    async with ConsoleRig(broker=broker) as rig:
+        page = await rig.page("/users")
+        assert "This console has no rights to see users" in page and "PYROMQ_ACCESS_KEY" in page
+        assert "tells of no users" not in page
+        assert (await rig.api("GET", "/users")).json()["is_refused"] is True
+
+
 @pytest.fixture
 def as_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """The console signs its requests as this user."""

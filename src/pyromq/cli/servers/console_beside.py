@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -79,7 +79,7 @@ class ConsoleBeside:
                 *(sys.executable, *command, "--beside-fd", str(number)),
                 stdin=PIPE,
                 stdout=DEVNULL,
-                env={**_tls(settings), **os.environ},
+                env={**_tls(settings), **_credentials(settings, os.environ), **os.environ},
                 pass_fds=(number,),
                 start_new_session=True,  # Ctrl-C in a terminal is for this process, which ends the other in its turn
             )
@@ -113,6 +113,15 @@ def _reachable(address: str) -> str:
     """Where a server that listens everywhere is found from here."""
     host, _, port = address.rpartition(":")
     return f"{_EVERYWHERE.get(host, host)}:{port}"
+
+
+def _credentials(settings: NameServerSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """With access control the console signs as the broker does: it has accounts and roles of its own, and shows them
+    everything. Credentials of the environment take their place."""
+    inner = settings.access.inner if settings.access.is_on else None
+    if inner is None or environment.get("PYROMQ_ACCESS_KEY"):
+        return {}
+    return {"PYROMQ_ACCESS_KEY": inner.access_key, "PYROMQ_SECRET_KEY": inner.secret_key}
 
 
 def _tls(settings: NameServerSettings) -> dict[str, str]:

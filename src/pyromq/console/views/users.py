@@ -10,7 +10,7 @@ import msgspec
 
 from pyromq.client.admin.access import policy_entry
 from pyromq.console.desk import Desk
-from pyromq.errors import BrokerError, ConfigError
+from pyromq.errors import BrokerError, ConfigError, NoPermissionError
 from pyromq.security.audit import AuditEntry, Outcome, Question
 from pyromq.security.resources import Action
 from pyromq.security.templates import Template
@@ -41,18 +41,19 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Users(msgspec.Struct, frozen=True, kw_only=True):
-    """``closed`` says why there are none to show."""
+    """``closed`` says why there are none to show; ``is_refused``: because this console has no right to see them."""
 
     users: tuple[User, ...] = ()
     policies: tuple[PolicyRow, ...] = ()
     closed: str = ""
+    is_refused: bool = False
 
 
 async def read_users(desk: Desk) -> Users:
     try:
         users, policies = await desk.admin.users(), await desk.admin.policies()
     except BrokerError as error:
-        return Users(closed=str(error))
+        return Users(closed=str(error), is_refused=isinstance(error, NoPermissionError))
     return Users(users=tuple(map(user_of, users)), policies=tuple(policy_rows(policies)))
 
 

@@ -26,6 +26,7 @@ class EventKind(StrEnum):
     DELIVERED = "delivered"
     BEGAN = "began"  # a listener has it
     CONSUMED = "consumed"
+    SKIPPED = "skipped"  # it was consumed before, and its listener was not called
     FAILED = "failed"
     SENT_BACK = "sent back"
     COMMITTED = "committed"

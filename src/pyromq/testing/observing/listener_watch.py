@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyromq import hooks
+from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.hooks import ConsumeCode, ConsumeHook, Delivery
+from pyromq.idempotent.skips import noticing_skips
 from pyromq.testing.observing.journal import EventKind, Journal
 
 
@@ -28,15 +30,20 @@ class ListenerWatch(ConsumeHook):
     def listening(self, delivery: Delivery) -> Iterator[None]:
         self._add(EventKind.BEGAN, delivery)
         try:
-            yield
+            with noticing_skips() as skipped:
+                yield
         except BaseException as error:  # the listener's own; raised again
             self._add(EventKind.FAILED, delivery, f"{type(error).__name__}: {error}")
             raise
         if delivery.code is None or delivery.code is ConsumeCode.SUCCESS:
-            self._add(EventKind.CONSUMED, delivery)
+            self._add(EventKind.CONSUMED, delivery, skipped=skipped)
         else:
             self._add(EventKind.FAILED, delivery, f"the listener said {delivery.code.name}")
 
-    def _add(self, kind: EventKind, delivery: Delivery, text: str = "") -> None:
+    def _add(
+        self, kind: EventKind, delivery: Delivery, text: str = "", *, skipped: Sequence[ReceivedMessage] = ()
+    ) -> None:
+        passed_over = {id(message) for message in skipped}
         for message in delivery.messages:
-            self._journal.add(kind, group=delivery.group, topic=message.topic, message=message, text=text)
+            told = EventKind.SKIPPED if id(message) in passed_over else kind
+            self._journal.add(told, group=delivery.group, topic=message.topic, message=message, text=text)

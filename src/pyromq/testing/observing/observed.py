@@ -26,7 +26,8 @@ T = TypeVar("T")
 __all__ = ["GroupView", "Ledger", "Observer", "SeenMessage", "SeenMessages"]
 
 _TOOLS: Final = ("TOOLS_", "PYROMQ_", "CID_", "DEFAULT_", "SELF_", "__")  # groups that nobody of the test has
-_LISTENED: Final = (EventKind.BEGAN, EventKind.CONSUMED, EventKind.FAILED)
+_DONE: Final = (EventKind.CONSUMED, EventKind.SKIPPED)
+_LISTENED: Final = (EventKind.BEGAN, *_DONE, EventKind.FAILED)
 
 OnLoop = Callable[[Callable[[], T]], T]
 
@@ -155,7 +156,7 @@ class _Known:
         self._group = group
         journal = observer.journal
         self._listens = observer.has_listeners(group)
-        self._consumed = _origins(event.message for event in journal.of(EventKind.CONSUMED, group=group))
+        self._consumed = _origins(event.message for event in journal.of(*_DONE, group=group))
         self._delivered = _origins(event.message for event in journal.of(EventKind.DELIVERED, group=group))
         self._retrying = _origins(observer.waiting_retries(group))
         self._dead = _origins(observer.copies(dead_letter_topic(group)))
@@ -215,6 +216,10 @@ class GroupView:
         Of a group that has no listener in this process: what lies before its committed offsets, once.
         """
         return self._on_loop(lambda: self._consumed(topic))
+
+    def skipped(self, topic: str | None = None) -> SeenMessages:
+        """What came again and was not consumed a second time (``once``); not among those that were consumed."""
+        return self._on_loop(lambda: self._of_events((EventKind.SKIPPED,), topic))
 
     def failed(self, topic: str | None = None) -> SeenMessages:
         """Every attempt of a listener of this process that failed."""
