@@ -94,12 +94,13 @@ class Face(Generic[InnerT_co]):
         self._require_own_process()
         thread = loop_thread()
         thread.acquire()
+        self._thread = thread  # before it is open: what it calls back may use this face at once
         try:
             thread.call(self.inner.open())
         except BaseException:  # also Ctrl-C must not keep the thread alive; raised again
+            self._thread = None
             thread.release()
             raise
-        self._thread = thread
         self._was_open = True
         return self
 
