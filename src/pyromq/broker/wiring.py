@@ -69,6 +69,7 @@ from pyromq.model.names import TIMER_TOPIC
 from pyromq.net import Address, Connection, Link, open_connection
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.net.stalls import StallWatch
+from pyromq.replication.repair import LogRepair
 from pyromq.replication.settings import Role
 from pyromq.security.audit import FOLDER as AUDIT_FOLDER
 from pyromq.security.audit import AuditLog
@@ -137,6 +138,7 @@ class Wiring:
         handlers = self._handlers(tables, stats, waiters, write_path, services)
         replication = self._replication(tables, owners, write_path, services.registrar)
         if replication.follower is not None:
+            replication.follower.repair = LogRepair(self.store, services.maintenance.scrub)
             handlers.pulls.master_is_near = replication.follower.attached.is_set
         if replication.metadata is not None:
             replication.metadata.on_delay_offsets = services.delay_runner.schedule.follow
@@ -145,6 +147,7 @@ class Wiring:
         handlers.access.owners, handlers.access.belong_to_master = owners.text, replication.has_masters_users
         handlers.access.challenges = replication.leader.challenges if replication.leader is not None else None
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
+        handlers.runtime.scrub_facts = services.maintenance.scrub.facts
         tables.topics.on_change = services.registrar.topics_changed
         write_path.group_commit.on_visible = partial(_wake_readers, services.delay_runner, waiters, handlers.pulls)
         if handlers.sends.lane is not None:

@@ -58,6 +58,15 @@ ALERTS: Final = (
         advice="Its log names the groups; keep messages longer (fileReservedTime), or give it a larger disk.",
     ),
     Alert(
+        name="PyroMQLogDamaged",
+        metric=broker.LOG_DAMAGED,
+        condition="%s > 0",
+        lasting="5m",
+        severity="page",
+        summary="{{ $labels.node_id }} has a log that its disk has changed",
+        advice="A replica mends itself from its master. A master hands over or is replaced: pyromq store check --live.",
+    ),
+    Alert(
         name="PyroMQNoReplicaInSync",
         metric=broker.REPLICAS_IN_SYNC,
         condition="%s == 0",

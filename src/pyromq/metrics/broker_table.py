@@ -489,6 +489,20 @@ DAMAGED_READS: Final = Metric(
     help="Records that were not served because their checksum does not match, since the start.",
     source="reads of queues",
 )
+SCRUBBED: Final = Metric(
+    name="pyromq_scrub_progress_ratio",
+    kind=Kind.GAUGE,
+    unit="ratio",
+    help="How much of the sealed log the scrub of this pass has looked at.",
+    source="scrub",
+)
+LOG_DAMAGED: Final = Metric(
+    name="pyromq_log_damaged_bytes",
+    kind=Kind.GAUGE,
+    unit="bytes",
+    help="Bytes of the sealed log that the scrub found changed on disk, and that are not mended.",
+    source="scrub",
+)
 HELD_PULLS: Final = Metric(
     name="pyromq_held_pulls",
     kind=Kind.GAUGE,
@@ -653,6 +667,8 @@ BROKER_METRICS: Final = (
     RECOVERY_CUTS,
     RECOVERY_DAMAGED,
     DAMAGED_READS,
+    SCRUBBED,
+    LOG_DAMAGED,
     HELD_PULLS,
     NAMESERVERS,
     NAME_TAKEN,

@@ -51,6 +51,8 @@ def broker_findings(told: Mapping[str, str]) -> list[Finding]:
     found = []
     if trouble := told.get("storeTrouble", ""):
         found.append(Finding(Severity.BAD, trouble))
+    if damage := told.get("storeDamage", ""):
+        found.append(Finding(Severity.BAD, f"{damage}: replace the disk; a replica mends itself from its master"))
     percent = disk_percent(told)
     if percent >= _DISK_WARN_PERCENT:
         severity = Severity.BAD if percent >= _DISK_BAD_PERCENT else Severity.WARNING

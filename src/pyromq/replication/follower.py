@@ -23,10 +23,11 @@ from random import Random
 from typing import Any, Final, NamedTuple, cast
 
 from pyromq.clock import Clock
-from pyromq.errors import MQError, RemoteProtocolError
+from pyromq.errors import MQError, RemoteProtocolError, StoreError
 from pyromq.net.address import Address
 from pyromq.net.backoff import Backoff
 from pyromq.replication.errors import DivergedError, ReplicationRefusedError, TooFarBehindError
+from pyromq.replication.repair import LogRepair
 from pyromq.replication.settings import ReplicationSettings
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.transfer import SliceDecoder, encode_name, encode_proof, encode_report
@@ -101,6 +102,7 @@ class Follower:
         self.broker_id = broker_id
         self.name = encode_name(broker_id, silent=settings.silent)
         self.acknowledges = not settings.silent  # else the master is never told more than the first position
+        self.repair: LogRepair | None = None  # of what a scrub found
         self.state = Following.WAITING
         self.reason = ""  # why it is not following
         self._told = ""  # what was logged of that; an attempt that fails like the last one is not told again
@@ -171,10 +173,12 @@ class Follower:
 
     async def _follow(self, master: Master) -> None:
         known = await master.log()
+        if self.repair is not None and self.repair.is_needed:
+            self._note(Following.WAITING, self.store.health.damage)
+            as_copy = encode_name(self.broker_id, silent=True)
+            await self.repair.run(master.replication_address, await _introduction(master, known, as_copy))
         start = self._start(master, known)
-        if known is not None and known.takes_names:
-            proof = encode_proof(await master.prove()) if known.wants_proof else b""
-            start = start._replace(introduction=proof + self.name)
+        start = start._replace(introduction=await _introduction(master, known, self.name))
         session = _Session(self, start)
         self._note(Following.CHECKING, "")
         loop, address = asyncio.get_running_loop(), master.replication_address
@@ -256,6 +260,13 @@ class Follower:
         while self.store.flushed_position < position:
             self._moved.clear()
             await self._moved.wait()
+
+
+async def _introduction(master: Master, known: MasterLog | None, name: bytes) -> bytes:
+    """What is said before the first position. Raises MQError."""
+    if known is None or not known.takes_names:
+        return b""
+    return (encode_proof(await master.prove()) if known.wants_proof else b"") + name
 
 
 class _Start(NamedTuple):
@@ -407,6 +418,8 @@ class _Session(asyncio.Protocol):
         self._tell()
         if not self._store.health.trusted:  # nothing will be on disk any more: the master must not wait for it
             self._fail(self._store.health.error())
+        elif self._store.health.damage:  # nobody may count on this copy, nor make it master, before it is mended
+            self._fail(StoreError(self._store.health.damage))
         elif now - self.heard_ms > settings.silence_ms_max:
             self._fail(RemoteProtocolError("the master was silent for too long"))
         elif now - self._said_ms >= settings.heartbeat_interval_ms:

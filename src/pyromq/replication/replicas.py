@@ -18,7 +18,7 @@ lease has dropped is not in sync either. *Confirmed* is what as many copies have
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -132,16 +132,13 @@ class Replicas:
     # --- what they confirm ---
 
     def positions(self) -> dict[str, int]:
-        """How far each replica is that counts and gets on, by its name; the best of its connections."""
-        found: dict[str, int] = {}
-        for each in self._connections:
-            if each.counts and not each.is_stalled and not self.is_dropped(each):
-                found[each.replica] = max(found.get(each.replica, 0), each.position)
-        return found
+        """How far each replica is that counts, by its name; the best of its connections."""
+        return _furthest(each for each in self._connections if each.counts)
 
     def in_sync(self, end: int) -> list[int]:
         """Positions of the replicas that are in sync with a log that ends there, the furthest first."""
-        return sorted((each for each in self.positions().values() if self._is_near(each, end)), reverse=True)
+        found = _furthest(each for each in self._connections if self.is_in_sync(each, end))
+        return sorted(found.values(), reverse=True)
 
     def is_in_sync(self, connection: ReplicaConnection, end: int) -> bool:
         gets_on = not connection.is_stalled and not self.is_dropped(connection)
@@ -166,3 +163,10 @@ class Replicas:
         """Everything before it has as many copies as are needed; 0 when there are too few replicas."""
         others, positions = self.copies_needed(end) - 1, self.in_sync(end)
         return positions[others - 1] if len(positions) >= others else 0
+
+
+def _furthest(connections: Iterable[ReplicaConnection]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in connections:
+        found[each.replica] = max(found.get(each.replica, 0), each.position)
+    return found

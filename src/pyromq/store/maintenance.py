@@ -17,6 +17,7 @@ from pyromq.store.files.disk import Disk
 from pyromq.store.files.segments import Segment
 from pyromq.store.log.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.message_store import MessageStore
+from pyromq.store.scrub import Scrub
 from pyromq.store.settings import Flush
 from pyromq.store.unread import Groups, NoGroups, Unread, UnreadCount
 
@@ -69,6 +70,7 @@ class Maintenance:
         self._looked_at = now - _DISK_LOOK_MS  # when the disk was looked at
         self._looked_for = -1  # number of the file that was looked for last
         self.disk_state = DiskState.FINE
+        self.scrub = Scrub(store, disk, clock, self._elsewhere)
 
     def tick(self) -> None:
         now = self._clock.monotonic_ms()
@@ -94,6 +96,7 @@ class Maintenance:
             self._retained_at = now
             self.delete_expired()
         self._store.removal.trim_queues(_QUEUES_PER_TICK)
+        self.scrub.tick()
 
     def _look_at_disk(self) -> None:
         """Refuse writes on a disk that is about to be full, and accept them again when space has returned."""

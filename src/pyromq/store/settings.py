@@ -44,6 +44,8 @@ class StoreSettings:
     timer_log_bytes: int = 100 << 20
     timer_roll_ms: int = 2 * 86_400_000  # what is due later goes through the log again, before retention takes it
 
+    scrub_bytes_s: int = 4 << 20  # of the log looked at for damage; 0: never
+
     keep_ms: int = 72 * 3_600_000
     delete_hours: tuple[int, ...] = (4,)
     clean_percent: int = 75
@@ -69,6 +71,8 @@ class StoreSettings:
                 raise ConfigError(f"{name} must be at least 1")
         if self.index_entries < 2:
             raise ConfigError("index_entries must be at least 2: entry 0 of an index file is never used")
+        if self.scrub_bytes_s < 0:
+            raise ConfigError("scrub_bytes_s must be at least 0, which is never")
         if self.segment_bytes < 1024 + BLANK_BYTES:
             raise ConfigError("segment_bytes must be at least 1032")
         if self.timer_log_bytes < _TIMER_LOG_BYTES_MIN:

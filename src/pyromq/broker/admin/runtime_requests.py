@@ -53,6 +53,7 @@ class RuntimeHandler:
         self._started_ms = environment.clock.now_ms()
         # of a broker that has replicas, or is one: what it is doing, in our words and in RocketMQ's
         self.replication_facts: Callable[[], dict[str, object]] = dict
+        self.scrub_facts: Callable[[], dict[str, object]] = dict  # how far it is, and what it found
         self.replication_state: Callable[[], bodies.ReplicationState] = self._alone
 
     def runtime_info(self, connection: Connection, request: Received[None]) -> bytes:
@@ -87,7 +88,7 @@ class RuntimeHandler:
             "startAcceptSendRequestTimeStamp": self._settings.sends_from_ms,
         }
         table |= self._traffic() | self._delays.runtime() | self._stalls.report() | self._name_watch.report()
-        table |= self.replication_facts()
+        table |= self.replication_facts() | self.scrub_facts()
         if not store.health.writable:
             table["storeTrouble"] = str(store.health.error())
         return {key: str(value) for key, value in table.items()}

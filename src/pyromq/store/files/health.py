@@ -31,6 +31,7 @@ class Health:
         self._full = ""  # why nothing can be written for now
         self._untrusted = ""  # why no write or flush is believed until the store is opened again
         self._closed = False
+        self.damage = ""  # what a scrub found changed on disk, in the sealed part of the log
         self.writable = True  # plain attributes, these two: every append looks at them
         self.trusted = True
 

@@ -86,6 +86,7 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     replicas: tuple[MemberStatus, ...] = ()
     held: bool = False  # it takes no sends, for a planned change
     changing: bool = False  # of its role: what it was told to be, it is about to be
+    log_damaged: bool = False  # a scrub found its log changed on disk: others should be master
     # beyond what an agent decides by
     name: str = ""
     cluster: str = ""

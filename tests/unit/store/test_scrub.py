@@ -1,0 +1,188 @@
+"""A bit that flips in the sealed middle of a log: found, told, remembered, and mended by the same bytes alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyromq.errors import CorruptRecordError
+from pyromq.store.message_store import MessageStore
+from pyromq.store.scrub import Scrub, mend, read_note
+from pyromq.store.settings import StoreSettings
+from pyromq.testing import FaultyDisk, ManualClock
+from pyromq.wire.record import Draft
+
+ROOT = Path("/store")
+SMALL = StoreSettings(segment_bytes=4096, index_slots=16, index_entries=64, scrub_bytes_s=1024)
+SIZE = 200
+
+
+class Bench:
+    """A sealed log of three files, and what looks at it."""
+
+    def __init__(self, settings: StoreSettings = SMALL) -> None:
+        self.clock, self.disk, self.settings = ManualClock(), FaultyDisk(), settings
+        self.open()
+        self.places = [
+            self.store.append([Draft(topic="orders", queue_id=0, body=b"%03d" % number * 30)])[0]
+            for number in range(60)
+        ]
+        self.store.seal()
+
+    def open(self) -> None:
+        self.store = MessageStore.open(ROOT, self.settings, disk=self.disk, clock=self.clock)
+        self.scrub = Scrub(self.store, self.disk, self.clock, lambda job: job())
+
+    def reopen(self) -> None:
+        self.store.close()
+        self.open()
+
+    def flip(self, number: int) -> None:
+        """One bit in the body of that message."""
+        at = self.places[number].position + 100
+        segment = self.store.log.segments.holding(at)
+        assert segment is not None
+        file = segment.open_once()
+        (old,) = file.read_at(at - segment.base, 1)
+        file.write_at(at - segment.base, bytes((old ^ 4,)))
+
+    def pass_through(self) -> None:
+        before = self.scrub.passes
+        for _ in range(200):
+            self.clock.advance_ms(1_000)
+            self.scrub.tick()
+            if self.scrub.passes > before:
+                return
+        raise AssertionError("no end")
+
+    def bytes_of(self, number: int) -> bytes:
+        place = self.places[number]
+        return bytes(self.store.records.bytes_at(place.position, place.size))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.store.close()
+
+
+def test_a_sound_log_is_looked_at_in_pieces_and_then_rests(bench: Bench) -> None:
+    assert len(bench.store.log_segments()) > 2 and bench.scrub.progress == 0
+    bench.clock.advance_ms(1_000)
+    bench.scrub.tick()
+    bench.scrub.tick()
+    assert 0 < bench.scrub.progress < 1
+    bench.pass_through()
+    assert (bench.scrub.passes, bench.scrub.damaged, bench.store.health.damage) == (1, [], "")
+    for _ in range(100):
+        bench.clock.advance_ms(1_000)
+        bench.scrub.tick()
+    assert bench.scrub.passes == 1
+    bench.clock.advance_ms(3_600_000)
+    bench.pass_through()
+    assert bench.scrub.passes == 2
+
+
+def test_a_flipped_bit_is_found_told_once_and_remembered(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.flip(30)
+    place = bench.places[30]
+    with caplog.at_level(logging.ERROR):
+        bench.pass_through()
+        bench.clock.advance_ms(3_600_000)
+        bench.pass_through()
+    (found,) = bench.scrub.damaged
+    assert (found.position, found.end) == (place.position, place.position + place.size)
+    assert f"position {place.position}" in bench.store.health.damage
+    assert [record.levelname for record in caplog.records if "damaged on disk" in record.message] == ["ERROR"]
+    bench.reopen()
+    assert bench.scrub.damaged == [found] and bench.store.health.damage
+    note = read_note(bench.disk, ROOT)
+    assert note is not None and note.damaged == (found,) and note.passes == 2
+    assert bench.scrub.facts()["storeDamagedBytes"] == place.size
+
+
+def test_the_same_bytes_mend_it_in_any_pieces(bench: Bench) -> None:
+    whole = bench.bytes_of(30) + bench.bytes_of(31)
+    bench.flip(30)
+    bench.flip(31)
+    bench.pass_through()
+    ranges = list(bench.scrub.damaged)
+    assert len(ranges) in (1, 2)
+    position, buffer = ranges[0].position, bytearray()
+    for at in range(0, len(whole), 7):
+        buffer += whole[at : at + 7]
+        taken = mend(bench.store, position, ranges[-1].end, buffer)
+        del buffer[:taken]
+        position += taken
+    assert position == ranges[-1].end and bench.bytes_of(30) + bench.bytes_of(31) == whole
+    for each in ranges:
+        bench.scrub.mended(each.position)
+    assert not bench.store.health.damage
+    bench.reopen()
+    assert not bench.scrub.damaged
+    bench.clock.advance_ms(3_600_000)
+    bench.pass_through()
+    assert not bench.scrub.damaged
+
+
+def test_other_bytes_change_nothing(bench: Bench) -> None:
+    bench.flip(30)
+    damaged = bench.bytes_of(30)
+    bench.pass_through()
+    (found,) = bench.scrub.damaged
+    for other in (damaged, bench.bytes_of(31), bytes(len(damaged)), b"\xff" * len(damaged)):
+        with pytest.raises(CorruptRecordError):
+            mend(bench.store, found.position, found.end, other)
+        assert bench.bytes_of(30) == damaged
+
+
+def test_a_damaged_last_record_of_a_file_is_mended_with_the_mark_behind_it(bench: Bench) -> None:
+    first = bench.store.log_segments()[0]
+    number = max(n for n, place in enumerate(bench.places) if place.position < first.end)
+    start = bench.places[number].position
+    whole = first.open_once().read_at(start, first.size - start)
+    bench.flip(number)
+    bench.pass_through()
+    (found,) = bench.scrub.damaged
+    assert (found.position, found.end) == (start, first.end)
+    assert mend(bench.store, start, found.end, whole) == found.end - start
+    assert first.open_once().read_at(start, first.size - start) == whole
+
+
+def test_what_is_not_sealed_is_left_to_recovery_and_what_is_deleted_is_forgotten(bench: Bench) -> None:
+    (place,) = bench.store.append([Draft(topic="orders", queue_id=0, body=b"x" * 90)])
+    bench.places.append(place)
+    bench.flip(60)
+    bench.flip(2)
+    bench.pass_through()
+    assert [each.position for each in bench.scrub.damaged] == [bench.places[2].position]
+    bench.store.delete_oldest(1)
+    bench.clock.advance_ms(1_000)
+    bench.scrub.tick()
+    assert not bench.scrub.damaged and not bench.store.health.damage
+
+
+def test_a_rate_of_nothing_looks_at_nothing() -> None:
+    bench = Bench(StoreSettings(segment_bytes=4096, index_slots=16, index_entries=64, scrub_bytes_s=0))
+    bench.flip(30)
+    for _ in range(50):
+        bench.clock.advance_ms(1_000)
+        bench.scrub.tick()
+    assert (bench.scrub.position, bench.scrub.damaged) == (0, [])
+    bench.store.close()
+
+
+def test_a_note_that_cannot_be_read_is_begun_anew(bench: Bench) -> None:
+    bench.flip(30)
+    bench.pass_through()
+    for name in bench.disk.names(ROOT / "config"):
+        if name.startswith("scrub"):
+            bench.disk.write(ROOT / "config" / name, b"{")
+    bench.reopen()
+    assert (bench.scrub.position, bench.scrub.damaged) == (0, [])
+    bench.pass_through()
+    assert len(bench.scrub.damaged) == 1
