@@ -73,6 +73,17 @@ def test_refusals_are_in_rocketmqs_words(book: Book) -> None:
     assert admitted(guard, send("orders", "root")) == ""
 
 
+@pytest.mark.parametrize("received", [send("orders"), pull("orders", "mine")], ids=["send", "pull"])
+def test_what_is_allowed_from_one_address_is_remembered_for_that_address_alone(
+    book: Book, received: Received[Any]
+) -> None:
+    guard, near = guard_of(book), ("10.1.2.0/24",)
+    allow(book, "alice", entry("Topic:orders", "Pub", "Sub", sources=near), entry("Group:mine", "Sub", sources=near))
+    for _ in range(2):
+        assert admitted(guard, received) == ""
+        assert "from 192.0.2.7" in admitted(guard, received, Peer("192.0.2.7"))
+
+
 def test_names_of_topics_are_parsed(book: Book) -> None:
     guard = guard_of(book)
     allow(book, "alice", entry("Topic:*", "Pub", "Sub"), entry("Group:mine", "Sub"))
