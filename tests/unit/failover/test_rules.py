@@ -347,3 +347,9 @@ def test_a_lease_is_over_for_others_a_margin_after_it_is_over_for_its_holder() -
     own = [sight(A, MASTER, mine=RECORD, renewed_s=last + late_s) for late_s in (0.01, 0.0)]
     assert [each.is_granted for each in own] == [True, False], "clocks may differ by twice the margin"
     assert not sight(A, MASTER).is_granted, "it has written none"
+
+
+def test_a_lease_of_ours_does_not_promote_a_log_that_it_does_not_call_in_sync() -> None:
+    record = replace(RECORD, holder=B, in_sync=(A,))
+    assert isinstance(decide(sight(B, REPLICA, record)), Wait)
+    assert decide(sight(B, REPLICA, replace(record, in_sync=(A, B)))) == Promote(record.number)
