@@ -84,6 +84,15 @@ def test_what_is_allowed_from_one_address_is_remembered_for_that_address_alone(
         assert "from 192.0.2.7" in admitted(guard, received, Peer("192.0.2.7"))
 
 
+def test_a_disabled_user_signs_nothing_any_more(book: Book) -> None:
+    guard = guard_of(book)
+    allow(book, "alice", entry("Topic:orders", "Pub"))
+    principal = guard.admit(send("orders"), HERE)
+    assert guard.signer(principal) is not None
+    book.update_user("alice", None, None, UserStatus.DISABLE)
+    assert guard.signer(principal) is None, "lanes must not go on by what was admitted before"
+
+
 def test_names_of_topics_are_parsed(book: Book) -> None:
     guard = guard_of(book)
     allow(book, "alice", entry("Topic:*", "Pub", "Sub"), entry("Group:mine", "Sub"))
