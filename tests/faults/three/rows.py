@@ -19,7 +19,7 @@ from tests.faults.agents import BRISK, DEFAULT, ManagedCluster, Pace, managed
 from tests.faults.cluster import Cluster
 from tests.faults.lease_servers import LEASE_SERVERS, is_installed
 from tests.faults.rounds import Fault, Outcome, run_rounds
-from tests.faults.three import faults, retry_faults, store_faults
+from tests.faults.three import bit_faults, faults, retry_faults, store_faults
 from tests.faults.times import PLANNED, UNPLANNED, Goal, meets
 
 ETCD, ETCD_3, POSTGRESQL = "etcd", "etcd of three", "PostgreSQL"
@@ -94,6 +94,7 @@ def _rows() -> list[Row]:
         Row(fault="disk of the master full", happens=faults.disk_full, goal=UNPLANNED),
         Row(fault="disk of the master fails", happens=faults.disk_failing, goal=UNPLANNED),
         Row(fault="delayed over switches and power cuts", happens=faults.delayed_over_changes, rounds=1, powered=True),
+        Row(fault="a bit of a replica's log flipped", happens=bit_faults.bit_flipped, rounds=1),
         Row(fault="retries without a replica in sync", happens=retry_faults.retries_without_replicas, rounds=1),
         *(
             Row(fault=name, happens=fault, store=store, rounds=1)
