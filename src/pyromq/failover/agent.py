@@ -227,7 +227,7 @@ class Agent:
         state, now_s = self.state, self._now_s()
         state.note_broker(broker)
         state.note_positions(broker, now_s, self._timing.absent_s)
-        state.failing_s = min(state.failing_s, now_s) if broker.failing else float("inf")
+        state.failing_s = min(state.failing_s, now_s) if broker.unfit else float("inf")
         state.held_s = (state.held_s if state.held_s is not None else now_s) if broker.held else None
         sight = self._sight(broker, now_s)
         step = decide(sight)

@@ -75,7 +75,7 @@ class Sight:
     asked_s: float = float("inf")  # since when they are asked without having answered
     since_s: float = float("-inf")  # when our broker was promoted: members that it was given come within a moment
     wall_ms: int = 0  # Unix time, for people
-    failing_s: float = float("inf")  # since when the store of our broker takes no messages
+    failing_s: float = float("inf")  # since when the store of our broker takes no messages, or its log is damaged
 
     @property
     def is_expired(self) -> bool:
@@ -247,7 +247,7 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         return Release()
     if sight.now_s - sight.failing_s > 2 * sight.timing.renew_s and (other := _that_can_write(sight, broker, record)):
         asked = replace(_renewed(sight, broker, record), wanted=other)
-        return Write(asked, f"this broker takes no messages ({broker.failing}): {other} shall be master")
+        return Write(asked, f"the disk of this broker fails ({broker.unfit}): {other} shall be master")
     members = _in_sync(sight, broker, record)
     is_due = sight.now_s - sight.renewed_s >= sight.timing.renew_s
     if is_due or set(members) != set(record.in_sync) or record.wanted:

@@ -319,6 +319,13 @@ def test_a_member_that_gets_no_nearer_is_given_up_and_one_that_keeps_up_is_not()
     assert state.heard_s[B] == 40.0
 
 
+def test_a_master_with_a_damaged_log_hands_over_as_with_a_failing_disk() -> None:
+    damaged = replace(MASTER, log_damaged=True, reason="the log is damaged on disk")
+    assert damaged.unfit == "the log is damaged on disk" and not MASTER.unfit
+    step = decide(sight(A, damaged, failing_s=90.0))
+    assert isinstance(step, Write) and step.record.wanted == B and damaged.unfit in step.reason
+
+
 FAILING = replace(MASTER, failing="the disk is full", flushed=115, end=130)
 
 

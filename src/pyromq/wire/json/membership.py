@@ -105,6 +105,11 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nameservers: tuple[str, ...] = ()
     failing: str = ""  # why its store takes no messages; empty when it does
 
+    @property
+    def unfit(self) -> str:
+        """Why another member should be master; empty when nothing is wrong with the disk of this one."""
+        return self.failing or (self.reason if self.log_damaged else "")
+
     def replica(self, address: str) -> MemberStatus | None:
         return next((each for each in self.replicas if each.address == address), None)
 
