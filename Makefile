@@ -9,21 +9,23 @@ CORE_SOURCES := core/Cargo.toml core/pyproject.toml core/build.py $(wildcard cor
 DEMO := .cache/demo
 SITE := .cache/site
 AIRFLOW := $(CURDIR)/.cache/airflow
+RELEASE := .cache/release
 # The tests start hundreds of processes: with it each of them would compile all that it imports, a second and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash faults hostile interop clean
+.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash faults hostile interop wheels smoke image lock audit surface surface-check release clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) $(CORE)  ## create .venv with everything the other targets need, and the compiled core where cargo is there
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "PyroMQ needs Python 3.11 or newer; say which with 'make PYTHON=python3.12'"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group dev --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(CORE): $(READY) $(CORE_SOURCES)
@@ -77,6 +79,8 @@ check: $(READY)  ## ruff, mypy --strict, import rules; that programs of users ar
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -m check tests/unit/test_typing.py tests/unit/test_architecture.py
+	$(BIN)/zizmor --offline --quiet .github/workflows
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/release.yml
 
 format: $(READY)  ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
@@ -117,6 +121,36 @@ hostile: $(READY)  ## the long run of hostile clients, then a million fuzzed req
 interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven, Go, half an hour; writes docs/compatibility.md
 	@mkdir -p $${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop
 	$(BIN)/python -m pytest interop/tests -n 3 --dist loadfile -p no:cacheprovider --basetemp=$${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/run --compatibility docs/compatibility.md
+
+wheels: $(RELEASE)/.ready  ## sdists and wheels of pyromq and pyromq-core in dist/, checked; needs cargo
+	$(RELEASE)/bin/python -m release wheels
+
+smoke: $(RELEASE)/.ready  ## install what make wheels left with pip and uv, in every Python of this machine, and send a message
+	$(RELEASE)/bin/python -m release smoke
+
+image: $(RELEASE)/.ready  ## the image of the Dockerfile from dist/, built without a daemon and started once; root on Debian, with buildah and mmdebstrap
+	$(RELEASE)/bin/python -m release.image
+
+audit: $(RELEASE)/.ready  ## known vulnerabilities of dependencies; needs the databases of pip-audit and cargo audit
+	$(RELEASE)/bin/python -m release.audit
+
+lock: $(RELEASE)/.ready  ## requirements-dev.txt: exact versions and hashes of what make installs
+	$(RELEASE)/bin/uv pip compile --quiet pyproject.toml --group dev --generate-hashes --universal --python-version 3.11.7 --no-header --no-annotate --output-file requirements-dev.txt
+
+surface: $(READY)  ## record the public names: release/surface.txt
+	@$(BIN)/python -W ignore -m release.surface
+
+surface-check: $(READY)
+	$(BIN)/python -m pytest -q tests/release/test_surface.py
+
+release: $(RELEASE)/.ready  ## every check of a release, then its commit and tag: VERSION=0.1.0, DRY=1 to change nothing
+	$(RELEASE)/bin/python -m release release "$(VERSION)" $(if $(DRY),--dry) $(if $(SKIP),--skip $(SKIP))
+
+$(RELEASE)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --group release
+	@touch $@
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist core/target

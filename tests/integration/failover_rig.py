@@ -31,12 +31,17 @@ class Program:
 
     def __init__(self, log: Path, *words: str) -> None:
         self._words, self._log = words, log
+        self.sources: Path | None = None  # of another version than the one that runs the tests
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
+        version = {"PYTHONPATH": str(self.sources)} if self.sources else {}
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "pyromq", *self._words), stdout=asyncio.subprocess.PIPE, stderr=log
+                *(sys.executable, "-m", "pyromq", *self._words),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **version},
             )
         assert self._process.stdout is not None
         line = (await asyncio.wait_for(self._process.stdout.readline(), PATIENCE_S)).decode()
@@ -98,6 +103,15 @@ class Member:
         await self.broker.start()
         await self.agent.start()
 
+    def use(self, sources: Path | None) -> None:
+        """Broker and agent are of these sources when they are started again; None: of those that run the tests."""
+        self.broker.sources = self.agent.sources = sources
+
+    async def stop(self) -> None:
+        """As an operator does: the agent hands over if its broker is master, then the broker."""
+        await self.agent.stop()
+        await self.broker.stop()
+
     async def kill(self) -> None:
         await self.agent.kill()
         await self.broker.kill()
@@ -119,6 +133,11 @@ class FailoverRig:
             Member(folder / f"member-{number}", self, number, kind, **settings) for number, kind in enumerate(roles)
         ]
         self.admin = Admin(nameserver)
+
+    def use(self, sources: Path | None) -> None:
+        """All members are of these sources when they are started."""
+        for member in self.members:
+            member.use(sources)
 
     async def __aenter__(self) -> Self:
         await self.admin.__aenter__()
@@ -216,11 +235,13 @@ async def failover_rig(
     count: int = 2,
     role: str = "sync-master",
     lease_s: float = LEASE_S,
+    sources: Path | None = None,
     **settings: str,
 ) -> AsyncIterator[FailoverRig]:
     """One master and replicas of it; ``store.flush`` and the like are given as ``store__flush``."""
     roles = [role, *["replica"] * (count - 1)]
     async with NameServer(NameServerSettings(port=0)) as names:
         rig = FailoverRig(folder, str(names.address), store, roles=roles, lease_s=lease_s, **settings)
+        rig.use(sources)
         async with rig:
             yield rig

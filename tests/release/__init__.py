@@ -1,0 +1,1 @@
+"""The release tools, the public surface, and the built files as a user meets them."""
