@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -175,6 +176,17 @@ def test_up_starts_it_and_names_it_in_the_ready_line(tmp_path: Path) -> None:
         assert process.stderr is not None
         told = process.stderr.read()
         assert "Traceback" not in told and "the console ended" not in told, told
+
+
+def test_up_and_its_console_log_in_the_same_format(tmp_path: Path) -> None:
+    command = [*UP, "--data", str(tmp_path / "d"), "--console-port", "0", "--log", "info"]
+    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD, PYROMQ_LOG_FORMAT="json") as (process, line):
+        assert httpx.get(f"{url_in(line)}/login", timeout=WAIT_S).status_code == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_S) == 0
+        assert process.stderr is not None
+        names = {json.loads(each)["logger"] for each in process.stderr.read().splitlines()}
+        assert {name.split(".")[0] for name in names} >= {"pyromq", "uvicorn"}, "lines of both, and no other text"
 
 
 def test_up_with_access_control_hands_its_console_credentials(tmp_path: Path) -> None:

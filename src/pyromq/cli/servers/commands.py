@@ -40,7 +40,7 @@ def up(*, config: ConfigOption = None, flags: UpFlags, console: ConsoleBesideOpt
     if options.print_config:
         _print(settings, options.output)
     else:
-        run_up(names, broker_settings, settings.data(), console.prepared(settings.data(), options.log))
+        run_up(names, broker_settings, settings.data(), console.prepared(settings.data(), options.log_words()))
 
 
 @unfolded
@@ -80,7 +80,7 @@ def follow(
     flags: FollowFlags,
 ) -> None:
     """Keep a copy of a running broker, which takes no notice of it."""
-    log_to_stderr(flags.log)
+    log_to_stderr(flags.log, flags.log_format)
     from pyromq.client.core.settings import credentials_from
     from pyromq.net.address import Address
     from pyromq.net.nameserver_list import parse_nameservers

@@ -15,6 +15,7 @@ from pyromq.cli.declared import Option
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.commands import log_to_stderr
 from pyromq.cli.servers.console_beside import missing_packages
+from pyromq.cli.servers.options import LogFormat, LogFormatOption
 from pyromq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,13 +70,14 @@ def console(
     log: Annotated[
         str, Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error.")
     ] = "warning",
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Start the web console of a cluster: pages and an HTTP API.
 
     Passwords come from PYROMQ_CONSOLE_PASSWORD (admin) and PYROMQ_CONSOLE_VIEWER_PASSWORD (viewer, who only reads);
     without the first one a password is made and shown once. PYROMQ_CONSOLE_TOKEN is a token of the API.
     """
-    log_to_stderr(log)
+    log_to_stderr(log, log_format)
     _require_packages()
     settings = _settings(nameserver, flags)
     if reset_password:

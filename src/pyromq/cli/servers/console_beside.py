@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +29,7 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}
 _NEEDED: Final = ("starlette", "jinja2", "uvicorn")
 
 
-def prepare_console(port: int | None, folder: Path, log: str) -> ConsoleBeside | None:
+def prepare_console(port: int | None, folder: Path, log: Sequence[str]) -> ConsoleBeside | None:
     """None where its packages are missing. Raises PortTakenError."""
     if missing := missing_packages():
         text = f"pyromq up: no console, {missing[0]} is missing: pip install 'pyromq[console]', or say --no-console"
@@ -51,7 +51,7 @@ def missing_packages() -> list[str]:
 class ConsoleBeside:
     """``ready`` is its word in the ready line; ``running`` is its life."""
 
-    def __init__(self, listening: socket.socket, url: str, folder: Path, log: str) -> None:
+    def __init__(self, listening: socket.socket, url: str, folder: Path, log: Sequence[str]) -> None:
         self._listening, self._folder, self._log = listening, folder, log
         self.ready = f"console={url}"
 
@@ -73,7 +73,7 @@ class ConsoleBeside:
 
     async def _start(self, nameserver: str, settings: NameServerSettings) -> Process:
         number = self._listening.fileno()
-        command = ("-m", "pyromq", "console", "-n", nameserver, "--data", str(self._folder), "--log", self._log)
+        command = ("-m", "pyromq", "console", "-n", nameserver, "--data", str(self._folder), *self._log)
         try:
             return await asyncio.create_subprocess_exec(
                 *(sys.executable, *command, "--beside-fd", str(number)),

@@ -10,7 +10,7 @@ from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption
 from pyromq.cli.declared import Option
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.commands import log_to_stderr
-from pyromq.cli.servers.options import HostOption, MetricsPortOption
+from pyromq.cli.servers.options import HostOption, LogFormat, LogFormatOption, MetricsPortOption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +31,13 @@ class ExporterFlags:
         None
     )
     log: Annotated[str, Option("--log", metavar="LEVEL", help="Least level logged to stderr.")] = "warning"
+    log_format: LogFormatOption = LogFormat.TEXT
 
 
 @unfolded
 def exporter(*, nameserver: NameServerOption = DEFAULT_NAMESERVER, flags: ExporterFlags) -> None:
     """Serve the metrics of a RocketMQ cluster, PyroMQ's or Apache's. They come from admin requests."""
-    log_to_stderr(flags.log)
+    log_to_stderr(flags.log, flags.log_format)
     from pyromq.exporter.exporter import ExporterSettings
     from pyromq.metrics.settings import MetricsSettings
     from pyromq.standalone import run_exporter

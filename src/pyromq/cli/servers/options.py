@@ -6,6 +6,7 @@ Each record of flags knows which settings its fields give.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -157,7 +158,7 @@ class ConsoleBesideOptions:
         ),
     ] = None
 
-    def prepared(self, folder: Path, log: str) -> ConsoleBeside | None:
+    def prepared(self, folder: Path, log: Sequence[str]) -> ConsoleBeside | None:
         """None where there shall be none, or its packages are missing. Raises PortTakenError."""
         if not self.console:
             return None
@@ -251,8 +252,8 @@ class AppLogOptions:
     log_format: LogFormatOption = LogFormat.TEXT
 
     def words(self) -> tuple[str, ...]:
-        """The same, as a command line has it."""
-        return ("--log", self.log, "--log-format", self.log_format.value)
+        """These options, as a command line has them."""
+        return log_words(self.log, self.log_format)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +272,7 @@ class FollowFlags:
         str,
         Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error."),
     ] = "warning"
+    log_format: LogFormatOption = LogFormat.TEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +292,15 @@ class StartOptions:
         Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error."),
     ] = "warning"
     log_format: LogFormatOption = LogFormat.TEXT
+
+    def log_words(self) -> tuple[str, ...]:
+        """Level and format of the log, as the command line of a process beside this one has them."""
+        return log_words(self.log, self.log_format)
+
+
+def log_words(level: str, form: LogFormat) -> tuple[str, ...]:
+    """Options of a command that logs like this one."""
+    return ("--log", level, "--log-format", form.value)
 
 
 def _metrics(port: int | None, is_off: bool | None) -> dict[str, tuple[str, Any]]:
