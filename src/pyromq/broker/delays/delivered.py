@@ -4,9 +4,12 @@
 
 Progress of delay levels and timers is saved every second, and reaches replicas every few; after a crash or a failover
 it is a little old. So a message that waited when the store was opened is looked for among the newest of the queue that
-it belongs to, before it is delivered: a copy has the same unique key, birth and body, lies behind it in the log, and
-was stored when it was due. One copy stands for one message. Messages without a unique key are delivered, as are those
-whose queues got too many messages since to be looked through.
+it belongs to, before it is delivered: a copy has the same unique key, birth, body and number of attempts, lies behind
+it in the log, and was stored when it was due. One copy stands for one message.
+
+In doubt a message is delivered: without a unique key; when its queue got too many messages since to be looked through;
+and when one before it in its level, which is done, cannot be told from it. Senders that use one object for many
+messages make such twins, and the copy may be the other one's.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from typing import Final, NamedTuple
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.clock import Clock
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
-from pyromq.model.property_names import UNIQUE_KEY
+from pyromq.model.names import SCHEDULE_TOPIC
+from pyromq.model.property_names import REAL_TOPIC, TIMER_OUT_MS, UNIQUE_KEY
 from pyromq.store.derived.queue_entry import FILLER_SIZE
 from pyromq.store.log.log_reader import stored_ms_of
 from pyromq.store.message_store import MessageStore
@@ -30,10 +34,13 @@ logger = logging.getLogger(__name__)
 
 _CRC_AND_BIRTH: Final = struct.Struct(f">{BODY_CRC_AT}xI{BORN_MS_AT - BODY_CRC_AT - 4}xq")
 _UNIQUE_KEY: Final = UNIQUE_KEY.encode()
+_COMPARED: Final = tuple(name.encode() for name in (UNIQUE_KEY, REAL_TOPIC, TIMER_OUT_MS))
+_SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 _EARLY_MS: Final = 500  # a commit has the time of its first message
 _OF_A_QUEUE_MAX: Final = 20_000  # messages that are looked at, the newest first
 _OF_ALL_MAX: Final = 200_000
 _AT_ONCE: Final = 256
+_TWINS_MS: Final = 10_000  # messages that were born together are stored within this time
 _REMEMBERED_MS: Final = 60_000  # what may have been delivered is due by then
 
 
@@ -64,6 +71,7 @@ class DeliveredBefore:
         self._end = store.end_position  # of what was there
         self._until_ms = clock.now_ms() + _REMEMBERED_MS
         self._queues: dict[QueueKey, _Newest] = {}
+        self._done: dict[QueueKey, _Newest] = {}  # of levels: what lies before the first message that waited
         self._left = _OF_ALL_MAX
         self.found = 0
 
@@ -73,21 +81,37 @@ class DeliveredBefore:
             return False
         if self._clock.now_ms() > self._until_ms:
             self._queues.clear()
+            self._done.clear()
             return False
         key = find_property(waiting.properties, _UNIQUE_KEY)
         queue = self._store.queues.get((topic, queue_id))
         if not key or queue is None:
             return False
+        done = self._done.setdefault((waiting.topic.decode(), waiting.queue_id), _Newest(waiting.offset))
         newest = self._queues.setdefault((topic, queue_id), _Newest(queue.committed_end))
         self._look_back(newest, topic, queue_id, queue.first, due_ms - _EARLY_MS)
         found = newest.copies.get((waiting.body_crc, waiting.born_ms), [])
         for copy in reversed(found):  # the oldest first: a later one may be of a later attempt
             if copy.position > waiting.position and copy.stored_ms >= due_ms - _EARLY_MS:
-                if self._is_same(waiting, key, copy):
+                if self._is_same(waiting, copy) and not self._has_twin(waiting, done):
                     found.remove(copy)
                     self._note()
                     return True
         return False
+
+    def _has_twin(self, waiting: Record, done: _Newest) -> bool:
+        """Whether a message of its level that is done cannot be told from it, or there are too many to know.
+
+        Timers need no such look: those that agree in their time are done together.
+        """
+        if waiting.topic != _SCHEDULE_TOPIC:
+            return False
+        level, since_ms = (SCHEDULE_TOPIC, waiting.queue_id), waiting.stored_ms - _TWINS_MS
+        first = self._store.queues[level].first
+        self._look_back(done, *level, first, since_ms)
+        if done.since_ms > since_ms and done.offset > first:
+            return True
+        return any(self._is_same(waiting, each) for each in done.copies.get((waiting.body_crc, waiting.born_ms), ()))
 
     def _look_back(self, newest: _Newest, topic: str, queue_id: int, first: int, since_ms: int) -> None:
         """Look at messages that were stored from then on, as many as is reasonable."""
@@ -120,15 +144,20 @@ class DeliveredBefore:
             found += some
         return found
 
-    def _is_same(self, waiting: Record, key: bytes, copy: _Copy) -> bool:
+    def _is_same(self, waiting: Record, copy: _Copy) -> bool:
         try:
             record = decode_record(self._store.records.bytes_at(copy.position, copy.size))
         except (CorruptRecordError, PositionOutOfRangeError):
             return False
-        facts = record.body, record.born_host, find_property(record.properties, _UNIQUE_KEY)
-        return facts == (waiting.body, waiting.born_host, key)
+        return _facts(record) == _facts(waiting)
 
     def _note(self) -> None:
         self.found += 1
         if self.found == 1:
             logger.info("delayed messages that are in the log already are not delivered again")
+
+
+def _facts(record: Record) -> tuple[object, ...]:
+    """What a message that waited and its copy have in common."""
+    values = tuple(find_property(record.properties, name) for name in _COMPARED)
+    return record.body, record.born_host, record.delivery_attempt, values

@@ -70,6 +70,7 @@ class DelayRig:
         self.maintenance = Maintenance(self.store, self.disk, self.clock)
         self._told: list[OnStored] = []
         self.failing = False  # commits fail while this is set
+        self.attempt = 2  # of what is sent
 
     # --- what a broker does ---
 
@@ -133,7 +134,7 @@ class DelayRig:
             properties=place.properties.encode(),
             born_ms=7,
             flag=3,
-            delivery_attempt=2,
+            delivery_attempt=self.attempt,
         )
         (placed,) = self.store.append([draft])
         self.store.flush()

@@ -79,10 +79,65 @@ def test_one_copy_stands_for_one_message_and_attempts_are_told_apart(send: Send)
     send(rig, "a")
     rig.pass_time(1_000)
     assert rig.delivered() == ["a"]
+    rig.attempt += 1
     send(rig, "a")  # it failed, and is tried again: the same key, birth and body
     rig = next_life(rig)
     rig.pass_time(3_000)
     assert rig.delivered() == ["a", "a"], "the second attempt is another message"
+    rig = next_life(rig)
+    rig.pass_time(3_000)
+    assert rig.delivered() == ["a", "a"]
+
+
+@both
+def test_a_copy_of_an_earlier_attempt_does_not_stand_for_a_later_one(send: Send) -> None:
+    rig = DelayRig()
+    send(rig, "a")
+    rig.pass_time(400, 400)
+    rig.attempt += 1
+    send(rig, "a")  # two consumers had it, and one has tried more often
+    rig.pass_time(600, 600)
+    rig.save()
+    assert rig.delivered() == ["a"]
+    rig = next_life(rig)
+    rig.pass_time(3_000)
+    assert rig.delivered() == ["a", "a"]
+
+
+@both
+def test_of_messages_that_cannot_be_told_apart_each_comes(send: Send) -> None:
+    rig = DelayRig()
+    send(rig, "a")
+    rig.pass_time(400, 400)
+    send(rig, "a")  # the same object, sent twice: the same key, and the same birth if that was quick
+    rig.pass_time(600, 600)
+    rig.save()
+    assert rig.delivered() == ["a"]
+    rig = next_life(rig)
+    rig.pass_time(3_000)
+    assert rig.delivered() == ["a", "a"], "the one copy was of the first"
+
+
+def test_when_a_level_has_too_many_messages_before_to_know_each_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivered, "_OF_A_QUEUE_MAX", 4)
+    monkeypatch.setattr(delivered, "_AT_ONCE", 3)
+    rig = DelayRig()
+    for number in range(30):
+        rig.send_at_level(f"other-{number}", 1, queue_id=1)
+    rig.pass_time(1_000)
+    rig.save()
+    rig.send_at_level("a", 1)
+    rig.pass_time(1_000)
+    assert rig.delivered() == ["a"]
+    rig = next_life(rig)
+    rig.pass_time(3_000)
+    assert rig.delivered() == ["a", "a"], "at least once is the promise"
+
+
+def test_what_was_sent_without_a_delay_is_no_copy() -> None:
+    rig = DelayRig()
+    rig.send_in("a", 300)
+    rig.send("a")
     rig = next_life(rig)
     rig.pass_time(3_000)
     assert rig.delivered() == ["a", "a"]
