@@ -19,12 +19,13 @@ from tests.integration.waiting import until
 pytestmark = pytest.mark.integration
 
 
-def flip_a_bit(store: Path) -> None:
-    """In the body of the second message, which was sealed long ago."""
+def flip_bits(store: Path) -> None:
+    """In the bodies of two messages with another one between them, which were sealed long ago."""
     path = min((store / "commitlog").iterdir())
     data = bytearray(path.read_bytes())
     size = int.from_bytes(data[:4], "big")
     data[size + 100] ^= 1
+    data[3 * size + 100] ^= 1
     path.write_bytes(data)
 
 
@@ -47,11 +48,12 @@ async def test_damage_in_the_log_of_a_replica_is_mended_from_its_master(
                 await producer.send(Message("orders", b"%d" % number * 50))
             await pair.caught_up()
             await pair.stop_replica()
-            flip_a_bit(tmp_path / "replica")
+            flip_bits(tmp_path / "replica")
             with caplog.at_level(logging.WARNING):
                 replica = await pair.start_replica(access=access, follows=False)
                 await until(lambda: "log damaged on disk" in caplog.text, "found")
-                await until(lambda: "damage mended" in caplog.text, "mended")
+                await until(lambda: caplog.text.count("damage mended") == 2, "mended")
+            assert "replica refused" not in caplog.text
             await until(lambda: pair.leader.replicas.in_sync(pair.leader.end), "in sync again")
             assert not damage_of(replica) and log_bytes(replica.store) == log_bytes(master.store)
             assert (await producer.send(Message("orders", b"last"))).status is SendStatus.SEND_OK
@@ -64,7 +66,7 @@ async def test_a_master_with_damage_says_so_to_everybody_who_asks(tmp_path: Path
             for number in range(30):
                 await producer.send(Message("orders", b"%d" % number * 50))
         await pair.stop_master()
-        flip_a_bit(tmp_path / "master")
+        flip_bits(tmp_path / "master")
         master = await pair.start_master()
         await until(lambda: damage_of(master), "found")
         status = master.parts.replication.status("127.0.0.1:10911")
@@ -82,8 +84,8 @@ async def test_a_damaged_replica_does_not_count_while_its_master_has_nothing_to_
             await pair.caught_up()
             await pair.stop_replica()
             await pair.stop_master()
-            flip_a_bit(tmp_path / "replica")
-            flip_a_bit(tmp_path / "master")
+            flip_bits(tmp_path / "replica")
+            flip_bits(tmp_path / "master")
             await pair.start_master()
             replica = await pair.start_replica(follows=False)
             await until(lambda: damage_of(replica), "found")

@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
+from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple, cast
 
@@ -176,7 +177,8 @@ class Follower:
         if self.repair is not None and self.repair.is_needed:
             self._note(Following.WAITING, self.store.health.damage)
             as_copy = encode_name(self.broker_id, silent=True)
-            await self.repair.run(master.replication_address, await _introduction(master, known, as_copy))
+            introduce, first = partial(_introduction, master, known, as_copy), known.first if known is not None else 0
+            await self.repair.run(master.replication_address, introduce, first)
         start = self._start(master, known)
         start = start._replace(introduction=await _introduction(master, known, self.name))
         session = _Session(self, start)

@@ -3,13 +3,15 @@
     damaged range ─▶ connect as a copy that is not counted ─▶ whole records, checked ─▶ written, synced
 
 The log of a replica is its master's, byte for byte; what does not fit where the damage was is not written. Until
-everything is mended the replica does not follow: it is in nobody's set, and nobody makes it master.
+everything is mended the replica does not follow: it is in nobody's set, and nobody makes it master. What the master has
+deleted cannot be mended, and keeps nobody from following: the master does not serve it either.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pyromq.errors import RemoteProtocolError
@@ -37,11 +39,21 @@ class LogRepair:
     def is_needed(self) -> bool:
         return bool(self._scrub.damaged)
 
-    async def run(self, address: Address, introduction: bytes) -> None:
-        """Raises MQError, OSError, TimeoutError; what was mended by then stays mended."""
+    async def run(self, address: Address, introduce: Callable[[], Awaitable[bytes]], first: int) -> None:
+        """From a master whose log begins at ``first``; what is said to it at the start of a connection is good for one.
+
+        Raises MQError, OSError, TimeoutError; what was mended by then stays mended.
+        """
         for damaged in list(self._scrub.damaged):
-            await self._mend(damaged, address, introduction)
-            logger.warning("damage mended: position=%d bytes=%d", damaged.position, damaged.end - damaged.position)
+            size = damaged.end - damaged.position
+            if damaged.position < first:
+                logger.error(
+                    "damage not mended, the master has deleted it: position=%d bytes=%d", damaged.position, size
+                )
+                self._scrub.mended(damaged.position)
+                continue
+            await self._mend(damaged, address, await introduce())
+            logger.warning("damage mended: position=%d bytes=%d", damaged.position, size)
 
     async def _mend(self, damaged: DamagedRange, address: Address, introduction: bytes) -> None:
         async with asyncio.timeout(_CONNECT_S):

@@ -104,8 +104,11 @@ class Scrub:
         except (CorruptFileError, OSError) as error:
             logger.warning("note of the scrub not read: reason=%s", error)
             saved = ScrubNote()
-        self.position, self.passes = saved.position, saved.passes  # the next byte to look at; whole passes so far
-        self.damaged = list(saved.damaged)
+        # from the start of a file: the log may have been cut since, and where it was noted no record begins any more
+        segment = store.log.segments.holding(saved.position)
+        self.position = segment.base if segment is not None else 0  # the next byte to look at
+        self.passes = saved.passes  # whole ones, so far
+        self.damaged = [each for each in saved.damaged if each.position < store.end_position]
         self._piece: ScrubPiece | None = None
         now_ms = clock.monotonic_ms()
         self._looked_ms = self._began_ms = self._saved_ms = now_ms

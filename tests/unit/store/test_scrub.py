@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyromq.errors import CorruptRecordError
+from pyromq.store.cutting import cut_log
 from pyromq.store.message_store import MessageStore
 from pyromq.store.scrub import Scrub, mend, read_note
 from pyromq.store.settings import StoreSettings
@@ -38,6 +39,13 @@ class Bench:
 
     def reopen(self) -> None:
         self.store.close()
+        self.open()
+
+    def cut(self, number: int) -> None:
+        """From that message on, as a replica does that comes under another lease."""
+        self.store.close()
+        position = self.places[number].position
+        assert cut_log(self.disk, ROOT, self.settings, self.clock, position, number=2, reason="another master")
         self.open()
 
     def flip(self, number: int) -> None:
@@ -103,6 +111,25 @@ def test_a_flipped_bit_is_found_told_once_and_remembered(bench: Bench, caplog: p
     note = read_note(bench.disk, ROOT)
     assert note is not None and note.damaged == (found,) and note.passes == 2
     assert bench.scrub.facts()["storeDamagedBytes"] == place.size
+
+
+def test_a_log_that_was_cut_and_grew_again_is_not_damaged(bench: Bench) -> None:
+    bench.pass_through()
+    bench.cut(57)
+    bench.clock.advance_ms(1_000)
+    bench.scrub.tick()
+    bench.store.append([Draft(topic="orders", queue_id=0, body=b"another" * 70) for _ in range(8)])
+    bench.reopen()
+    bench.pass_through()
+    assert bench.scrub.damaged == [], "records begin elsewhere than before the cut"
+
+
+def test_damage_that_was_cut_is_forgotten(bench: Bench) -> None:
+    bench.flip(58)
+    bench.pass_through()
+    assert bench.scrub.damaged
+    bench.cut(57)
+    assert bench.scrub.damaged == [] and not bench.store.health.damage
 
 
 def test_the_same_bytes_mend_it_in_any_pieces(bench: Bench) -> None:
