@@ -80,7 +80,7 @@ def test_a_level_wins_over_a_time() -> None:
     ("text", "said"),
     [
         ("TIMER_DELAY_SEC\x01soon\x02", "not a whole number"),
-        (f"TIMER_DELIVER_MS\x01{NOW + 41 * DAY_MS}\x02", "at most 40 are allowed"),
+        (f"TIMER_DELIVER_MS\x01{NOW + 41 * DAY_MS}\x02", "at most 40 days are allowed"),
         (f"TIMER_DELIVER_MS\x01{NOW}\x02TIMER_DEL_UNIQKEY\x01orders+U1\x02", "too late to cancel"),
     ],
 )
