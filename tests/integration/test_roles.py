@@ -24,9 +24,11 @@ from pyromq.failover.record import Role as MemberRole
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import open_connection
+from pyromq.net.connection import FRAMES_AT_ONCE
 from pyromq.replication.settings import Role
 from pyromq.results import SendStatus
 from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
 from tests.integration.replication_pair import QUICK, SMALL, a_pair
 from tests.integration.test_replication import log_bytes, messages_in, same_stores
 from tests.integration.test_replication_faults import HeldDisk
@@ -268,6 +270,36 @@ async def test_the_loop_does_not_wait_for_the_disk_while_a_role_changes(tmp_path
             assert not change.done() and not asked.done()
         await change
         assert (await asked).code == ResponseCode.SUCCESS, "who connected in between is served"
+        connection.close()
+        await connection.wait_closed()
+
+
+async def test_sends_that_came_while_a_role_changed_are_stored_in_their_order(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with a_pair(tmp_path) as pair:
+        replica = await pair.start_replica(follows=False, disk=disk)
+        with disk.held():
+            change = asyncio.create_task(replica.change_role(Role.ASYNC_MASTER, 0))
+            await until(lambda: disk.waiting and replica.state is Lifecycle.LISTENING, "its store closes on a thread")
+            connection = await open_connection(replica.address, clock=SystemClock())
+            header = SendHeader(
+                producer_group="senders",
+                topic="orders",
+                default_topic="TBW102",
+                default_topic_queue_nums=4,
+                queue_id=0,
+                sys_flag=0,
+                born_timestamp=1,
+                flag=0,
+            )
+            begun = [
+                connection.request_nowait(RequestCode.SEND_MESSAGE, header, b"%d" % number, timeout_ms=60_000)
+                for number in range(3 * FRAMES_AT_ONCE)
+            ]
+            await until(lambda: any(replica._early.values()), "the first of them are read")
+        await change
+        offsets = [response.header_as(SendResponseHeader).queue_offset for response in await asyncio.gather(*begun)]
+        assert offsets == list(range(3 * FRAMES_AT_ONCE))
         connection.close()
         await connection.wait_closed()
 

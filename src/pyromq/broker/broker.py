@@ -475,9 +475,10 @@ class Broker(Handler):
             if connection.is_open:
                 parts.quotas.connected(connection)
                 connection.ask_handler()
-                connection.go_on_reading()
                 if requests:
                     self._turns.take(connection, requests)
+                if connection not in self._turns.waiting:  # else after these: what is read next came behind them
+                    connection.go_on_reading()
 
     async def _go_back(self, replication: ReplicationSettings, broker_id: int) -> None:
         try:
