@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from pyromq.aio import Message, Producer, ReceivedMessage
+from pyromq.aio import Message, Producer, PullConsumer, PushConsumer, ReceivedMessage
 from pyromq.client.core.client import Client
 from pyromq.errors import ClientClosedError
 from pyromq.model.route import BrokerData
@@ -61,6 +62,24 @@ async def test_a_consumer_whose_closing_is_cancelled_is_gone_all_the_same(point:
         await cancelled(closing, lambda: point == "at once" or broker.asked[Code.UNREGISTER_CLIENT])
         assert not member.assignment and len(member._tasks) == 0 and len(member.client.tasks) == 0
         assert not member.client.is_open
+
+
+@pytest.mark.parametrize("kind", [PushConsumer, PullConsumer])
+async def test_a_consumer_whose_opening_is_cancelled_is_gone(kind: Any) -> None:
+    asked = asyncio.Event()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as nameserver:
+        host, port = nameserver.sockets[0].getsockname()
+        options = {"listener": ignore} if kind is PushConsumer else {}
+        consumer = kind(f"{host}:{port}", group=GROUP, topics="orders", **options)
+        opening = asyncio.ensure_future(consumer.open())
+        await cancelled(opening, asked.is_set)
+        assert not consumer.client.is_open, "nobody else will close it: async with was never entered"
 
 
 async def test_a_producer_whose_closing_is_cancelled_leaves_its_group() -> None:

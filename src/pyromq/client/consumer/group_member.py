@@ -180,7 +180,11 @@ class GroupMember(ConsumerRole, PullTarget):
         self._every(SAMPLE_MS, self._sample)
         self._is_open = True
         if self._rebalancing is not None and (self._common.start == "latest" or not self._is_clustering):
-            await self._settle_in()
+            try:
+                await self._settle_in()
+            except BaseException:  # cancelled: who never got it open closes nothing; raised again
+                await self.close()
+                raise
         return self
 
     async def _get_ready(self) -> None:

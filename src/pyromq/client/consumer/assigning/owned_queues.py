@@ -160,11 +160,15 @@ class OwnedQueues:
                 self.pull_again(owned)
 
     async def _start_of(self, queue: QueueId) -> Offset | None:
-        plan = self._plan(queue.topic, await self._keeper.stored(queue))
+        """Looked up again after it was asked for: another member may have started it, or the consumer be open now."""
+        start, asked = None, None
         try:
-            start = await self._calls.carry_out(plan, queue)
-            if start is not None and not isinstance(plan, StartAt):
-                await self._keep_start(queue, start)
+            while (plan := self._plan(queue.topic, await self._keeper.stored(queue))) != asked:
+                start, asked = await self._calls.carry_out(plan, queue), plan
+                if start is None or isinstance(plan, StartAt):
+                    return start
+            assert start is not None
+            await self._keep_start(queue, start)
             return start
         except MQError as error:
             logger.warning("start not known, trying again later: queue=%s error=%s", queue, error)

@@ -10,7 +10,8 @@
 
 Found later are queues that were added since, and brokers that were away or could not be asked: what was stored since
 the member subscribed is read, so nothing is missed. The start is committed before the queue is pulled, so a member that
-restarts, and one that takes the queue over, go on from there (``OffsetKeeper.keep_start``).
+restarts, and one that takes the queue over, go on from there (``OffsetKeeper.keep_start``). Before that it is planned
+again: while the broker was asked another member may have committed a start, or the consumer may have become open.
 
 Brokers are asked not to answer 0 for a queue that lost no message yet, as RocketMQ's broker does for a new group: it
 would replay up to 8 GiB. The start 0 is corrected by the first pull where retention has removed the beginning already.

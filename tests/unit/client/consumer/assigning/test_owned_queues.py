@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, cast
 
 from pyromq.client.consumer.assigning.owned_queues import OwnedQueues, QueueCallbacks
@@ -11,7 +11,7 @@ from pyromq.client.consumer.base.consume_stats import ConsumeStats
 from pyromq.client.consumer.base.rebalance_listener import RebalanceListener
 from pyromq.client.consumer.rules.offset_store import MemberOffsets
 from pyromq.client.consumer.rules.pull_state import PullSettings
-from pyromq.client.consumer.rules.start_offset import StartAt
+from pyromq.client.consumer.rules.start_offset import AskByTime, AskEnd, StartAt, StartPlan, Stored
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.errors import RequestTimeoutError
 from pyromq.model.queue import Offset, QueueId
@@ -39,7 +39,8 @@ class Broker:
     def unlock(self, queues: Iterable[QueueId]) -> None:
         self.unlocked += queues
 
-    async def carry_out(self, plan: StartAt, queue: QueueId) -> Offset:
+    async def carry_out(self, plan: StartPlan, queue: QueueId) -> Offset:
+        assert isinstance(plan, StartAt)
         if not self.is_start_known:
             raise RequestTimeoutError("silent", timeout_ms=1)
         return plan.offset
@@ -55,13 +56,19 @@ class Broker:
 async def nothing(*_: object) -> None: ...
 
 
-def share_of(broker: Broker) -> OwnedQueues:
+def share_of(
+    broker: Broker,
+    *,
+    plan: Callable[[str, int | Stored], StartPlan] = lambda _topic, stored: StartAt(Offset(cast(int, stored))),
+    keep_start: Callable[[QueueId, Offset], Coroutine[Any, Any, None]] = nothing,
+    uses_locks: bool = True,
+) -> OwnedQueues:
     clock, unused = ManualClock(), cast(Any, lambda *_: None)
     share = OwnedQueues(
         *(cast(Any, broker), cast(Any, broker), clock, PullSettings(), ConsumeStats(clock)),
         QueueCallbacks(
-            plan=lambda _topic, stored: StartAt(Offset(cast(int, stored))),
-            keep_start=nothing,
+            plan=plan,
+            keep_start=keep_start,
             pull=nothing,
             quiesce=nothing,
             note=unused,
@@ -69,7 +76,7 @@ def share_of(broker: Broker) -> OwnedQueues:
             lost=unused,
             listener=RebalanceListener("g", None, None, 1),
         ),
-        uses_locks=True,
+        uses_locks=uses_locks,
     )
     share.tasks = TaskOwner("test")
     return share
@@ -173,6 +180,63 @@ async def test_a_reset_that_arrives_while_a_queue_is_taken_is_heeded() -> None:
     share.move(QUEUE, Offset(2))
     broker.asked[0].set_result(None)
     assert await taking == [QUEUE] and share.owned[QUEUE].pull.offset == 2
+
+
+class NewGroup(Broker):
+    """Has no offset of the group, until another member commits one; says where the queue ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.committed: int | Stored = Stored.NONE
+        self.kept: list[int] = []
+        self.plan: StartPlan = AskEnd()
+        self.meanwhile: Callable[[], object] = lambda: None  # happens while the end of the queue is asked for
+
+    async def stored(self, queue: QueueId) -> int | Stored:  # type: ignore[override]
+        return self.committed
+
+    async def carry_out(self, plan: StartPlan, queue: QueueId) -> Offset:
+        match plan:
+            case StartAt(offset):
+                return offset
+            case AskEnd():
+                self.meanwhile()
+                return Offset(9)
+        return Offset(4)  # by time
+
+    async def keep_start(self, queue: QueueId, offset: Offset) -> None:
+        self.kept.append(offset)
+
+    def share(self) -> OwnedQueues:
+        def plan(_: str, stored: int | Stored) -> StartPlan:
+            return self.plan if isinstance(stored, Stored) else StartAt(Offset(stored))
+
+        return share_of(self, plan=plan, keep_start=self.keep_start, uses_locks=False)
+
+
+async def test_a_queue_that_another_member_starts_meanwhile_goes_on_where_that_one_started() -> None:
+    """Else what came between the two starts would be read by nobody."""
+    broker = NewGroup()
+    share = broker.share()
+    broker.meanwhile = lambda: setattr(broker, "committed", 6)
+    await share.take([QUEUE])
+    assert share.owned[QUEUE].pull.offset == 6 and broker.kept == []
+
+
+async def test_an_end_that_is_told_after_the_consumer_is_open_is_not_its_start() -> None:
+    """What was sent since then is before that end."""
+    broker = NewGroup()
+    share = broker.share()
+    broker.meanwhile = lambda: setattr(broker, "plan", AskByTime(5))
+    await share.take([QUEUE])
+    assert share.owned[QUEUE].pull.offset == 4 and broker.kept == [4]
+
+
+async def test_the_end_of_a_queue_that_nobody_starts_meanwhile_is_its_start_and_kept() -> None:
+    broker = NewGroup()
+    share = broker.share()
+    await share.take([QUEUE])
+    assert share.owned[QUEUE].pull.offset == 9 and broker.kept == [9]
 
 
 async def test_at_the_end_what_a_listener_still_works_on_is_not_unlocked() -> None:
