@@ -54,6 +54,7 @@ T = TypeVar("T")
 
 INFLATED_TOGETHER_BYTES_MAX: Final = 512 << 20
 _CACHED_BYTES_MAX: Final = 16 << 20
+HELD_MAX: Final = 4_096  # messages whose bodies are a cache: tiny ones leave their records in memory as well
 _INFLATE_AT_ONCE: Final = 2
 _WAIT_S: Final = 0.05
 _WAITS_MAX: Final = 600  # half a minute
@@ -360,6 +361,11 @@ class InflatedBodies:
         self._held: list[ReceivedMessage] = []
         self.held_bytes = 0
         self._sweep_bytes = _CACHED_BYTES_MAX  # what is held before those that nobody has are looked for
+        self._sweep_count = HELD_MAX  # or so many
+
+    def __len__(self) -> int:
+        """How many messages are held."""
+        return len(self._held)
 
     def inflate(self, message: ReceivedMessage) -> bytes:
         """Raises DecompressionError, TooMuchInflatedError."""
@@ -391,7 +397,8 @@ class InflatedBodies:
 
     def _room(self) -> int:
         with self._lock:
-            if self.held_bytes > self._sweep_bytes or self.held_bytes + INFLATED_BYTES_MAX > self._bytes_max:
+            is_much = self.held_bytes > self._sweep_bytes or len(self._held) > self._sweep_count
+            if is_much or self.held_bytes + INFLATED_BYTES_MAX > self._bytes_max:
                 self._sweep()
             return max(0, self._bytes_max - self.held_bytes)
 
@@ -404,6 +411,7 @@ class InflatedBodies:
             else:
                 msgspec.structs.force_setattr(message, "_body", None)
         self._sweep_bytes = max(_CACHED_BYTES_MAX, 2 * self.held_bytes)
+        self._sweep_count = max(HELD_MAX, 2 * len(self._held))
 
 
 def _is_on_loop() -> bool:

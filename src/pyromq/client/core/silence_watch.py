@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 from pyromq.client.core.brokers import Brokers
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock
-from pyromq.errors import ClientClosedError, ConnectFailedError, TransportError
+from pyromq.errors import ClientClosedError, ConnectFailedError, TooManyRequestsError, TransportError
 from pyromq.net import Connection, Link
 
 logger = logging.getLogger(__name__)
@@ -128,6 +128,8 @@ class SilenceWatch:
         before = connection.bytes_in
         try:
             await self._probe(connection, self._probe_ms)
+        except TooManyRequestsError:
+            pass  # it was not asked; the next request that is late has it asked again
         except TransportError as error:
             if connection.bytes_in == before:  # also when the connection was dropped meanwhile, as half open
                 logger.warning("broker is silent, its connection is dropped: address=%s error=%s", address, error)

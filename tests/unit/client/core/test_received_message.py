@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.client.core.received_message import InflatedBodies, PullFacts, ReceivedMessage, split_messages
+from pyromq.client.core.received_message import HELD_MAX, InflatedBodies, PullFacts, ReceivedMessage, split_messages
 from pyromq.errors import CorruptRecordError, MQError
 from pyromq.model.queue import QueueId
 from pyromq.wire.compression import InflatedTooLargeError, TooMuchInflatedError, compress, compressed_flag
@@ -194,6 +194,19 @@ def test_bodies_that_nobody_has_any_more_are_let_go_of(inflated: InflatedBodies)
     assert {len(message.body) for message in messages} == {8 * MIB}
     assert held_by(messages) <= 32 * MIB
     assert len(messages[0].body) == 8 * MIB, "it is inflated again when somebody asks"
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_messages_with_tiny_bodies_are_let_go_of_too(inflated: InflatedBodies, size: int) -> None:
+    for number, message in enumerate(bombs(3 * HELD_MAX, {}, size)):
+        assert len(message.body) == size
+        assert len(inflated) <= min(number, HELD_MAX) + 1
+
+
+def test_tiny_bodies_that_listeners_have_are_kept(inflated: InflatedBodies) -> None:
+    messages = bombs(3 * HELD_MAX, dict.fromkeys(range(3 * HELD_MAX), 1), 1)
+    assert {message.body for message in messages} == {bytes(1)}
+    assert held_by(messages) == len(inflated) == 3 * HELD_MAX
 
 
 def test_one_that_is_larger_than_any_may_be_says_so_however_much_room_there_is(inflated: InflatedBodies) -> None:

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 from pyromq.client.core.silence_watch import SilenceWatch
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.errors import ConnectionLostError
+from pyromq.errors import ConnectionLostError, TooManyRequestsError
 from pyromq.testing import ManualClock
 
 ADDRESS = "127.0.0.1:10911"
@@ -52,3 +52,13 @@ async def test_a_broker_that_said_something_meanwhile_is_not_silent() -> None:
     scene = Scene(answer_others)
     await scene.time_out()
     assert not scene.watch.is_silent(ADDRESS) and scene.found == []
+
+
+async def test_a_broker_that_could_not_be_asked_because_too_much_is_under_way_is_not_silent() -> None:
+    def refuse(connection: Any) -> None:
+        raise TooManyRequestsError(peer=ADDRESS, in_flight_max=65_536)
+
+    scene = Scene(refuse)
+    await scene.time_out()
+    assert not scene.watch.is_silent(ADDRESS) and scene.found == []
+    scene.connection.abort.assert_not_called()
