@@ -55,6 +55,8 @@ CALLS = {
     "cluster replication": "cluster replication",
     "cluster leases": "cluster leases --store etcd://127.0.0.1:1",
     "cluster switch": "cluster switch broker-a --store etcd://127.0.0.1:1",
+    "cluster recover": "cluster recover broker-a --from 127.0.0.1:1 --store etcd://127.0.0.1:1",
+    "cluster forget": "cluster forget broker-a 127.0.0.1:1 --store etcd://127.0.0.1:1",
 }
 # what does not need brokers, says what is wrong with them as its result, or names one that is not there
 WITHOUT_BROKERS = {

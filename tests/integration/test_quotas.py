@@ -228,7 +228,8 @@ async def test_connections_of_a_user_are_counted_by_heartbeats(tmp_path: Path) -
                 with pytest.raises(ConnectionError):
                     await second.receive()
             async with Peer(str(broker.address)) as other:
-                assert (await ask_as(other, "inner-broker", RequestCode.HEART_BEAT, {}, body)).code == 0
+                another = body.replace(b"c1", b"c2")  # a client id belongs to its user
+                assert (await ask_as(other, "inner-broker", RequestCode.HEART_BEAT, {}, another)).code == 0
         await until(lambda: broker.parts.quotas.connections == 0)
         async with Peer(str(broker.address)) as third:
             assert (await ask_as(third, "root", RequestCode.HEART_BEAT, {}, body)).code == 0

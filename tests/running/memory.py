@@ -19,6 +19,7 @@ from tests.running.processes import CAN_MEASURE, DescendantPeaks, own_peak_mb, o
 
 LIMIT_MB = 1024
 GROWTH_MB = 48  # of a worker since its last collection
+NAMED_MAX = 5  # tests that raised a peak most
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +46,7 @@ class WorkerMemory:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._after_collection_mb = 0.0
+        self._raised: list[tuple[int, str]] = []  # megabytes by which a test raised the peak, and its name
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
@@ -53,8 +55,11 @@ class WorkerMemory:
         self._after_collection_mb = own_resident_mb()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        before_mb = own_peak_mb()
         result = yield
+        if (raised_mb := own_peak_mb() - before_mb) > 0:
+            self._raised = sorted([*self._raised, (raised_mb, item.nodeid)], reverse=True)[:NAMED_MAX]
         if own_resident_mb() > self._after_collection_mb + GROWTH_MB:
             gc.collect()
             self._after_collection_mb = own_resident_mb()
@@ -64,7 +69,10 @@ class WorkerMemory:
     def pytest_sessionfinish(self) -> None:
         gc.unfreeze()
         if is_worker(self._config):
-            self._config.workeroutput["peak"] = os.getpid(), own_peak_mb()  # type: ignore[attr-defined]
+            output = self._config.workeroutput  # type: ignore[attr-defined]
+            output["peak"], output["raised"] = (os.getpid(), own_peak_mb()), self._raised
+        elif RUN_MEMORY in self._config.stash:
+            self._config.stash[RUN_MEMORY].raised += self._raised
 
 
 class RunMemory:
@@ -76,6 +84,7 @@ class RunMemory:
         self._descendants = DescendantPeaks()
         self._workers: set[int] = set()  # process ids
         self._peaks: dict[str, int] = {}
+        self.raised: list[tuple[int, str]] = []
         config.stash[RUN_MEMORY] = self
 
     def pytest_sessionstart(self) -> None:
@@ -86,6 +95,7 @@ class RunMemory:
         if "peak" in (output := getattr(node, "workeroutput", None) or {}):  # else it has crashed
             pid, self._peaks[node.gateway.id] = output["peak"]
             self._workers.add(pid)
+            self.raised += [(raised_mb, name) for raised_mb, name in output["raised"]]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
@@ -97,6 +107,11 @@ class RunMemory:
         if self.is_above_limit() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if reporter := self._config.pluginmanager.get_plugin("terminalreporter"):
+            if self.is_above_limit():
+                most = ", ".join(
+                    f"{name} (+{raised_mb} MB)" for raised_mb, name in sorted(self.raised)[: -NAMED_MAX - 1 : -1]
+                )
+                reporter.write_line(f"tests that raised it most: {most}", red=True)
             line = f"peak memory: {self.told()}; {verdict(self._limit_mb, is_above=self.is_above_limit())}"
             reporter.write_line(line, red=self.is_above_limit())
 

@@ -26,7 +26,7 @@ TEST = (
 MORE = (
     Phase(
         "site, browsers, long rounds",
-        (*PARALLEL, "tests/console", "tests/integration", "tests/faults", "-m", "more or rounds"),
+        (*PARALLEL, "tests/console", "tests/integration", "tests/faults", "tests/upgrade", "-m", "more or rounds"),
         LONG_ROUNDS,
     ),
 )

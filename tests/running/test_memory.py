@@ -42,6 +42,16 @@ def test_a_run_above_the_limit_fails_although_its_tests_pass(run: pytest.Pyteste
     assert (code, line.rpartition("; ")[2]) == (1, "ABOVE the limit of 120 MB")
 
 
+def test_a_run_above_the_limit_names_the_tests_that_raised_it(run: pytest.Pytester) -> None:
+    run.makepyfile("def test_small(): pass\ndef test_large(): held = bytearray(120 << 20)")
+    for options in ((), ("-p", "xdist.plugin", "-n", "2")):
+        result = run.runpytest_subprocess(
+            *("-p", "tests.running.memory", "-p", "no:cacheprovider", "--memory-limit-mb", "120", *options)
+        )
+        named = next(line for line in result.outlines if line.startswith("tests that raised it most: "))
+        assert "::test_large (+1" in named.split(",")[0]
+
+
 def test_every_worker_is_in_the_line(run: pytest.Pytester) -> None:
     run.makepyfile("def test_passes(): pass\ndef test_too(): pass")
     code, line = ended(run, "-p", "xdist.plugin", "-n", "2")

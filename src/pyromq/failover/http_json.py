@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pyromq.failover.record import LeaseError
+from pyromq.failover.record import LeaseError, LeaseStoreAwayError
 
 TIMEOUT_S: Final = 2.0  # of one request; an agent must be able to try again before its lease ends
 _BYTES_MAX: Final = 1 << 20
@@ -47,7 +47,7 @@ class HttpJson:
         self._opener = urllib.request.build_opener(*handlers)
 
     async def ask(self, method: str, path: str, body: Any = None) -> Answer:
-        """Raises LeaseError when there is no answer; answers with an error status are answers."""
+        """Raises LeaseStoreAwayError when there is no answer; answers with an error status are answers."""
         return await asyncio.to_thread(self._ask, method, path, body)
 
     def _ask(self, method: str, path: str, body: Any) -> Answer:
@@ -61,7 +61,7 @@ class HttpJson:
             with error:
                 return Answer(error.code, _decoded(error.read(_BYTES_MAX)))
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise LeaseError(f"{self.base} does not answer: {error}") from error
+            raise LeaseStoreAwayError(f"{self.base} does not answer: {error}") from error
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -10,7 +10,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pyromq.failover.record import LeaseConflictError, LeaseError, LeaseRecord, decode_record
+from pyromq.failover.record import LeaseConflictError, LeaseError, LeaseRecord, LeaseStoreAwayError, decode_record
 from pyromq.failover.store import Found
 
 if TYPE_CHECKING:
@@ -68,7 +68,10 @@ class PostgresLeaseStore:
                 return await cursor.fetchone()
         except (psycopg.Error, TimeoutError, OSError) as error:
             await self._forget()
-            raise LeaseError(f"PostgreSQL: {str(error).strip() or type(error).__name__}") from error
+            is_away = isinstance(error, psycopg.OperationalError | TimeoutError | OSError)
+            raise (LeaseStoreAwayError if is_away else LeaseError)(
+                f"PostgreSQL: {str(error).strip() or type(error).__name__}"
+            ) from error
 
     async def _opened(self) -> psycopg.AsyncConnection[Any]:
         if self._connection is None or self._connection.closed:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from pyromq.errors import MQError
+from pyromq.errors import MQError, TransportError
 from pyromq.wire.json.membership import BrokerStatus, MemberStatus, Role
 
 
 class LeaseError(MQError):
     """The lease store cannot be asked, or holds what is not a lease."""
+
+
+class LeaseStoreAwayError(LeaseError, TransportError):
+    """The lease store does not answer."""
 
 
 class LeaseConflictError(LeaseError):
@@ -59,6 +63,7 @@ __all__ = [
     "LeaseConflictError",
     "LeaseError",
     "LeaseRecord",
+    "LeaseStoreAwayError",
     "MemberStatus",
     "Role",
     "decode_record",

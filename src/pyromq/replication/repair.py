@@ -18,7 +18,7 @@ from pyromq.errors import RemoteProtocolError
 from pyromq.net.address import Address
 from pyromq.store.log.log_walk import DamagedRange
 from pyromq.store.message_store import MessageStore
-from pyromq.store.scrub import Scrub, mend
+from pyromq.store.scrub import Scrub, mend, sync_of
 from pyromq.wire.transfer import SliceDecoder, encode_report
 
 logger = logging.getLogger(__name__)
@@ -64,9 +64,8 @@ class LogRepair:
             await self._take(reader, damaged, asked)
         finally:
             writer.close()
-        segment = self._store.log.segments.holding(damaged.position)
-        if segment is not None:
-            await asyncio.to_thread(segment.open_once().sync)
+        if (sync := sync_of(self._store, damaged.position)) is not None:
+            await asyncio.to_thread(sync)
         self._scrub.mended(damaged.position)
 
     async def _take(self, reader: asyncio.StreamReader, damaged: DamagedRange, asked: int) -> None:

@@ -245,3 +245,9 @@ def mend(store: MessageStore, position: int, end: int, data: bytes | bytearray) 
             at += total
         segment.open_once().write_at(position - segment.base, view[:at])
     return at
+
+
+def sync_of(store: MessageStore, position: int) -> Callable[[], object] | None:
+    """What syncs the file that holds this position, on any thread; None when retention has deleted it."""
+    segment = store.log.segments.holding(position)
+    return None if segment is None else segment.open_once().sync

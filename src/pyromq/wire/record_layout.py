@@ -62,6 +62,9 @@ BORN_V6: Final = int(SysFlag.BORN_HOST_V6)  # plain ints: IntFlag arithmetic is 
 STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
 ANY_V6: Final = BORN_V6 | STORE_V6
 
+BODY_CRC_AND_BORN_MS: Final = struct.Struct(
+    f">{BODY_CRC_AT}xI{BORN_MS_AT - BODY_CRC_AT - 4}xq"
+)  # from a record's start
 PREFIX: Final = struct.Struct(">II")  # size and magic: of a record, and of a blank mark
 # The fixed part up to the body, by ``sys_flag >> 4 & 3`` (bit 0 born host, bit 1 store host is IPv6).
 FIXED: Final = tuple(

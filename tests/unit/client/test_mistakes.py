@@ -173,8 +173,12 @@ def test_an_unknown_option_is_refused_with_the_likely_one() -> None:
 @pytest.mark.parametrize(
     ("options", "settings", "others"),
     [
-        (PushConsumerOptions, PushConsumerSettings, {"batch_listener", "hooks", "trace", "consume_timeout"}),
-        (PullConsumerOptions, PullConsumerSettings, {"hooks", "poll_timeout"}),
+        (
+            PushConsumerOptions,
+            PushConsumerSettings,
+            {"batch_listener", "hooks", "trace", "consume_timeout", "on_assigned", "on_revoked"},
+        ),
+        (PullConsumerOptions, PullConsumerSettings, {"hooks", "poll_timeout", "on_assigned", "on_revoked"}),
         (TransactionOptions, TransactionProducerSettings, {"hooks", "trace", "timeout"}),
         (SendOptions, ProducerSettings, {"hooks", "trace", "timeout"}),
     ],

@@ -15,7 +15,6 @@ messages make such twins, and the copy may be the other one's.
 from __future__ import annotations
 
 import logging
-import struct
 from typing import Final, NamedTuple
 
 from pyromq.broker.base.queue_key import QueueKey
@@ -28,11 +27,10 @@ from pyromq.store.log.log_reader import stored_ms_of
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.properties import find_property
 from pyromq.wire.record import Record, decode_record
-from pyromq.wire.record_layout import BODY_CRC_AT, BODY_SIZE_AT, BORN_MS_AT
+from pyromq.wire.record_layout import BODY_CRC_AND_BORN_MS, BODY_SIZE_AT
 
 logger = logging.getLogger(__name__)
 
-_CRC_AND_BIRTH: Final = struct.Struct(f">{BODY_CRC_AT}xI{BORN_MS_AT - BODY_CRC_AT - 4}xq")
 _UNIQUE_KEY: Final = UNIQUE_KEY.encode()
 _COMPARED: Final = tuple(name.encode() for name in (UNIQUE_KEY, REAL_TOPIC, TIMER_OUT_MS))
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
@@ -130,7 +128,7 @@ class DeliveredBefore:
                 except PositionOutOfRangeError:
                     continue
                 copy = _Copy(position, size, stored_ms_of(fixed))
-                newest.copies.setdefault(_CRC_AND_BIRTH.unpack_from(fixed), []).append(copy)
+                newest.copies.setdefault(BODY_CRC_AND_BORN_MS.unpack_from(fixed), []).append(copy)
                 newest.since_ms = min(newest.since_ms, copy.stored_ms)
             newest.offset = min(newest.offset, begin)
 
