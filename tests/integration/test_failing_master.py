@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.failover.agent import Agent
 from pyromq.failover.peers import MemberPeers
 from pyromq.failover.record import LeaseConflictError, LeaseRecord
@@ -42,9 +43,9 @@ class MemoryStore:
     async def close(self) -> None: ...
 
 
-@pytest.mark.parametrize("is_full", [True, False])
-async def test_a_master_whose_disk_is_full_or_failing_hands_over(
-    tmp_path: Path, is_full: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("trouble", ["full", "failing", "hanging"])
+async def test_a_master_whose_disk_is_full_fails_or_hangs_hands_over(
+    tmp_path: Path, trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(NameServer(NameServerSettings(port=0)))
@@ -66,9 +67,12 @@ async def test_a_master_whose_disk_is_full_or_failing_hands_over(
         await until(lambda: holder() == first.address, "both are in sync")
         both = Two(nameserver, first, second)
         assert await both.send("before") == [SendStatus.SEND_OK]
-        health = first.broker.store.health
+        health, hanging = first.broker.store.health, first.broker.parts.write_path.group_commit
         monkeypatch.setattr(health, "space_returned", lambda: None)  # the disk has space, in truth
-        (health.disk_full if is_full else health.untrust)("a test says so")
+        if trouble == "hanging":
+            monkeypatch.setattr(GroupCommit, "stuck_ms", lambda self: 3_001 if self is hanging else 0)
+        else:
+            (health.disk_full if trouble == "full" else health.untrust)("a test says so")
         assert (await first.control.status()).failing
 
         await second.becomes(MemberRole.MASTER, 2)

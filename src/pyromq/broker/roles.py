@@ -38,6 +38,7 @@ _LAST_LOOK_S: Final = 0.5  # at the tables of a master that is still there
 _TOLD_S: Final = 3.0  # a change of topics waits so long until replicas have it
 _LOOK_AGAIN_S: Final = 0.02
 _LOST_TOLD_MAX: Final = 20
+_HUNG_DISK_MS: Final = 3_000  # a flush that takes so long may never end
 
 
 class RoleOwner(Protocol):
@@ -161,7 +162,21 @@ class RoleChanges:
         gate = self._broker.parts.write_path.gate
         reason = self._problem or status.reason
         return msgspec.structs.replace(
-            status, lost=tuple(lost), held=gate.is_held, reason=reason, changing=self._is_changing
+            status,
+            lost=tuple(lost),
+            held=gate.is_held,
+            reason=reason,
+            changing=self._is_changing,
+            failing=status.failing or self._hung_disk(status),
+        )
+
+    def _hung_disk(self, status: BrokerStatus) -> str:
+        """What is wrong with a disk that says nothing; empty where sends do not wait for it."""
+        stuck_ms = self._broker.parts.write_path.group_commit.stuck_ms()
+        return (
+            f"the disk hangs: one flush has taken {stuck_ms} ms so far"
+            if status.waits and stuck_ms > _HUNG_DISK_MS
+            else ""
         )
 
     # --- orders ---

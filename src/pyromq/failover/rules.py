@@ -328,7 +328,7 @@ def asked_to_hand_over(record: LeaseRecord, to: str) -> LeaseRecord:
 def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     """Sends are held until the wanted member has everything; then the record names it. Else all goes on as before."""
     wanted = broker.replica(record.wanted)
-    end = broker.flushed if broker.failing else broker.end  # what its disk does not take was never acknowledged
+    end = _wanted_end(sight, broker)
     is_too_long = sight.held_s is not None and sight.now_s - sight.held_s > sight.timing.hold_s
     if record.wanted not in record.in_sync or wanted is None or is_too_long:
         return Write(
@@ -348,6 +348,16 @@ def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     handed = _renewed(sight, broker, replace(record, in_sync=named, members=record.everybody))
     handed = replace(handed, holder=record.wanted, number=record.number + 1, wanted="", handed=True)
     return Write(handed, f"handed over to {record.wanted}")
+
+
+def _wanted_end(sight: Sight, broker: BrokerStatus) -> int:
+    """Up to where the next master shall have the log.
+
+    What a failing disk does not take was never acknowledged where masters wait for replicas; else it was, and may still
+    be flushed if the disk is merely full.
+    """
+    is_patient = sight.held_s is None or sight.now_s - sight.held_s < sight.timing.hold_s / 2
+    return broker.flushed if broker.failing and (broker.waits or not is_patient) else broker.end
 
 
 def _that_can_write(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> str:

@@ -329,6 +329,12 @@ def test_a_master_with_a_damaged_log_hands_over_as_with_a_failing_disk() -> None
 FAILING = replace(MASTER, failing="the disk is full", flushed=115, end=130)
 
 
+def test_an_async_master_with_a_full_disk_waits_a_while_until_all_that_it_acknowledged_is_flushed_and_copied() -> None:
+    held, asked = replace(FAILING, held=True, waits=False), replace(RECORD, wanted=B, waits=False)
+    assert isinstance(decide(sight(A, held, asked, held_s=99.0, failing_s=90.0)), Wait)
+    assert written(decide(sight(A, held, asked, held_s=97.0, failing_s=90.0))).holder == B
+
+
 def test_a_master_whose_disk_takes_nothing_hands_over_to_a_member_that_can_write() -> None:
     assert isinstance(decide(sight(A, FAILING, failing_s=99.5)), Wait), "it may be a moment only"
     asked = written(decide(sight(A, FAILING, failing_s=90.0)))
