@@ -143,6 +143,19 @@ async def test_without_a_grant_nothing_is_acknowledged_and_nobody_is_sent_there(
         assert await both.send("taken") == [SendStatus.SEND_OK]
 
 
+async def test_delayed_messages_wait_while_sends_are_held_and_without_a_grant(tmp_path: Path) -> None:
+    async with two(tmp_path) as both:
+        first = both.first
+        runner = first.broker.parts.services.delay_runner
+        assert runner.may_write()
+        await first.control.hold()
+        assert not runner.may_write(), "else the log grows while the next master reads its end"
+        await first.control.release()
+        assert runner.may_write()
+        await first.grant(1, for_s=-1.0)
+        assert not runner.may_write()
+
+
 async def test_a_grant_names_who_must_have_a_message(tmp_path: Path) -> None:
     async with two(tmp_path) as both:
         await both.first.grant(1, both.second.address)

@@ -105,6 +105,7 @@ class RoleChanges:
         if parts.replication.lease_following is not None:
             parts.replication.lease_following.on_cut = self._cut
         handler.on_grant = partial(self._granted, parts)
+        parts.services.delay_runner.may_write = lambda: self.may_write
         parts.write_path.group_commit.look()
 
     def _granted(self, parts: Parts) -> None:

@@ -84,6 +84,7 @@ class DelayRunner:
         self._wake: asyncio.Handle | None = None  # the next run, if it is arranged
         self._wake_ms = 0  # and when that is, by the monotonic clock
         self._open = True  # until ``halt``
+        self.may_write: Callable[[], bool] = lambda: True  # else what is due waits for a later tick
         now_ms = clock.monotonic_ms()
         self._offsets_ms = now_ms  # when offsets of levels were due to be saved last
         self._timers_ms = now_ms  # when timers were
@@ -104,7 +105,7 @@ class DelayRunner:
         self._wake_in(0)
 
     def tick(self) -> None:
-        """Every 100 ms."""
+        """Every 100 ms, of a broker that may write."""
         self.run()
         self._save_if_due()
 
@@ -128,7 +129,7 @@ class DelayRunner:
 
     def _woken(self) -> None:
         self._wake = None
-        if self._open:
+        if self._open and self.may_write():
             self.run()
 
     # --- saving ---

@@ -89,6 +89,28 @@ async def test_the_cursor_of_a_level_is_saved_once_what_it_passed_is_on_disk() -
     rig.delay_runner.halt()
 
 
+async def test_nothing_is_let_go_while_the_broker_may_not_write() -> None:
+    rig = Rig()
+    runner, ran = rig.delay_runner, [0]
+
+    def run() -> int:
+        ran[0] += 1
+        return rig.clock.now_ms()  # there is always more to do
+
+    runner.schedule.run = run  # type: ignore[method-assign]
+    runner.may_write = lambda: ran[0] < 3  # its lease ends, or a planned change holds sends
+    runner.soon()
+    for _ in range(10):
+        await turn()
+    assert ran[0] == 3, "nor what was arranged before"
+    runner.may_write = lambda: ran[0] < 5
+    await rig.tick()
+    for _ in range(10):
+        await turn()
+    assert ran[0] == 5
+    runner.halt()
+
+
 async def test_offsets_that_could_not_be_saved_are_saved_the_next_time() -> None:
     rig = Rig()
     rig.cursor = 1
