@@ -41,7 +41,7 @@ def leave_orders(folder: Path) -> None:
             for number in range(ORDERS):
                 producer.send(Message("orders", b"%d" % number, keys=f"order-{number}"))
         billing = PushConsumer(
-            broker.nameserver, group="billing", listener=lambda message: enough.release(), trace=True
+            broker.nameserver, group="billing", listener=lambda message: enough.release(), trace=True, start="earliest"
         )
         billing.subscribe("orders")
         with billing:
