@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import uvloop
 
+from pyromq.endpoint.endpoint import Endpoint, Shelter
 from pyromq.endpoint.http_head import HEAD_BYTES_MAX, HttpRequest
 from pyromq.endpoint.http_server import HttpLimits, HttpResponse, HttpServer
+from pyromq.metrics.settings import MetricsSettings
 from pyromq.net.address import Address
+from tests.integration.certificates import make_certificate
 
 pytestmark = pytest.mark.integration
 
@@ -88,6 +95,21 @@ async def test_requests_follow_each_other_on_one_connection() -> None:
         status, headers, _ = await peer.ask(b"GET /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert (status, headers["Connection"]) == (200, "close") and await peer.is_closed()
         await peer.close()
+
+
+async def test_tls_works_where_all_loops_are_those_of_uvloop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = make_certificate(tmp_path, "metrics")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    monkeypatch.setattr(asyncio, "new_event_loop", uvloop.new_event_loop)
+    trusted = ssl.create_default_context(cafile=str(certificate.file))
+    async with Endpoint(MetricsSettings(port=0, tls=True), Shelter(tls=context)) as endpoint:
+        url = urlsplit(endpoint.url)
+        for _ in range(10):
+            where = (url.hostname, url.port)
+            peer = Peer(*await asyncio.open_connection(*where, ssl=trusted, ssl_handshake_timeout=10))
+            assert (await peer.ask(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"))[0] == 200
+            await peer.close()
 
 
 async def test_head_has_the_length_and_no_body() -> None:

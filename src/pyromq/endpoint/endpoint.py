@@ -82,7 +82,8 @@ class Endpoint:
             raise ConfigError(
                 "metrics.tls uses the TLS of this server, which is off: set tls_mode and tls_certificate_file"
             )
-        self._own_loop = asyncio.new_event_loop()
+        # whatever loops this process has: uvloop's would read what a client says first before TLS is there to take it
+        self._own_loop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._run, args=(self._own_loop,), name="pyromq-metrics", daemon=True)
         self._thread.start()
         try:

@@ -268,7 +268,7 @@ class TransactionProducer:
     async def _tell(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
         """With ``confirm``, until a broker has it, as long as a send would wait for one that is away; else once.
 
-        An outcome that is told twice is one. Raises MQError.
+        Told twice it is one; Apache's brokers make a second copy of what is committed twice. Raises MQError.
         """
         began_ms, pauses = self.client.clock.monotonic_ms(), 0
         while True:
