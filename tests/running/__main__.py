@@ -10,7 +10,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,29 +43,52 @@ class Outcome(NamedTuple):
         return not (self.failed or self.is_broken or self.results.is_above_limit)
 
 
-def run_pytest(arguments: Sequence[str], environment: dict[str, str], file: Path) -> tuple[int, Results]:
-    """The exit code of pytest and what it found."""
-    file.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", *arguments, "--results", str(file)]
-    code = subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
-    return code, msgspec.json.decode(file.read_bytes(), type=Results) if file.exists() else Results()
+class Run:
+    """pytest as a process; ``log`` takes its output, which is shown when it has ended."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], name: str, log: Path | None = None):
+        self._file, self._log = FOLDER / f"{name}.json", log
+        self._file.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "pytest", *arguments, "--results", str(self._file)]
+        with log.open("w") if log else nullcontext() as out:
+            self._process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=out, stderr=out)
+
+    def ended(self) -> tuple[int, Results]:
+        """The exit code of pytest and what it found, once it has ended."""
+        code = self._process.wait()
+        if self._log:
+            print(self._log.read_text(encoding="utf-8", errors="replace"), flush=True)
+        found = msgspec.json.decode(self._file.read_bytes(), type=Results) if self._file.exists() else Results()
+        return code, found
 
 
-def run_phase(phase: Phase, more: Sequence[str] = ()) -> Outcome:
-    """The phase, then once more what failed in it, one after the other in one process."""
-    print(f"\n=== {phase.name} ===", flush=True)
-    environment = dict(phase.environment)
-    code, results = run_pytest([*phase.arguments, *more], environment, FOLDER / "results.json")
+def begin(phase: Phase, more: Sequence[str] = ()) -> Run:
+    """Start a phase; what runs beside the others shows its output when it has ended."""
+    log = FOLDER / f"{phase.slug}.log" if phase.is_beside else None
+    print(f"\n=== {phase.name}{', beside the others' if log else ''} ===", flush=True)
+    return Run([*phase.arguments, *more], phase.environment, phase.slug, log)
+
+
+def finish(phase: Phase, run: Run, more: Sequence[str] = ()) -> Outcome:
+    """Wait for a phase, then run once more what failed in it, one after the other in one process."""
+    code, results = run.ended()
     is_broken = code not in (0, 1, 5)  # 5: nothing was selected
     failed, flaky = results.failed, []
     if failed and len(failed) <= AGAIN_MAX and not is_broken:
         print(f"\n=== {phase.name}: what failed, once more and by itself ===", flush=True)
         names = FOLDER / "failed.txt"
         names.write_text("\n".join(failed) + "\n", encoding="utf-8")
-        _, again = run_pytest([f"@{names}", *more], environment, FOLDER / "again.json")
+        _, again = Run([f"@{names}", *more], phase.environment, "again").ended()
         flaky = [name for name in failed if name in again.seconds and name not in again.failed]
         failed = [name for name in failed if name not in flaky]
     return Outcome(phase, results, failed, flaky, is_broken)
+
+
+def run_phases(phases: Sequence[Phase], more: Sequence[str] = ()) -> list[Outcome]:
+    """All of them, whatever the one before said; those that stand beside the others from the start."""
+    beside = [(phase, begin(phase, more)) for phase in phases if phase.is_beside]
+    outcomes = [finish(phase, begin(phase, more), more) for phase in phases if not phase.is_beside]
+    return outcomes + [finish(phase, run, more) for phase, run in beside]
 
 
 def summary(outcomes: Sequence[Outcome], notes: Sequence[str], seconds: float) -> list[str]:
@@ -105,7 +129,7 @@ def main(arguments: Sequence[str]) -> int:
         else:
             notes.append(found)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    outcomes = [run_phase(phase, arguments[1:]) for phase in phases]
+    outcomes = run_phases(phases, arguments[1:])
     with FLAKY.open("a", encoding="utf-8") as file:
         file.writelines(f"{name}\n" for outcome in outcomes for name in outcome.flaky)
     print("\n".join(summary(outcomes, notes, time.monotonic() - began)), flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -17,11 +18,17 @@ class Phase(NamedTuple):
     name: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = {}
+    is_beside: bool = False  # it mostly waits, so it runs while the others do; its output comes after theirs
+
+    @property
+    def slug(self) -> str:
+        """Its name for files."""
+        return "-".join(re.findall(r"\w+", self.name.lower()))
 
 
 TEST = (
     Phase("tests", (*PARALLEL, "--ignore", "tests/spark", "-m", "not check and not more")),
-    Phase("Spark", ("tests/spark", "-m", "not more")),
+    Phase("Spark", ("tests/spark", "-m", "not more"), is_beside=True),
 )
 MORE = (
     Phase(

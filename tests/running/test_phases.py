@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.running import __main__ as running
-from tests.running.__main__ import FLAKY, Outcome, run_phase, summary
+from tests.running.__main__ import FLAKY, Outcome, run_phases, summary
 from tests.running.phases import BOTH_MODES, MORE, SWITCH, TEST, Phase, other_mode
 from tests.running.results import Results
 
@@ -52,7 +52,7 @@ def make(folder: Path, name: str, code: str) -> Phase:
 
 
 def test_what_fails_is_run_again_and_is_flaky_or_failed(folder: Path) -> None:
-    outcome = run_phase(make(folder, "shaky", SHAKY), PLUGINS)
+    [outcome] = run_phases([make(folder, "shaky", SHAKY)], PLUGINS)
     assert outcome.failed == ["test_shaky.py::test_fails"]
     assert outcome.flaky == ["test_shaky.py::test_is_flaky"]
     assert (outcome.results.passed, outcome.is_broken, outcome.is_good) == (1, False, False)
@@ -77,6 +77,18 @@ def test_every_phase_runs_whatever_the_first_says(
     assert running.main(["test", *PLUGINS]) == 0
 
 
+def test_a_phase_beside_the_others_shows_its_output_after_theirs(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    waits = make(folder, "waits", SHAKY)._replace(is_beside=True)
+    outcomes = run_phases([waits, make(folder, "good", "    def test_it():\n        pass")], PLUGINS)
+    assert [outcome.phase.name for outcome in outcomes] == ["good", "waits"]
+    assert outcomes[1].flaky == ["test_waits.py::test_is_flaky"] and outcomes[1].failed == ["test_waits.py::test_fails"]
+    text = capfd.readouterr().out
+    begun, shown = text.index("=== waits, beside the others ==="), text.index("test_waits.py")
+    assert begun < text.index("=== good ===") < text.index("test_good.py") < shown
+
+
 def test_flaky_names_are_kept_for_the_one_who_counts_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "TEST", (make(folder, "shaky", SHAKY),))
     assert running.main(["test", *PLUGINS]) == 1
@@ -87,7 +99,7 @@ def test_flaky_names_are_kept_for_the_one_who_counts_them(folder: Path, monkeypa
 
 def test_an_interrupted_phase_is_broken(folder: Path) -> None:
     ends = make(folder, "ends", "    import os\n    def test_it():\n        os._exit(3)")
-    outcome = run_phase(ends, PLUGINS)
+    [outcome] = run_phases([ends], PLUGINS)
     assert outcome.is_broken and not outcome.is_good
     assert "BROKEN: pytest did not come to an end (ends)" in summary([outcome], [], 1.0)
 
