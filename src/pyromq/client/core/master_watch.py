@@ -4,6 +4,7 @@
     with one that is silent                  └ none yet: a pause, 1 s at most ─┘
 
 Routes are polled every 30 s otherwise: so long would producers refuse, and consumers keep what they cannot send back.
+A broker that has no master for ten minutes is left to these polls: it may be gone for good.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ logger = logging.getLogger(__name__)
 
 _PAUSE: Final = Backoff(first_ms=200, ceiling_ms=1_000)
 _DOUBLINGS_MAX: Final = 10
+LOOK_FOR_MS: Final = 600_000
 
 
 class MasterWatch:
-    """``look`` whenever a route has changed; it asks in a task of its own until every broker has a master."""
+    """``look`` whenever a route has changed; it asks in a task of its own until every broker has a master, or too long."""
 
     def __init__(
         self,
@@ -61,11 +63,12 @@ class MasterWatch:
         return found
 
     async def _ask(self) -> None:
-        pauses = 0
+        pauses, paused_ms = 0, 0
         try:
-            while missing := self._without_master():
-                await asyncio.sleep(_PAUSE.delay_ms(min(pauses, _DOUBLINGS_MAX), self._rng) / 1000)
-                pauses += 1
+            while paused_ms < LOOK_FOR_MS and (missing := self._without_master()):
+                pause_ms = _PAUSE.delay_ms(min(pauses, _DOUBLINGS_MAX), self._rng)
+                await asyncio.sleep(pause_ms / 1000)
+                pauses, paused_ms = pauses + 1, paused_ms + pause_ms
                 for broker, topics in missing.items():
                     await self._refresh(topics[0])
                     if topics[0] not in self._without_master().get(broker, []):
