@@ -68,6 +68,7 @@ class BrokerCalls:
         """The members of the group, as a broker of the topic knows them; None when none can tell now."""
         addresses = [address for broker in route.broker_datas if (address := broker.readable_addr())]
         self._client.rng.shuffle(addresses)
+        addresses.sort(key=self._client.silence.is_silent)  # those last
         for address in addresses:
             header = ConsumerGroupHeader(consumer_group=self._group)
             try:
