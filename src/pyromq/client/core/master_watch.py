@@ -28,7 +28,7 @@ LOOK_FOR_MS: Final = 600_000
 
 
 class MasterWatch:
-    """``look`` whenever a route has changed; it asks in a task of its own until all brokers have masters, or gives up."""
+    """``look`` whenever a route has changed; its task asks until all brokers have masters, or gives up."""
 
     def __init__(
         self,
