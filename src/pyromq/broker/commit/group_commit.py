@@ -42,7 +42,7 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 _NOT_FLUSHED = "the message is stored, but the disk did not confirm it in time"
-# what is stored is done, with 0: clients take every other code for "not done" there, and do it again
+# clients take every code but 0 for "not done" there, and do it again
 _WITHOUT_STATUS = frozenset(
     (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE)
 )
@@ -521,9 +521,7 @@ class GroupCommit:
                 continue
             self.times.refuse(request, code, in_turn=False)
             if not request.is_oneway:
-                connection.send(
-                    encode_response(code, request.correlation_id, remark=remark, serialize_type=request.serialize_type)
-                )
+                connection.send(_error(request, code, remark))
 
 
 def respond(sends: list[PendingSend]) -> None:
@@ -556,14 +554,22 @@ def tell(internal: list[OnStored], error: MQError | None) -> None:
 
 
 def respond_unconfirmed(sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
-    """They are stored, but not as safely as they should be."""
+    """They are stored, but not as safely as they should be.
+
+    What has no status is done, unless it is a send-back that another master, or the disk, may not have: its consumer
+    lets go of the message, so it does better to send a second copy than to have none.
+    """
     for connection, request, response in sends:
-        if request.code in _WITHOUT_STATUS:
-            if response:
-                connection.send(response)
-            continue
-        for each in FrameDecoder().feed(response):
-            connection.send(_unconfirmed(each, code, remark))
+        if isinstance(request, SendsOfOneRead) or request.code not in _WITHOUT_STATUS:
+            for each in FrameDecoder().feed(response):
+                connection.send(_unconfirmed(each, code, remark))
+        elif response:
+            is_done = code == ResponseCode.SLAVE_NOT_AVAILABLE or request.code != RequestCode.CONSUMER_SEND_MSG_BACK
+            connection.send(response if is_done else _error(request, ResponseCode.SYSTEM_ERROR, remark))
+
+
+def _error(request: Received[Any], code: ResponseCode, remark: str) -> bytes:
+    return encode_response(code, request.correlation_id, remark=remark, serialize_type=request.serialize_type)
 
 
 def _unconfirmed(response: Frame, code: ResponseCode, remark: str) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.commit.group_commit import PendingSend, SendsOfOneRead, WaitingCommit
 from pyromq.broker.commit.replica_gate import ReplicaGate
@@ -13,7 +15,7 @@ from pyromq.replication.leader import Leader
 from pyromq.replication.replicas import ReplicaConnection, Replicas
 from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.testing import ManualClock
-from pyromq.wire.codes import ResponseCode
+from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import decode_command, encode_response
 from pyromq.wire.frame import FrameDecoder
 
@@ -51,10 +53,17 @@ class Rig:
         }
 
     def send(self, end: int, *, oneway: bool = False) -> int:
+        return self._hold(end, SendsOfOneRead(1, 0 if oneway else 1), oneway=oneway)
+
+    def ask(self, end: int, code: RequestCode) -> int:
+        """Something else that is stored."""
+        return self._hold(end, SimpleNamespace(code=code, correlation_id=self._next + 1, serialize_type=0))
+
+    def _hold(self, end: int, request: object, *, oneway: bool = False) -> int:
         self._next += 1
         response = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._next)
         connection = SimpleNamespace(send=self._sent, send_now=self._sent_now, flush=lambda: None)
-        pending = cast(PendingSend, (connection, SendsOfOneRead(1, 0 if oneway else 1), response))
+        pending = cast(PendingSend, (connection, request, response))
         self.gate.hold(WaitingCommit(end, self.clock.monotonic_ms(), [pending], 1))
         return self._next
 
@@ -114,6 +123,20 @@ async def test_a_replica_that_is_late_is_not_waited_for_any_longer() -> None:
     rig.says(replica, 600)
     assert rig.answered[1:] == [(second, 0)], "the one that came later was in time"
     assert (rig.gate.late, rig.gate.waiting) == (1, 0)
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+async def test_a_send_back_that_the_next_master_may_lack_is_not_done(is_late: bool) -> None:
+    rig = Rig()
+    replica = rig.replica(0)
+    sent_back, ended = rig.ask(500, RequestCode.CONSUMER_SEND_MSG_BACK), rig.ask(500, RequestCode.END_TRANSACTION)
+    if is_late:
+        rig.clock.advance_ms(TIMEOUT_MS)
+    else:
+        rig.replicas.disconnected(replica)
+    rig.gate.look()
+    code = ResponseCode.SYSTEM_ERROR if is_late else ResponseCode.SUCCESS
+    assert rig.answered == [(sent_back, code), (ended, ResponseCode.SUCCESS)]
 
 
 async def test_a_silent_replica_ends_the_wait_of_all_and_nobody_waits_for_it_again() -> None:
