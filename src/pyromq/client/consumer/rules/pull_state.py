@@ -12,9 +12,10 @@
       215 flow control         20 ms
       anything else, errors    error_wait_ms
 
-A broker holds a pull that finds nothing, so 19 needs no pause here, and one that says 20 has looked at many messages.
+A broker holds a pull that finds nothing, so 19 needs no pause here; one that says 20 has passed over messages.
 One that answers at once again and again, because it may hold no more pulls, or says "retry at once" without getting on,
-would be asked in a busy loop: after three such responses the loop backs off, from 100 ms to 800 ms.
+would be asked in a busy loop: after three such responses the loop backs off, from 100 ms to 800 ms. One that passes
+over a few messages each time, because others keep the queue busy, is asked again after 10 ms: the next may be wanted.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ QUICK_MS: Final = 10
 QUICK_RESPONSES_MAX: Final = 3
 QUICK_WAIT_MS: Final = 100
 QUICK_DOUBLINGS_MAX: Final = 3
+PASSING_WAIT_MS: Final = 10
 QUICK_ADVANCE: Final = 32  # offsets; a broker that passes over so many at once gets on
 
 
@@ -171,10 +173,13 @@ class PullState:
 
     def _pause_after(self, code: int, advance: int) -> Wait | None:
         is_quick = self._clock.monotonic_ms() - self.last_pull_ms < QUICK_MS
-        if code != ResponseCode.SUCCESS and is_quick and advance < QUICK_ADVANCE:
-            self._quick_responses += 1
-        else:
+        if code == ResponseCode.SUCCESS or not is_quick or advance >= QUICK_ADVANCE:
             self._quick_responses = 0
+        elif advance > 0 and self._quick_responses >= QUICK_RESPONSES_MAX:
+            self._quick_responses = QUICK_RESPONSES_MAX
+            return Wait(PASSING_WAIT_MS, Because.SPINNING)
+        else:
+            self._quick_responses += 1
         if (spins := self._quick_responses - QUICK_RESPONSES_MAX) > 0:
             return Wait(QUICK_WAIT_MS << min(spins - 1, QUICK_DOUBLINGS_MAX), Because.SPINNING)
         interval_ms = self._settings.pull_interval_ms if code == ResponseCode.SUCCESS else 0

@@ -136,13 +136,20 @@ def answered_at_once(state: PullState, clock: ManualClock, code: int, *, advance
     return waits
 
 
-@pytest.mark.parametrize(("code", "advance"), [(NONE, 0), (NO_MATCH, 0), (NO_MATCH, 1), (MOVED, 1)])
+@pytest.mark.parametrize(("code", "advance"), [(NONE, 0), (NO_MATCH, 0), (MOVED, 1)])
 def test_a_broker_that_answers_at_once_and_gets_nowhere_is_met_with_a_back_off(code: int, advance: int) -> None:
     state, clock = started(settings=PullSettings(drop_when_illegal=False))
     waits = answered_at_once(state, clock, code, advance=advance, times=9)
     assert waits == [0, 0, 0, 100, 200, 400, 800, 800, 800]
     held_pull(state, clock)
     assert state.answered(NONE, header(state.offset)) == Accept(state.offset), "it held this one"
+
+
+def test_a_broker_that_passes_over_a_few_messages_each_time_is_asked_a_hundred_times_a_second_at_most() -> None:
+    """Others keep the queue busy, and a message that is wanted may be the next one: it must not wait for long."""
+    state, clock = started()
+    assert answered_at_once(state, clock, NO_MATCH, advance=1, times=20) == [0] * 3 + [10] * 17
+    assert answered_at_once(state, clock, NO_MATCH, advance=0, times=2) == [100, 200], "now it gets nowhere"
 
 
 def test_a_broker_that_passes_over_many_messages_is_asked_on_at_once() -> None:
