@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pyromq.net.handshakes import return_free_memory
 from tests.running.processes import CAN_MEASURE, DescendantPeaks, own_peak_mb, own_resident_mb
 
 LIMIT_MB = 1024
@@ -62,6 +63,7 @@ class WorkerMemory:
             self._raised = sorted([*self._raised, (raised_mb, item.nodeid)], reverse=True)[:NAMED_MAX]
         if own_resident_mb() > self._after_collection_mb + GROWTH_MB:
             gc.collect()
+            return_free_memory()
             self._after_collection_mb = own_resident_mb()
         return result
 

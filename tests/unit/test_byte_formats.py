@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pyromq
 from pyromq.model.property_names import ITEM_END, NAME_END, RESERVED
@@ -29,13 +30,23 @@ OWN_SEPARATORS = {"filters/program.py", "model/property_names.py", "store/messag
 OWN_NAMES = {"wire/headers/producer.py", "model/property_names.py", "cli/pipeline/options.py"}
 
 
+class Module(NamedTuple):
+    """What these tests ask of a module; its tree of syntax would take memory until the last test."""
+
+    name: str
+    makes_structs: bool
+    texts: frozenset[str]
+
+
 @cache
-def modules() -> list[tuple[str, list[ast.AST]]]:
-    paths = sorted(SOURCE.rglob("*.py"))
-    return [
-        (path.relative_to(SOURCE).as_posix(), list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
-        for path in paths
-    ]
+def modules() -> list[Module]:
+    return [_looked_at(path) for path in sorted(SOURCE.rglob("*.py"))]
+
+
+def _looked_at(path: Path) -> Module:
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    name = path.relative_to(SOURCE).as_posix()
+    return Module(name, any(map(makes_struct, nodes)), frozenset(texts_of(nodes)))
 
 
 def texts_of(nodes: list[ast.AST]) -> Iterator[str]:
@@ -54,15 +65,15 @@ def has_separator(text: str) -> bool:
 
 
 def test_what_travels_is_packed_in_wire_alone() -> None:
-    found = {name for name, nodes in modules() if any(map(makes_struct, nodes))}
+    found = {each.name for each in modules() if each.makes_structs}
     assert {name for name in found if not name.startswith("wire/")} <= OWN_STRUCTS
 
 
 def test_wire_alone_knows_what_separates_properties() -> None:
-    found = {name for name, nodes in modules() if any(map(has_separator, texts_of(nodes)))}
+    found = {each.name for each in modules() if any(map(has_separator, each.texts))}
     assert {name for name in found if not name.startswith("wire/")} <= OWN_SEPARATORS
 
 
 def test_names_of_properties_are_written_once() -> None:
-    found = {name for name, nodes in modules() if any(text in RESERVED for text in texts_of(nodes))}
+    found = {each.name for each in modules() if not each.texts.isdisjoint(RESERVED)}
     assert found <= OWN_NAMES
