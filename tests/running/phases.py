@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import NamedTuple
 
 SWITCH = "PYROMQ_PURE"
-PARALLEL = ("-n", "auto", "--dist", "worksteal")
+PARALLEL = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal")  # tests wait half of their time
 LONG_ROUNDS = {"PYROMQ_CRASH_ROUNDS": "32", "PYROMQ_REPLICATION_ROUNDS": "2"}
 
 
