@@ -23,6 +23,7 @@ from pyromq.net import Backoff
 logger = logging.getLogger(__name__)
 
 _PAUSE: Final = Backoff(first_ms=200, ceiling_ms=1_000)
+_SHORT_PAUSES: Final = 8  # a planned change takes half a second: who pauses longer and longer meanwhile misses its end
 _DOUBLINGS_MAX: Final = 10
 LOOK_FOR_MS: Final = 600_000
 
@@ -66,7 +67,7 @@ class MasterWatch:
         pauses, paused_ms = 0, 0
         try:
             while paused_ms < LOOK_FOR_MS and (missing := self._without_master()):
-                pause_ms = _PAUSE.delay_ms(min(pauses, _DOUBLINGS_MAX), self._rng)
+                pause_ms = _PAUSE.delay_ms(min(max(0, pauses - _SHORT_PAUSES), _DOUBLINGS_MAX), self._rng)
                 await asyncio.sleep(pause_ms / 1000)
                 pauses, paused_ms = pauses + 1, paused_ms + pause_ms
                 for broker, topics in missing.items():

@@ -64,6 +64,12 @@ async def test_another_master_is_looked_for_until_it_is_there(slept_s: list[floa
     assert routes.asked == 20 and max(slept_s) <= 1
 
 
+async def test_the_end_of_a_planned_change_is_not_slept_through(slept_s: list[float]) -> None:
+    await look(Routes(moved_after=20))
+    assert max(slept_s[:8]) <= 0.2 and sum(slept_s[:8]) >= 0.8, "it takes half a second"
+    assert max(slept_s) > 0.2, "a failover takes longer, and name servers have other clients, too"
+
+
 async def test_a_broker_that_is_gone_for_good_is_left_to_the_polls_of_routes(slept_s: list[float]) -> None:
     routes = Routes(moved_after=1 << 30)
     await look(routes)
