@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from pyromq.broker.base.system_names import DISCARD_TOPIC
 from pyromq.errors import UntrustedDiskError
 from pyromq.model.names import HALF_TOPIC
+from pyromq.model.system_names import DISCARD_TOPIC
 from pyromq.store.message_store import Placed
 from pyromq.store.settings import Flush
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock

@@ -12,11 +12,12 @@ from typing import Final, Self, TypeVar
 from pyromq.client.admin.operating.measuring import MeasureAdmin
 from pyromq.errors import ConfigError, GroupOfflineError, MQError
 from pyromq.exporter.facts import BrokerFacts
-from pyromq.exporter.families import is_system_group, parts_of
+from pyromq.exporter.families import parts_of
 from pyromq.metrics import exporter_table as table
 from pyromq.metrics.health import HealthReport, Startup
 from pyromq.metrics.samples import Family, Part
 from pyromq.model.names import RETRY_PREFIX
+from pyromq.model.system_names import is_system_group
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,9 @@ from pyromq.metrics import exporter_table as table
 from pyromq.metrics.declared import Metric
 from pyromq.metrics.samples import Family, Labels, Part, Value
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from pyromq.model.system_names import is_system_group, is_system_topic
 from pyromq.wire.json.heartbeat import ConsumeType
 
-_SYSTEM_GROUPS: Final = ("CID_RMQ_SYS_", "CID_ONSAPI_", "CID_ONS-HTTP-PROXY", "TOOLS_CONSUMER", "FILTERSRV_CONSUMER")
-_SYSTEM_TOPICS: Final = ("rmq_sys_", "RMQ_SYS_", "SCHEDULE_TOPIC_XXXX", "TBW102", "OFFSET_MOVED_EVENT")
 _STORAGE: Final = ("local", "disk")
 _WATERMARKS: Final = {
     "send": "sendThreadPoolQueueSize",
@@ -35,10 +34,6 @@ def parts_of(brokers: Iterable[BrokerFacts], now_ms: int, labels: Mapping[str, s
             families += [*_runtime(facts), *_topics(facts), *_groups(facts, now_ms), *_members(facts)]
         found.append(Part(common, [family for family in families if family.samples]))
     return found
-
-
-def is_system_group(group: str) -> bool:
-    return group.startswith(_SYSTEM_GROUPS)
 
 
 def _one(metric: Metric, value: Value, labels: Labels = ()) -> Family:
@@ -124,7 +119,7 @@ def _groups(facts: BrokerFacts, now_ms: int) -> list[Family]:
             if queue.last_timestamp > 0 and queue.broker_offset > queue.consumer_offset
         ]
         is_retry = each.topic.startswith(RETRY_PREFIX)
-        labels = each.group, each.topic, _text(is_retry), _text(each.topic.startswith(_SYSTEM_TOPICS))
+        labels = each.group, each.topic, _text(is_retry), _text(is_system_topic(each.topic))
         samples["messages"].append((labels, lag))
         samples["latency"].append((labels, max(0, *behind_ms, 0)))
         samples["in_flight"].append((labels, min(in_flight, lag)))

@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from pyromq.model.names import RETRY_PREFIX
+from pyromq.model.system_names import DISCARD_TOPIC, is_run_by_broker
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.resources import ALL_NAMES, Action, Need, ResourceType, cluster, group, topic
 from pyromq.wire.json import bodies, java_json
@@ -26,8 +27,6 @@ from pyromq.wire.received import Received
 BODY_BYTES_MAX: Final = 1 << 20
 """Of a body that names resources, as handlers have it: reading more would keep all others waiting."""
 
-_SYSTEM_TOPICS: Final = frozenset((SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC"))
-_SYSTEM_PREFIX: Final = "rmq_sys_"
 
 Names = Callable[[Received[Any]], Iterable[str]]
 """The names of one kind that a request gives."""
@@ -63,7 +62,7 @@ def topic_needs(name: str, actions: tuple[Action, ...], own_cluster: str) -> Ite
         yield Need(group(name), tuple(wanted))
         return
     yield Need(topic(name), actions)
-    if name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIX):
+    if is_run_by_broker(name) or name == DISCARD_TOPIC:
         yield Need(cluster(own_cluster), (Action.GET,))
 
 

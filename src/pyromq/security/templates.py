@@ -11,10 +11,9 @@ from typing import Final
 
 from pyromq.errors import ConfigError
 from pyromq.model.names import DEAD_LETTER_PREFIX
+from pyromq.model.system_names import TOOL_GROUP, TRACE_TOPIC
 from pyromq.wire.json.access import PolicyEntryInfo
 
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-TOOL_GROUP: Final = "TOOLS_CONSUMER"
 _EVERY_KIND: Final = ("Topic:*", "Group:*", "Cluster:*")
 
 

@@ -9,9 +9,9 @@ from pyromq.console.broker_samples import BrokerSample, Disk, capacity, forecast
 from pyromq.console.queue_rates import QueueRates
 from pyromq.console.sampling import COARSE_MS, EVERY_MS, RECENT, Sample, Sampler, gaps
 from pyromq.console.views.cluster import rates_chart
-from pyromq.console.views.topic_kinds import TopicKind, kind_of
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
+from pyromq.model.system_names import TopicKind, kind_of_topic, names_of_servers
 from pyromq.model.topic import TopicConfig
 from pyromq.testing import ManualClock
 from tests.unit.console.rig import ConsoleRig
@@ -106,7 +106,8 @@ def test_kinds_of_topics_are_known_by_name_and_attribute() -> None:
         "ordered": TopicConfig(topic_name="ordered", order=True),
     }
     names = "fifo odd ordered unknown %RETRY%g %DLQ%g TBW102 DefaultCluster c_REPLY_TOPIC".split()
-    found = {name: kind_of(name, configs, {"DefaultCluster"}) for name in names}
+    servers = names_of_servers(["DefaultCluster", "c"], [])
+    found = {name: kind_of_topic(name, servers, configs.get(name)) for name in names}
     assert [found[name] for name in ("fifo", "odd", "ordered", "unknown")] == [
         TopicKind.FIFO, TopicKind.NORMAL, TopicKind.FIFO, TopicKind.NORMAL,
     ]  # fmt: skip

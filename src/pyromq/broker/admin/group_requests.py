@@ -9,11 +9,11 @@ import msgspec
 from pyromq.broker.base.long_responses import Steps, elsewhere, encoded, nothing, pieces
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.system_names import refuse_change
-from pyromq.broker.state.groups import PRESET_GROUPS
 from pyromq.broker.state.members import ConnectedMember
 from pyromq.broker.state.tables import Tables
 from pyromq.model.limits import problem_of_group
 from pyromq.model.names import retry_topic, validate_group, validate_topic
+from pyromq.model.system_names import PRESET_GROUPS
 from pyromq.model.topic import GroupConfig
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode

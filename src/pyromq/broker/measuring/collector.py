@@ -8,7 +8,6 @@ from typing import Final, TypeVar
 
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.base.system_names import is_system_group
 from pyromq.broker.measuring.lag import LagTable
 from pyromq.broker.measuring.sizes import MessageSizes
 from pyromq.broker.wiring import Parts
@@ -25,6 +24,7 @@ from pyromq.model.names import (
     TIMER_TOPIC,
     redrive_group,
 )
+from pyromq.model.system_names import is_system_group
 from pyromq.replication.follower import Following
 from pyromq.store.files.disk import Disk
 from pyromq.wire.codes import RequestCode, ResponseCode

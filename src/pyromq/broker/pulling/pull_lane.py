@@ -24,7 +24,6 @@ from pyromq.broker.base.access import AccessDeniedError, GuardedAccess
 from pyromq.broker.base.request_times import SUCCESS
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.base.system_names import is_run_by_broker, is_system_group
 from pyromq.broker.base.window_counters import CALL, MESSAGE
 from pyromq.broker.pulling.python_lane import PythonLane
 from pyromq.broker.state.subscriptions import PullFilter
@@ -33,6 +32,7 @@ from pyromq.clock import Clock
 from pyromq.compiled_core import Buffer, Core
 from pyromq.compiled_core import PullLane as CoreLane
 from pyromq.model.names import RETRY_PREFIX
+from pyromq.model.system_names import is_run_by_broker, is_run_by_broker_group
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
 from pyromq.store.queue_reader import tags_of
@@ -125,8 +125,8 @@ class PullLane:
         queue = self._store.queues.get((header.topic, header.queue_id))
         if tags is None or wanted.accept_record is not None or queue is None or not self.is_open:
             return
-        if is_run_by_broker(header.topic) or is_system_group(header.consumer_group):  # these are read, never committed
-            return
+        if is_run_by_broker(header.topic) or is_run_by_broker_group(header.consumer_group):
+            return  # these are read, never committed
         if header.topic.startswith(RETRY_PREFIX):  # filters of other topics may count there
             return
         if len(header.subscription or "") + len(header.expression_type or "") > _TEXT_MAX:  # it would be kept

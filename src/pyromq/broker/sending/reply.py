@@ -24,9 +24,9 @@ from pyromq.broker.base.session import Session
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.members import ConnectedMember
 from pyromq.broker.state.tables import Tables
-from pyromq.broker.state.topics import reply_topic
 from pyromq.errors import MQError, quoted
 from pyromq.model import property_names as names
+from pyromq.model.system_names import reply_topic
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import Placed
 from pyromq.wire.codes import RequestCode, ResponseCode

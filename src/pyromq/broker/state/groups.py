@@ -10,21 +10,12 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.system_names import refuse_change
 from pyromq.clock import Clock
 from pyromq.model.names import validate_group
+from pyromq.model.system_names import PRESET_GROUPS
 from pyromq.model.topic import GroupConfig, Perm
 from pyromq.store.tables.groups import GroupTable
 from pyromq.store.tables.steps import InSteps, all_steps
 from pyromq.wire.codes import ResponseCode
 
-PRESET_GROUPS = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
-)
 _READ = int(Perm.READ)
 
 

@@ -9,13 +9,7 @@ import msgspec
 
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.base.system_names import (
-    OFFSET_MOVED_TOPIC,
-    SELF_TEST_TOPIC,
-    SEND_FORBIDDEN,
-    SYSTEM_PREFIX,
-    refuse_send,
-)
+from pyromq.broker.base.system_names import refuse_send
 from pyromq.clock import Clock
 from pyromq.model.limits import ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX
 from pyromq.model.names import (
@@ -27,19 +21,22 @@ from pyromq.model.names import (
     TIMER_TOPIC,
     validate_topic,
 )
+from pyromq.model.system_names import (
+    OFFSET_MOVED_TOPIC,
+    SELF_TEST_TOPIC,
+    SEND_FORBIDDEN,
+    SYSTEM_PREFIX,
+    TRACE_TOPIC,
+    reply_topic,
+)
 from pyromq.model.topic import Perm, TopicConfig
 from pyromq.store.tables.steps import InSteps, all_steps
 from pyromq.store.tables.topics import TopicTable
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.flags import TopicSysFlag
 
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 _CHANGES_CHARACTERS_MAX: Final = ATTRIBUTES_MAX * ATTRIBUTE_BYTES_MAX
 _INHERIT, _READ_WRITE = int(Perm.INHERIT), int(Perm.READ_WRITE)
-
-
-def reply_topic(cluster: str) -> str:
-    return f"{cluster}_REPLY_TOPIC"
 
 
 class Topics:

@@ -18,7 +18,6 @@ from typing import Final
 
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.base.system_names import DISCARD_TOPIC
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.tables import Tables
 from pyromq.broker.transactions.prepared_table import CHECKS_MAX
@@ -27,6 +26,7 @@ from pyromq.broker.transactions.transactions import prepared_draft
 from pyromq.errors import LocalProtocolError, StoreError, TransportError
 from pyromq.model.names import HALF_TOPIC
 from pyromq.model.property_names import CHECK_TIMES, PREPARED_OFFSET
+from pyromq.model.system_names import DISCARD_TOPIC
 from pyromq.security.resources import Action
 from pyromq.store.read_result import ReadStatus
 from pyromq.wire.codes import RequestCode

@@ -4,7 +4,7 @@
     op topic     ─┴──── op ─── op ──▶      staged behind the final message, in the same commit: of a log that a crash
                                            cuts anywhere, what is left has the final message wherever it has the op.
 
-All transactions that end in one group commit share an op record. Progress (group CID_RMQ_SYS_TRANS) is committed up to
+All transactions that end in one group commit share an op record. Progress (``TRANSACTION_GROUP``) is committed up to
 the oldest prepared message that waits, once the op records that allow it are on disk; a broker that starts reads the
 rest.
 """
@@ -25,6 +25,7 @@ from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pyromq.model.property_names import TAGS
+from pyromq.model.system_names import TRANSACTION_GROUP
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.prepared import ENDED_TAG, op_bodies, op_offsets
 from pyromq.wire.properties import find_property
@@ -33,7 +34,6 @@ from pyromq.wire.record import Draft, Record, split_records
 
 logger = logging.getLogger(__name__)
 
-PROGRESS_GROUP: Final = "CID_RMQ_SYS_TRANS"
 COPIES_MAX: Final = 100_000
 _TAGS: Final = TAGS.encode()
 _OP_PROPERTIES: Final = join_items([(TAGS, ENDED_TAG)]).encode()
@@ -168,13 +168,13 @@ class TransactionLog:
             self._mark = _Mark(self._store.end_position, self.table.first, self._op_first)
 
     def _commit(self) -> None:
-        self._progress.commit(PROGRESS_GROUP, HALF_TOPIC, 0, self._committed.prepared)
-        self._progress.commit(PROGRESS_GROUP, OP_HALF_TOPIC, 0, self._committed.op)
+        self._progress.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, self._committed.prepared)
+        self._progress.commit(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, self._committed.op)
 
     def _start_of(self, topic: str) -> int:
         """Where to go on; a store that was cut, or cleaned, since then has the last word."""
         known = self._store.reader.range_of(topic, 0)
-        committed = self._progress.committed(PROGRESS_GROUP, topic, 0)
+        committed = self._progress.committed(TRANSACTION_GROUP, topic, 0)
         if known is None:
             return 0
         return known.first if committed is None else min(max(committed, known.first), known.end)

@@ -19,7 +19,6 @@ from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import send_response
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.base.system_names import DISCARD_TOPIC
 from pyromq.broker.base.window_counters import ONE_MESSAGE
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour
@@ -37,6 +36,7 @@ from pyromq.model.property_names import (
     TIMED,
     TRANSACTION_ID,
 )
+from pyromq.model.system_names import DISCARD_TOPIC
 from pyromq.net.connection import Connection
 from pyromq.security.resources import Action
 from pyromq.wire.codes import ResponseCode

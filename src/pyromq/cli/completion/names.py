@@ -72,16 +72,17 @@ def _nameserver(context: click.Context) -> str:
 
 async def _topics(admin: Admin, incomplete: str) -> list[str]:
     """Those of the system only if that is what is typed."""
-    from pyromq.client.admin.operating.kinds import TopicKind, kind_of_topic, names_of_servers
+    from pyromq.model.system_names import kind_of_topic, names_of_servers
 
     names = await admin.topics()
-    servers = names_of_servers(await admin.cluster())
-    own = [name for name in names if kind_of_topic(name, servers) is TopicKind.TOPIC]
+    info = await admin.cluster()
+    servers = names_of_servers(info.cluster_addr_table, info.broker_addr_table)
+    own = [name for name in names if kind_of_topic(name, servers).is_users]
     return own if not incomplete or any(name.startswith(incomplete) for name in own) else names
 
 
 async def _groups(admin: Admin, incomplete: str) -> list[str]:
-    from pyromq.client.admin.operating.kinds import is_system_group
+    from pyromq.model.system_names import is_system_group
 
     names = await admin.groups()
     own = [name for name in names if not is_system_group(name)]

@@ -143,11 +143,11 @@ def topic_list(
             for name in await admin.topics():
                 line("%s", name)
             return
-        from pyromq.client.admin.operating.kinds import TopicKind
         from pyromq.client.admin.operating.overview import ListQuestion
+        from pyromq.model.system_names import TopicKind
 
         page = await admin.list_topics(ListQuestion(with_system=True))
-        rows = {row.topic: row for row in page.rows if row.kind in (TopicKind.TOPIC, TopicKind.SYSTEM)}
+        rows = {row.topic: row for row in page.rows if row.kind.is_users or row.kind is TopicKind.SYSTEM}
         line("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
         for cluster in sorted((await admin.cluster()).cluster_addr_table):
             for name in await admin.topics_of_cluster(cluster):
@@ -243,14 +243,14 @@ def stats_all(
     """Topic and Consumer tps stats."""
 
     async def work(admin: Admin) -> None:
-        from pyromq.client.admin.operating.kinds import TopicKind
         from pyromq.client.admin.operating.overview import ListQuestion
+        from pyromq.model.system_names import TopicKind
 
         page = await admin.list_topics(ListQuestion(pattern=topic, with_system=True))
         names = ("#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour")
         line(_NUMBERED, *names)
         for row in page.rows:
-            if row.kind not in (TopicKind.TOPIC, TopicKind.SYSTEM) or (topic and row.topic != topic):
+            if not (row.kind.is_users or row.kind is TopicKind.SYSTEM) or (topic and row.topic != topic):
                 continue
             put, put_day = await _growth(admin, "TOPIC_PUT_NUMS", admin.client.wire_name(row.topic))
             if only_active and not put_day:

@@ -19,7 +19,6 @@ from pyromq.wire.received import Received
 
 T = TypeVar("T")
 
-TOOL_GROUP: Final = "TOOLS_CONSUMER"
 TIME_MAX: Final = (1 << 63) - 1
 _RECENT_MS: Final = 2_000
 

@@ -24,12 +24,12 @@ from pyromq.model import property_names as names
 from pyromq.model.delay_levels import DELAY_LADDER, parse_ladder
 from pyromq.model.names import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from pyromq.model.queue import QueueId
+from pyromq.model.system_names import TOOL_PRODUCER
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.producer import RecallMessageHeader, RecallMessageResponseHeader
 from pyromq.wire.json import java_json
 
 _TIMER_REACH_MS: Final = 3 * 86_400_000  # RocketMQ's longest delay; what was stored before that is delivered
-_GROUP: Final = "PYROMQ_TOOLS"
 
 
 class DelayedMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class DelayAdmin(ClusterAdmin, OffsetAdmin, LookupAdmin):
     async def recall(self, handle: str) -> str:
         """Calls a delayed message back; returns its id. Raises ConfigError, BrokerError when it is too late."""
         topic, broker, _, _ = read_handle(handle)
-        header = RecallMessageHeader(producer_group=_GROUP, topic=topic, recall_handle=handle)
+        header = RecallMessageHeader(producer_group=TOOL_PRODUCER, topic=topic, recall_handle=handle)
         response = await self._ask(await self._address(broker), RequestCode.RECALL_MESSAGE, header)
         return response.header_as(RecallMessageResponseHeader).msg_id or ""
 

@@ -16,6 +16,7 @@ from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError
 from pyromq.metrics.health import broker_findings, disk_percent
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
+from pyromq.model.system_names import is_system_group
 from pyromq.wire.json.bodies import QueueProgress
 from pyromq.wire.json.heartbeat import ConsumerConnections, MessageModel
 from pyromq.wording import counted, shown_span
@@ -23,7 +24,6 @@ from pyromq.wording import counted, shown_span
 _TRANSACTION_WARN_MS: Final = 10 * 60_000
 _LAG_WARN_MS: Final = 60_000  # several times longer than members take to commit what they have done
 _HEADS_MAX: Final = 16  # queues whose oldest message is looked at, the longest ones first
-_SYSTEM_GROUPS: Final = ("CID_", "TOOLS_", "FILTERSRV_", "SELF_TEST_", "PYROMQ_REDRIVE_")
 
 
 class ClusterSeverity(StrEnum):
@@ -101,7 +101,7 @@ class ExamineAdmin(ReplicationAdmin, TransactionAdmin, DeadLetterAdmin, BlockedQ
     async def _examine_groups(self) -> list[ClusterFinding]:
         found: list[ClusterFinding] = []
         for group in await self.groups():
-            if not group.startswith(_SYSTEM_GROUPS):
+            if not is_system_group(group):
                 found += await self._examine_group(group)
         return found or [ClusterFinding(severity=ClusterSeverity.OK, about="groups", text="none has work left undone")]
 

@@ -13,12 +13,11 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError, GroupOfflineError, NotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, dead_letter_topic, retry_topic
+from pyromq.model.system_names import DISCARD_TOPIC, is_system_group
 from pyromq.wire.json.heartbeat import ConsumerConnections, MessageModel
 from pyromq.wire.message_id import MalformedMessageIdError
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.trace import TRACE_TOPIC, TraceRecord
-
-DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
 class ExplainAdmin(DelayAdmin, TransactionAdmin, TraceAdmin, TopicAdmin):
@@ -96,9 +95,7 @@ class ExplainAdmin(DelayAdmin, TransactionAdmin, TraceAdmin, TopicAdmin):
 
     async def _groups_of(self, topic: str) -> list[str]:
         """Without the tools' own."""
-        return [
-            group for group in await self.topic_groups(topic) if not group.startswith(("PYROMQ_REDRIVE_", "TOOLS_"))
-        ]
+        return [group for group in await self.topic_groups(topic) if not is_system_group(group)]
 
     async def _group_facts(
         self,

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from pyromq.client.admin.base import TIME_MAX, TOOL_GROUP, AdminBase, no_message
+from pyromq.client.admin.base import TIME_MAX, AdminBase, no_message
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError, NotFoundError, TopicNotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.queue import QueueId
+from pyromq.model.system_names import TOOL_GROUP
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.flags import PullFlag
 from pyromq.wire.headers.consumer import (

@@ -17,10 +17,9 @@ from pyromq.errors import BrokerError
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pyromq.model.queue import QueueId
+from pyromq.model.system_names import TRANSACTION_GROUP
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.json.store_facts import CheckCounts
-
-CHECKER_GROUP = "CID_RMQ_SYS_TRANS"
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +75,7 @@ class TransactionAdmin(OffsetAdmin, LookupAdmin):
             held = await self.queue_range(queue)
         except BrokerError:  # a broker that has never seen a transaction has no such topic
             return
-        begin = await self.committed(CHECKER_GROUP, queue)
+        begin = await self.committed(TRANSACTION_GROUP, queue)
         async for message in self.walk(queue, max(begin or 0, held.min_offset), held.max_offset):
             yield message
 

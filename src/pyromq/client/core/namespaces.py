@@ -5,31 +5,13 @@ Prefixes of derived topics stay outermost (``%RETRY%<namespace>%<group>``); name
 
 from __future__ import annotations
 
-from typing import Final
-
-from pyromq.model.names import (
-    DEAD_LETTER_PREFIX,
-    DEFAULT_TOPIC,
-    HALF_TOPIC,
-    OP_HALF_TOPIC,
-    RETRY_PREFIX,
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-)
-
-_SYSTEM_NAMES: Final = frozenset(
-    (
-        *(DEFAULT_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, "BenchmarkTest", "SELF_TEST_TOPIC"),
-        *("RMQ_SYS_TRACE_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "OFFSET_MOVED_EVENT", "CHECKPOINT_TOPIC"),
-        *("TOOLS_CONSUMER", "CLIENT_INNER_PRODUCER"),
-    )
-)
-_SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_", "CID_RMQ_SYS_")
+from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from pyromq.model.system_names import has_no_namespace
 
 
 def wrap(namespace: str, name: str) -> str:
     """The name as servers know it; a name that has the namespace already keeps it."""
-    if not namespace or name in _SYSTEM_NAMES or name.startswith(_SYSTEM_PREFIXES):
+    if not namespace or has_no_namespace(name):
         return name
     prefix, bare = _derived(name)
     return name if bare.startswith(f"{namespace}%") else f"{prefix}{namespace}%{bare}"

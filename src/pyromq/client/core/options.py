@@ -18,6 +18,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.settings import ClientSettings, Compression, Credentials, client_settings_of
 from pyromq.errors import ConfigError, InvalidNameError
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, validate_group
+from pyromq.model.system_names import BROKER_GROUP_PREFIX, is_run_by_broker_group
 from pyromq.model.times import Span
 from pyromq.net import TlsSettings
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 SettingsT = TypeVar("SettingsT")
 
-_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 _CLIENT_FIELDS: Final = ("credentials", "tls", "namespace", "instance_name")
 
 
@@ -150,6 +150,6 @@ def checked_group(group: object) -> str:
         if name.startswith(prefix):
             text = f"brokers put {prefix} before the names of groups themselves; use the name without it"
             raise InvalidNameError(kind="group", name=name, reason=text)
-    if name.startswith(_SYSTEM_GROUP_PREFIX):
-        raise InvalidNameError(kind="group", name=name, reason=f"{_SYSTEM_GROUP_PREFIX} is for groups of the system")
+    if is_run_by_broker_group(name):
+        raise InvalidNameError(kind="group", name=name, reason=f"{BROKER_GROUP_PREFIX} is for groups of the system")
     return name

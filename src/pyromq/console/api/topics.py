@@ -17,10 +17,10 @@ from pyromq.console.views.topic import (
     save_topic,
     topic_view,
 )
-from pyromq.console.views.topic_kinds import TopicKind
 from pyromq.console.views.topics import TopicRow, topic_rows
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.tables import SIZES, TableQuery
+from pyromq.model.system_names import TopicKind
 
 functions = Api("topics")
 

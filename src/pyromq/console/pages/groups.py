@@ -22,6 +22,7 @@ from pyromq.console.web.tables import TableQuery
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
 from pyromq.errors import ConfigError, MQError
 from pyromq.model.names import RETRY_PREFIX, dead_letter_topic, retry_topic
+from pyromq.model.system_names import is_system_group
 
 pages = Pages()
 
@@ -59,7 +60,7 @@ async def group(visit: Visit) -> Drawn:
         "errors": errors,
         "letters_problem": letters_problem,
         "topics": sorted({visit.desk.admin.client.plain_name(queue.queue.topic) for queue in own}),
-        "is_system": view.is_system_group(name),
+        "is_system": is_system_group(name),
     }
     return Drawn("group.html", model, title=f"Group {name}")
 

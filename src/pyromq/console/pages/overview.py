@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any
 
 from pyromq.console.sampling import COARSE_MS
 from pyromq.console.views.cluster import cluster_view, rates_chart
@@ -14,10 +14,9 @@ from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.streams import Event, Events
 from pyromq.console.web.visit import Drawn, Visit
 from pyromq.errors import MQError
+from pyromq.model.system_names import is_system_group
 
 pages = Pages()
-
-SYSTEM_GROUPS: Final = ("CID_", "TOOLS_", "FILTERSRV_", "SELF_TEST_", "PYROMQ_REDRIVE_")
 
 
 @pages.page("/", title="Overview", nav=Nav("Cluster", order=10, key="o"))
@@ -55,5 +54,5 @@ async def _model(visit: Visit) -> dict[str, Any]:
         "chart": rates_chart(desk.sampler.day, COARSE_MS) if whole_day else rates_chart(desk.sampler.recent),
         "whole_day": whole_day,
         "topics": topics,
-        "groups": None if groups is None else sum(not each.startswith(SYSTEM_GROUPS) for each in groups),
+        "groups": None if groups is None else sum(not is_system_group(each) for each in groups),
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from pyromq.console.views.topic import MESSAGE_TYPES, QUEUES_DEFAULT, QUEUES_MAX, TopicSettings, save_topic
-from pyromq.console.views.topic_kinds import TopicKind
 from pyromq.console.views.topics import SORTED_BY_NUMBERS_MAX, SORTS, topic_index, topic_rows
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
 from pyromq.errors import ConfigError
+from pyromq.model.system_names import TopicKind
 
 pages = Pages()
 

@@ -16,11 +16,11 @@ from pyromq.console.jobs.specs import Move
 from pyromq.console.web.tables import TablePage, TableQuery, sorted_by
 from pyromq.errors import ConfigError, GroupOfflineError, MQError
 from pyromq.model.names import dead_letter_topic
+from pyromq.model.system_names import is_system_group
 from pyromq.wire.json.heartbeat import MessageModel
 
 T = TypeVar("T")
 SORTS: Final = ("lag", "name", "retries", "rate")
-_SYSTEM: Final = ("CID_", "TOOLS_", "FILTERSRV_", "SELF_TEST_", "PYROMQ_REDRIVE_", "__MONITOR")
 _MEMBERS_MS: Final = 4_000
 _ASKED_AT_ONCE: Final = 8
 
@@ -46,10 +46,6 @@ class GroupList(msgspec.Struct, frozen=True, kw_only=True):
     page: TablePage[GroupRow]
     hidden: int
     problem: str = ""
-
-
-def is_system_group(group: str) -> bool:
-    return group.startswith(_SYSTEM)
 
 
 async def totals(desk: Desk) -> dict[str, GroupTotals]:

@@ -12,11 +12,11 @@ from pyromq.client.admin.dead_letters import DeadLetter
 from pyromq.client.admin.delays import DelayedMessage
 from pyromq.console.desk import Desk
 from pyromq.console.jobs.work import is_error
-from pyromq.console.views.groups import is_system_group
 from pyromq.console.views.messages import line_of
 from pyromq.console.web.tables import TablePage, TableQuery, sorted_by
 from pyromq.errors import MQError, NotFoundError
 from pyromq.model.names import DEAD_LETTER_PREFIX
+from pyromq.model.system_names import is_system_group
 
 READ_MAX: Final = 10_000  # letters of a group that are looked at, the newest ones
 SORTS: Final = ("dead", "topic", "attempts")

@@ -10,9 +10,9 @@ import msgspec
 
 from pyromq.console.desk import NUMBERS_MS, Desk
 from pyromq.console.views.brokers import require_broker
-from pyromq.console.views.topic_kinds import MESSAGE_TYPE, TopicKind
 from pyromq.console.views.topics import GROUPS_SHOWN_MAX, dead_letter_count, group_lag, topic_index
 from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError, printable
+from pyromq.model.system_names import MESSAGE_TYPE, TopicKind
 from pyromq.model.topic import Perm, TopicConfig
 
 _MESSAGE_KINDS: Final = (

@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 
 from pyromq.console.desk import NAMES_MS, NUMBERS_MS, Desk
-from pyromq.console.views.topic_kinds import TopicKind, kind_of
 from pyromq.console.web.tables import TablePage, TableQuery
 from pyromq.errors import MQError, printable
 from pyromq.model.names import dead_letter_topic
+from pyromq.model.system_names import TopicKind, kind_of_topic
 from pyromq.model.topic import TopicConfig
 
 SORTS: Final = ("name", "messages", "rate", "lag", "dead")
@@ -83,7 +83,7 @@ async def _index(desk: Desk) -> TopicIndex:
     names = await desk.topic_names()
     configs = await topic_configs(desk, wait_s=_CONFIGS_WAIT_S)
     system = await desk.cache.get_soon("system topics", _CONFIGS_MS, lambda: _system(desk), wait_s=_CONFIGS_WAIT_S)
-    kinds = {name: kind_of(name, configs or {}, system or ()) for name in names}
+    kinds = {name: kind_of_topic(name, system or (), (configs or {}).get(name)) for name in names}
     return TopicIndex(kinds, configs is not None)
 
 

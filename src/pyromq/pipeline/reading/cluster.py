@@ -21,6 +21,7 @@ from pyromq.clock import Clock, SystemClock
 from pyromq.errors import GroupNotFoundError, MQError, NoPermissionError, TopicNotFoundError
 from pyromq.model.names import RETRY_PREFIX, retry_topic
 from pyromq.model.queue import QueueId
+from pyromq.model.system_names import kind_of_topic, names_of_servers
 from pyromq.pipeline.arrow.layout import record_starts
 from pyromq.pipeline.core.connections import Connected, connect
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
@@ -35,7 +36,6 @@ from pyromq.wire.json.bodies import TopicStats
 T = TypeVar("T")
 
 _SAMPLE_BYTES: Final = 1
-_SYSTEM: Final = re.compile(r"%|rmq_sys_|RMQ_SYS_|TBW102$|SCHEDULE_TOPIC_XXXX$|OFFSET_MOVED_EVENT$|SELF_TEST_TOPIC$")
 
 
 class Cluster:
@@ -98,10 +98,8 @@ class Cluster:
             matches = re.compile(self._options.topic_pattern).fullmatch
             admin = Admin(client=self.connected.client)
             names, cluster = await admin.topics(), await admin.cluster()
-            own = {*cluster.cluster_addr_table, *cluster.broker_addr_table}  # RocketMQ has topics named like these
-            self._listed = tuple(
-                name for name in names if matches(name) and not _SYSTEM.match(name) and name not in own
-            )
+            own = names_of_servers(cluster.cluster_addr_table, cluster.broker_addr_table)
+            self._listed = tuple(name for name in names if matches(name) and kind_of_topic(name, own).is_users)
             self._listed_ms = now_ms
         return self._listed
 

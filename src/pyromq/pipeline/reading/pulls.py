@@ -24,6 +24,7 @@ from pyromq.errors import BrokerError, ConnectFailedError, MQError
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.model.route import MASTER_ID
+from pyromq.model.system_names import TOOL_GROUP
 from pyromq.pipeline.arrow.decode import WantedRows, decode_in_parts
 from pyromq.pipeline.core.connections import Connected
 from pyromq.pipeline.core.errors import DataLossError
@@ -39,7 +40,7 @@ from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
-NO_GROUP: Final = "TOOLS_CONSUMER"  # the group of readers that are in none
+NO_GROUP: Final = TOOL_GROUP  # the group of readers that are in none
 PULLS_MAX: Final = 64
 PULL_BYTES: Final = 1 << 20  # our brokers send more than 32 messages a response to clients that name a size
 _FLAGS: Final = int(PullFlag.SUBSCRIPTION)

@@ -16,6 +16,7 @@ from pyromq.client.admin.group_story import mismatch
 from pyromq.client.core.received_message import ReceivedMessage, split_messages
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, dead_letter_topic, retry_topic
+from pyromq.model.system_names import is_system_group
 from pyromq.testing.observing.journal import EventKind, Journal
 from pyromq.testing.observing.ledger import Ledger, Place, Standing
 from pyromq.testing.observing.seen import SeenMessage, SeenMessages, seen
@@ -25,7 +26,6 @@ T = TypeVar("T")
 
 __all__ = ["GroupView", "Ledger", "Observer", "SeenMessage", "SeenMessages"]
 
-_TOOLS: Final = ("TOOLS_", "PYROMQ_", "CID_", "DEFAULT_", "SELF_", "__")  # groups that nobody of the test has
 _DONE: Final = (EventKind.CONSUMED, EventKind.SKIPPED)
 _LISTENED: Final = (EventKind.BEGAN, *_DONE, EventKind.FAILED)
 
@@ -91,7 +91,7 @@ class Observer:
         known = {group.name for group in tables.members.consumer_groups()}
         known.update(group for (_, group), _ in tables.progress.items())
         known.update(event.group for event in self.journal.of(EventKind.DELIVERED))
-        return sorted(name for name in known if not name.startswith(_TOOLS))
+        return sorted(name for name in known if not is_system_group(name))
 
     def standings(self, group: str, topic: str) -> list[tuple[ReceivedMessage, Standing]]:
         """Every visible message of a topic, and what the group has done with it."""

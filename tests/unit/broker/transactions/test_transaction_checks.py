@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.base.system_names import DISCARD_TOPIC
 from pyromq.broker.transactions.transaction_checks import CheckVerdict, verdict
 from pyromq.model.names import HALF_TOPIC
+from pyromq.model.system_names import DISCARD_TOPIC
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.message_id import decode_offset_id

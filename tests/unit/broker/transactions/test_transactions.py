@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.system_names import DISCARD_TOPIC
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from pyromq.model.system_names import DISCARD_TOPIC
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.properties import decode_properties

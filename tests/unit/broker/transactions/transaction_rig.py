@@ -15,10 +15,11 @@ from pyromq.broker.delays.delays import Delays
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.progress import Progress
 from pyromq.broker.transactions.transaction_checks import SPAN_MAX, TransactionChecks
-from pyromq.broker.transactions.transaction_log import PROGRESS_GROUP, TransactionLog
+from pyromq.broker.transactions.transaction_log import TransactionLog
 from pyromq.broker.transactions.transactions import TransactionHandler
 from pyromq.errors import ConnectionLostError, MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC
+from pyromq.model.system_names import TRANSACTION_GROUP
 from pyromq.net import Connection
 from pyromq.store.message_store import MessageStore, Placed
 from pyromq.store.settings import Flush, StoreSettings
@@ -192,6 +193,6 @@ class Rig:
     def committed(self) -> tuple[int | None, int | None]:
         """How far the half topic and the op topic are done with."""
         return (
-            self.progress.committed(PROGRESS_GROUP, HALF_TOPIC, 0),
-            self.progress.committed(PROGRESS_GROUP, OP_HALF_TOPIC, 0),
+            self.progress.committed(TRANSACTION_GROUP, HALF_TOPIC, 0),
+            self.progress.committed(TRANSACTION_GROUP, OP_HALF_TOPIC, 0),
         )

@@ -17,10 +17,10 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.model import property_names as names
 from pyromq.model.message import SendStatus
 from pyromq.model.names import DEAD_LETTER_PREFIX, retry_topic
+from pyromq.model.system_names import TOOL_PRODUCER
 from pyromq.wire.property_text import join_items
 
 COPIED_FROM: Final = "COPIED_FROM"
-_PRODUCER: Final = "PYROMQ_TOOLS"
 
 
 class SentCopy(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class CopyAdmin(DeadLetterAdmin):
         if group:
             own[names.RETRY_TOPIC] = self.client.wire_name(home)
         kept = [(name, value) for name, value in application_properties(message.properties) if name not in own]
-        status = await self._send_stored(message, target, join_items([*own.items(), *kept]), _PRODUCER)
+        status = await self._send_stored(message, target, join_items([*own.items(), *kept]), TOOL_PRODUCER)
         return SentCopy(topic=target, message_id=own[names.UNIQUE_KEY], status=status)
 
     async def copy_exists(self, message: ReceivedMessage, sent_to: str, run_id: str) -> bool:

@@ -20,9 +20,9 @@ import msgspec
 
 from pyromq.client.admin.blocked_queues import BlockedQueueAdmin
 from pyromq.client.admin.dead_letters import DeadLetterAdmin
-from pyromq.client.admin.operating.kinds import TopicKind, is_system_group, kind_of_topic, names_of_servers
 from pyromq.errors import BrokerError, GroupOfflineError, MQError
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from pyromq.model.system_names import TopicKind, is_system_group, kind_of_topic, names_of_servers
 from pyromq.model.topic import GroupConfig, TopicConfig
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsHeader
@@ -50,7 +50,7 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A row about a topic. ``lag`` is that of all its groups together, None where no group consumes it."""
 
     topic: str
-    kind: TopicKind = TopicKind.TOPIC
+    kind: TopicKind = TopicKind.NORMAL
     message_type: str = ""
     brokers: int = 0
     queues: int = 0
@@ -144,15 +144,16 @@ class OverviewAdmin(DeadLetterAdmin, BlockedQueueAdmin):
         """Topics with queues, rates, groups and lag. Raises TransportError if no broker answers."""
         asked = question or ListQuestion()
         info, told = await self._recent_cluster(), await self._everything()
-        servers = names_of_servers(info)
+        servers = names_of_servers(info.cluster_addr_table, info.broker_addr_table)
         groups_of: defaultdict[str, dict[str, _Progress]] = defaultdict(dict)
         for group, topics in (told.progress or {}).items():
             for topic, one in topics.items():
                 groups_of[topic][group] = one
         rows = []
         for name, configs in told.topics.items():
-            kind, plain = kind_of_topic(name, servers), self.client.plain_name(name)
-            if asked.takes(plain) and (asked.with_system or kind is TopicKind.TOPIC):
+            plain, config = self.client.plain_name(name), next(iter(configs.values()), None)
+            kind = kind_of_topic(name, servers, config)
+            if asked.takes(plain) and (asked.with_system or kind.is_users):
                 progress = groups_of.get(name, {}) if told.progress is not None else None
                 rows.append(self._topic_row(plain, kind, configs, progress))
         rows.sort(key=lambda row: row.topic)
@@ -176,7 +177,7 @@ class OverviewAdmin(DeadLetterAdmin, BlockedQueueAdmin):
         rows = []
         for name, config in told.groups.items():
             plain = self.client.plain_name(name)
-            if asked.takes(plain) and (asked.with_system or not is_system_group(name)):
+            if asked.takes(plain) and (asked.with_system or not is_system_group(plain)):
                 rows.append(self._group_row(plain, config, None if told.progress is None else told.progress.get(name)))
         rows.sort(key=lambda row: row.group)
         if asked.sort is ListSort.LAG:
@@ -282,7 +283,7 @@ class OverviewAdmin(DeadLetterAdmin, BlockedQueueAdmin):
 
     async def _with_put_rates(self, rows: Sequence[TopicSummary], told: _Everything) -> list[TopicSummary]:
         async def rated(row: TopicSummary) -> TopicSummary:
-            name = self.client.wire_name(row.topic) if row.kind is TopicKind.TOPIC else row.topic
+            name = self.client.wire_name(row.topic) if row.kind.is_users else row.topic
             stats = [await self.broker_stats(broker, "TOPIC_PUT_NUMS", name) for broker in told.topics.get(name, ())]
             rate = sum(each.stats_minute.tps for each in stats if each is not None)
             return msgspec.structs.replace(row, put_rate=rate)

@@ -5,52 +5,56 @@ from __future__ import annotations
 import pytest
 
 from pyromq import Message, aio
-from pyromq.client.admin.operating.kinds import TopicKind, is_system_group, kind_of_topic, names_of_servers
 from pyromq.client.admin.operating.overview import ListQuestion, ListSort
-from pyromq.console.views.topic_kinds import TopicKind as ShownKind
-from pyromq.console.views.topic_kinds import kind_of as shown_kind_of
 from pyromq.errors import BrokerError, MQError
 from pyromq.integrations.queue_names import topic_of
 from pyromq.model.queue import QueueId
-from pyromq.model.route import BrokerData
+from pyromq.model.system_names import TopicKind, is_system_group, kind_of_topic, names_of_servers
 from pyromq.testing import LoopbackBroker
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.json.bodies import QueueProgress, decode_broker_consume_stats
-from pyromq.wire.json.route import ClusterInfo
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("orders", TopicKind.TOPIC),
+        ("orders", TopicKind.NORMAL),
         ("%RETRY%billing", TopicKind.RETRY),
-        ("%DLQ%billing", TopicKind.DEAD_LETTER),
+        ("%DLQ%billing", TopicKind.DEAD_LETTERS),
         ("rmq_sys_wheel_timer", TopicKind.SYSTEM),
         ("RMQ_SYS_TRACE_TOPIC", TopicKind.SYSTEM),
         ("TBW102", TopicKind.SYSTEM),
         ("broker-a", TopicKind.SYSTEM),
         ("c1", TopicKind.SYSTEM),
         ("c1_REPLY_TOPIC", TopicKind.SYSTEM),
-        ("c2", TopicKind.TOPIC),
-        ("my_REPLY_TOPIC", TopicKind.TOPIC),
+        ("c2", TopicKind.NORMAL),
+        ("my_REPLY_TOPIC", TopicKind.NORMAL),
         (topic_of("exchange.celery.pidbox"), TopicKind.SYSTEM),
         (topic_of("exchange.reply.celery.pidbox"), TopicKind.SYSTEM),
         (topic_of("exchange.celeryev"), TopicKind.SYSTEM),
-        (topic_of("exchange.broadcast_tasks"), TopicKind.TOPIC),
-        ("exchange-rates", TopicKind.TOPIC),
+        (topic_of("exchange.broadcast_tasks"), TopicKind.NORMAL),
+        ("exchange-rates", TopicKind.NORMAL),
     ],
 )
 def test_names_tell_whose_a_topic_is(name: str, kind: TopicKind) -> None:
-    broker = BrokerData(cluster="c1", broker_name="broker-a", broker_addrs={0: "h:1"})
-    info = ClusterInfo(broker_addr_table={"broker-a": broker}, cluster_addr_table={"c1": ["broker-a"]})
-    assert kind_of_topic(name, names_of_servers(info)) is kind
-    is_system = shown_kind_of(name, {}, names_of_servers(info)) is ShownKind.SYSTEM  # in the console
-    assert is_system is (kind is TopicKind.SYSTEM) or name == "my_REPLY_TOPIC"
+    assert kind_of_topic(name, names_of_servers(["c1"], ["broker-a"])) is kind
 
 
 def test_groups_of_tools_are_the_systems() -> None:
     assert is_system_group("TOOLS_CONSUMER") and is_system_group("PYROMQ_REDRIVE_billing")
-    assert not is_system_group("billing")
+    assert is_system_group("CID_RMQ_SYS_TRANS") and is_system_group("CID_ONSAPI_OWNER")
+    assert not any(map(is_system_group, ("billing", "CID_billing", "TOOLS_import", "SELF_TEST_of_ours")))
+
+
+async def test_a_group_with_the_classic_prefix_is_listed_and_examined_like_any_other() -> None:
+    async with LoopbackBroker(sockets=False) as broker, aio.Admin(broker.nameserver) as admin:
+        await admin.create_topic("orders", queues=1)
+        await admin.create_group("CID_billing")
+        async with aio.Producer(broker.nameserver, group="shop") as producer:
+            await producer.send(Message("orders", b"1"))
+        await admin.carry_out("CID_billing", await admin.plan_reset("CID_billing", "orders", to_ms=0))
+        assert [row.group for row in (await admin.list_groups()).rows] == ["CID_billing"]
+        assert "group CID_billing" in [finding.about for finding in await admin.examine()]
 
 
 @pytest.mark.parametrize(
