@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -50,6 +51,15 @@ def test_a_filter_that_brokers_do_not_understand_is_refused_before_anything_is_r
     assert len(cluster(broker, sql="price > 10").held()) == 2
     with pytest.raises(BrokerError, match="SQL92"):
         cluster(broker, sql="price >").held()
+
+
+def test_a_topic_that_is_not_there_is_named_with_the_closest_that_is(broker: LoopbackBroker, admin: Admin) -> None:
+    for wrong, advice in (("order", "did you mean orders?"), ("payments", "create it first: pyromq topic create")):
+        with pytest.raises(
+            TopicNotFoundError, match=rf"there is no topic {wrong} at .*; {re.escape(advice)}"
+        ) as raised:
+            Cluster(SourceOptions(nameserver=broker.nameserver, topics=(wrong,))).held()
+        assert raised.value.topic == wrong
 
 
 def test_a_topic_that_may_not_be_read_is_no_empty_topic(broker: LoopbackBroker, admin: Admin) -> None:

@@ -20,7 +20,7 @@ def main(nameserver: str, topic: str, group: str, path: str) -> None:
     inner, moved = Path.rename, []
 
     def rename(self: Path, target: Path) -> Path:
-        if self.suffix == ".parquet":
+        if Path(target).suffix == ".parquet":
             moved.append(self)
             if len(moved) == 2:
                 print(f"now {jvm}", flush=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from pyromq.pipeline.jobs import ArchiveFormat, ArchiveWriterKind, Selection, archive, compact_archive, read_archive
@@ -18,6 +19,7 @@ from pyromq.pipeline.jobs.archiving.files import ArchiveFolder, Commit
 from pyromq.pipeline.jobs.archiving.spark_writer import OPEN_FILES_SETTING
 from pyromq.pipeline.jobs.common.errors import FormatMissingError, JobFailedError
 from tests.spark.topics import Topics, bodies
+from tests.unit.pipeline.jobs.archiving.test_readers import READERS
 
 pytestmark = pytest.mark.spark
 
@@ -179,6 +181,9 @@ def test_a_driver_killed_in_the_middle_of_a_commit_loses_and_doubles_nothing(
         os.kill(int(told[1]), signal.SIGKILL)
         driver.kill()
     assert len(ArchiveFolder(path).files()) == 1 and list(ArchiveFolder(path).pending.glob("*.json"))
+    committed = pq.read_metadata(ArchiveFolder(path).files()[0]).num_rows
+    assert {name: count(path) for name, count in READERS.items()} == dict.fromkeys(READERS, committed)
+    assert read_archive(spark, str(path)).count() == committed
 
     topics.send(topic, range(40, 44))
     archive(spark, selection(topics, topic), str(path), group=topics.group)

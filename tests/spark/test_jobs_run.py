@@ -72,8 +72,8 @@ def test_a_pipeline_of_steps_and_two_sinks_runs_and_goes_on(spark: Any, topics: 
     topics.send(topic, ["d"], tags="paid")
     second = run_file(spark, path)
 
-    assert [(each.name, each.rows) for each in first.sinks] == [("loud", 3), ("files", 3)]
-    assert [(each.name, each.rows) for each in second.sinks] == [("loud", 1), ("files", 1)]
+    assert [(each.name, each.read, each.rows) for each in first.sinks] == [("loud", 3, 2), ("files", 3, 2)]
+    assert [(each.name, each.read, each.rows) for each in second.sinks] == [("loud", 1, 1), ("files", 1, 1)]
     rows = Selection(topics=(target,), nameserver=topics.nameserver).frame(spark).collect()
     assert bodies(rows) == Counter(["A", "B", "D"]) and {row["tags"] for row in rows} == {"paid"}
     lines = [json.loads(line) for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]

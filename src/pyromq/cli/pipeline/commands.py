@@ -289,6 +289,7 @@ def store(
     from pyromq.pipeline import read_store
     from pyromq.pipeline.jobs.common.queries import failures_in_words
     from pyromq.pipeline.jobs.common.selection import absolute
+    from pyromq.pipeline.jobs.common.written import write_parquet
 
     if not run_in.is_elsewhere and not (folder / "commitlog").is_dir():
         raise StoreNotFoundError(f"there is no commitlog in {folder}")
@@ -299,7 +300,8 @@ def store(
         found = spark.sql(query or ("SELECT * FROM messages" if to else f"{counts} GROUP BY topic ORDER BY topic"))
         if to:
             with bar(f"writing {to}"):
-                found.write.mode("errorifexists").parquet(absolute(to))
+                done = write_parquet(found, absolute(to))
+            write_summary(sys.stdout, run_in.output, "store", done)
             return
         with bar("reading the log"):
             rows = rows_shown(found, count)

@@ -44,10 +44,13 @@ def _drawn(points: list[dict[str, float]]) -> str:
 
 
 def _sinks(value: list[dict[str, Any]]) -> str:
-    return ", ".join(
-        f"{each['name']} ({each['kind']}): {'done' if each['rows'] is None else _number(each['rows'])}"
-        for each in value
-    )
+    return ", ".join(f"{each['name']} ({each['kind']}): {_rows_of_sink(each)}" for each in value)
+
+
+def _rows_of_sink(sink: dict[str, Any]) -> str:
+    rows, read = sink["rows"], sink["read"]
+    written = "done" if rows is None else _number(rows)
+    return written if read is None else f"{written} of {_number(read)} read"
 
 
 _NARROW: Final = 100
@@ -86,6 +89,7 @@ FIELDS: Final = {
         Column("canary", "canary", show=lambda verdict: "" if verdict == "not asked for" else verdict),
         _TOOK,
     ),
+    "store": (Column("path", "written to"), Column("rows", "rows", show=_number), _TOOK),
     "dedupe": (
         Column("to", "to"),
         Column("read", "read", show=_number),
@@ -93,7 +97,7 @@ FIELDS: Final = {
         Column("dropped", "repetitions", show=_number),
         _TOOK,
     ),
-    "run": (Column("name", "pipeline"), Column("mode", "mode"), Column("sinks", "rows read", show=_sinks), _TOOK),
+    "run": (Column("name", "pipeline"), Column("mode", "mode"), Column("sinks", "rows written", show=_sinks), _TOOK),
 }
 SAMPLES: Final = (
     Column("store_time", "stored", whole=True),

@@ -24,6 +24,7 @@ from pyromq.model.queue import QueueId
 from pyromq.model.system_names import kind_of_topic, names_of_servers
 from pyromq.pipeline.arrow.layout import record_starts
 from pyromq.pipeline.core.connections import Connected, connect
+from pyromq.pipeline.core.keywords import did_you_mean
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.retry_window import RetryWindow
@@ -127,7 +128,7 @@ class Cluster:
             client.routes.forget(topic)
             if may_be_missing:
                 return {}
-            raise
+            raise await self._not_found(topic) from None
         readable = route.readable_queues(topic)
         if not readable and not may_be_missing:
             text = f"no queue of topic {topic} is readable; an operator has to give the topic permission 6"
@@ -139,6 +140,15 @@ class Cluster:
             for queue in readable
             if queue in known
         }
+
+    async def _not_found(self, topic: str) -> TopicNotFoundError:
+        """The error for a topic that is not there, with the closest name that is."""
+        try:
+            hint = did_you_mean(topic, await Admin(client=self.connected.client).topics())
+        except MQError:  # the list is only for the hint
+            hint = ""
+        text = hint or f"create it first: pyromq topic create {topic}"
+        return TopicNotFoundError(topic, f"there is no topic {topic} at {self._options.nameserver}; {text}")
 
     # --- offsets ---
 

@@ -27,6 +27,7 @@ from pyromq.client.core.transaction import TransactionOutcome, prepared_properti
 from pyromq.errors import ConfigError
 from pyromq.model import property_names as names
 from pyromq.model.queue import QueueId
+from pyromq.pipeline.core.borders import in_one_sentence
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.options import Use
 from pyromq.pipeline.reading.cluster import Cluster
@@ -138,11 +139,13 @@ class _Writing:
         self._plan: Plan | None = None
         self._life = uuid.uuid4().hex  # stands for a query that Spark does not name
 
+    @in_one_sentence
     def __getstate__(self) -> dict[str, Any]:
         if self._plan is None:
             self._plan = plan_of(self._options)
         return self.__dict__.copy()
 
+    @in_one_sentence
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         assert self._plan is not None
         return write_rows(self._options, self._plan, self._task(), iterator)
@@ -241,6 +244,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
     _use = Use.STREAM
 
+    @in_one_sentence
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Spark may call it again for the same batch, in another life."""
         options, written = self._options, [each for each in messages if isinstance(each, Written)]

@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.arrow.columns import check_schema, spark_schema
+from pyromq.pipeline.core.borders import in_one_sentence
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.errors import SchemaError
 from pyromq.pipeline.core.offsets import OffsetTree, to_tree
@@ -62,6 +63,7 @@ class PyromqDataSource(DataSource):
     def name(cls) -> str:
         return NAME
 
+    @in_one_sentence
     def schema(self) -> str:
         """Raises OptionError: Spark asks for it in ``load()``, where mistakes are told before anything is read."""
         given = _without_table(self.options)
@@ -69,6 +71,7 @@ class PyromqDataSource(DataSource):
             check_options(given)
         return spark_schema(properties_as_map=self.options.get("properties", "map").strip().lower() != "raw")
 
+    @in_one_sentence
     def reader(self, schema: StructType) -> DataSourceReader:
         if not self.options:
             raise ConfigError(NO_OPTIONS)
@@ -79,14 +82,17 @@ class PyromqDataSource(DataSource):
             return StoreReader(options, arrow_schema(schema))
         return BatchReader(options, arrow_schema(schema))
 
+    @in_one_sentence
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return StreamReader(_options(self.options, Use.STREAM), arrow_schema(schema))
 
+    @in_one_sentence
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from pyromq.pipeline.sink.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
+    @in_one_sentence
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         from pyromq.pipeline.sink.sink import stream_writer
 
@@ -136,6 +142,7 @@ class _Reading:
 class BatchReader(_Reading, DataSourceReader):
     """Of one batch read."""
 
+    @in_one_sentence
     def partitions(self) -> Sequence[InputPartition]:
         return [Part(ranges) for ranges in plan_batch(self._options, Cluster(self._options, asks_anew=True))]
 
@@ -160,17 +167,22 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             return ReadMaxBytes(options.max_bytes)
         return ReadMinRows(options.min_offsets) if options.min_offsets is not None else ReadAllAvailable()
 
+    @in_one_sentence
     def initialOffset(self) -> OffsetTree:  # noqa: N802
         return to_tree(self.stream.initial())
 
+    @in_one_sentence
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetTree:  # noqa: N802
         return to_tree(self.stream.latest(offsets_of(start), limited=not isinstance(limit, ReadAllAvailable)))
 
+    @in_one_sentence
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self.stream.freeze()
 
+    @in_one_sentence
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return self.stream.report()
 
+    @in_one_sentence
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [Part(ranges) for ranges in self.stream.partitions(offsets_of(start), offsets_of(end))]

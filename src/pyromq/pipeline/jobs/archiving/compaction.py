@@ -101,7 +101,7 @@ def _compacted(
 
 def _merge(folder: ArchiveFolder, group: Sequence[SmallFile], name: str, compression: str) -> StagedFile:
     """Row groups are read one at a time, so memory does not grow with the files."""
-    target = folder.staged / f"{name}.parquet"
+    target = folder.staged_path(f"{name}.parquet")
     rows = 0
     writer: pq.ParquetWriter | None = None
     waiting: list[pa.Table] = []
@@ -121,7 +121,7 @@ def _merge(folder: ArchiveFolder, group: Sequence[SmallFile], name: str, compres
             writer.close()
     with target.open("rb") as file:
         os.fsync(file.fileno())
-        return StagedFile(target.name, group[0].folder, rows, os.fstat(file.fileno()).st_size)
+        return StagedFile(f"{name}.parquet", group[0].folder, rows, os.fstat(file.fileno()).st_size)
 
 
 def _write(writer: pq.ParquetWriter, waiting: list[pa.Table]) -> None:

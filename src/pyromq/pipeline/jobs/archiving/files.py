@@ -3,7 +3,7 @@
     archive/
     ├── topic=orders/date=2026-11-15/hour=08/<name>.parquet    what every reader of Parquet sees
     └── _pyromq/
-        ├── staged/<query>-<batch>-<part>-<attempt>-<n>.parquet    written by tasks, seen by no reader
+        ├── staged/<query>-<batch>-<part>-<attempt>-<n>.parquet.staged    written by tasks; no reader's pattern matches
         ├── pending/<name>.json      a commit that is being carried out
         └── commits/<name>.json      a commit that was
 
@@ -31,6 +31,7 @@ from pyromq.pipeline.jobs.common.errors import ArchiveError
 
 OWN: Final = "_pyromq"
 SPARK_OWN: Final = "_spark_metadata"
+_STAGED: Final = ".staged"  # behind the name: DuckDB and Polars look into every folder for *.parquet, hidden or not
 # what Hive and Spark write as %XX in names of folders
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(32)))
 
@@ -87,7 +88,13 @@ class ArchiveFolder:
         for folder in (self.staged, self.pending, self.commits):
             folder.mkdir(parents=True, exist_ok=True)
         with self._locked():
+            for visible in self.staged.glob("*.parquet"):  # as versions before 0.1 staged them
+                visible.rename(self.staged_path(visible.name))
             self._finish_pending()
+
+    def staged_path(self, name: str) -> Path:
+        """Where a task writes the file that a commit brings into the archive under ``name``."""
+        return self.staged / f"{name}{_STAGED}"
 
     def sweep(self, query: str) -> int:
         """Throw away what tasks of this query staged and no commit took. The query must not be running."""
@@ -102,7 +109,7 @@ class ArchiveFolder:
             self._finish_pending()
             if self._file(self.commits, commit.name).exists():
                 for file in commit.added:
-                    (self.staged / file.name).unlink(missing_ok=True)
+                    self.staged_path(file.name).unlink(missing_ok=True)
                 return False
             self._decide(commit)
             self._carry_out(commit)
@@ -134,10 +141,10 @@ class ArchiveFolder:
             target = self.path / file.folder / file.name
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                (self.staged / file.name).rename(target)
+                self.staged_path(file.name).rename(target)
             except FileNotFoundError:
                 if not target.exists():
-                    text = f"{self.staged / file.name} of commit {commit.name} is missing"
+                    text = f"{self.staged_path(file.name)} of commit {commit.name} is missing"
                     raise ArchiveError(f"{text}; remove {self.pending} to have the batch written again") from None
             folders.add(target.parent)
         for folder in folders:

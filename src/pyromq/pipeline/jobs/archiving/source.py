@@ -59,7 +59,7 @@ class ArchiveSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         given = dict(self.options)
         writing = Writing(*(given.pop(name) for name in _OWN))
-        staging_of(writing.path)
+        shared_folder(writing.path)
         inner: Any = PyromqDataSource(given)
         reader: StreamReader = inner.streamReader(_message_schema())
         return ArchiveReader(reader._options, writing)
@@ -81,19 +81,19 @@ class ArchiveReader(StreamReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         writing = self._writing
-        writer = ArchiveWriter(staging_of(writing.path), _prefix(writing.run), writing.compression)
+        writer = ArchiveWriter(shared_folder(writing.path), _prefix(writing.run), writing.compression)
         files = list(writer.write(super().read(partition)))
         if files:
             yield rows_of(files)
 
 
-def staging_of(path: str) -> Path:
-    """Where tasks write. Raises ArchiveError on a machine that does not have the folder."""
-    staged = ArchiveFolder(Path(path)).staged
-    if not staged.is_dir():
+def shared_folder(path: str) -> ArchiveFolder:
+    """The archive that tasks write to. Raises ArchiveError on a machine that does not have the folder."""
+    folder = ArchiveFolder(Path(path))
+    if not folder.staged.is_dir():
         text = f"{path} does not exist on {gethostname()}, where Spark runs"
         raise ArchiveError(f"{text}: share the folder between this program, driver and tasks, or use writer=spark")
-    return staged
+    return folder
 
 
 def rows_of(files: list[StagedFile]) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyromq.pipeline.jobs.archiving.files import StagedFile, folder_of
+from pyromq.pipeline.jobs.archiving.files import ArchiveFolder, StagedFile, folder_of
 
 TIME_COLUMN: Final = "store_time"
 OPEN_MAX: Final = 16
@@ -30,7 +30,8 @@ _TELLING: Final = ("queue_id", "queue_offset", "born_time", "store_time", "messa
 class _OpenFile:
     """Rows wait until they make a row group of a good size."""
 
-    def __init__(self, path: Path, folder: str, schema: pa.Schema, compression: str) -> None:
+    def __init__(self, name: str, path: Path, folder: str, schema: pa.Schema, compression: str) -> None:
+        self.name = name
         self.path = path
         self.folder = folder
         self.rows = 0
@@ -66,14 +67,14 @@ class _OpenFile:
         with self.path.open("rb") as file:
             os.fsync(file.fileno())
             size = os.fstat(file.fileno()).st_size
-        return StagedFile(self.path.name, self.folder, self.rows, size)
+        return StagedFile(self.name, self.folder, self.rows, size)
 
 
 class ArchiveWriter:
     """Writes staged files named ``prefix-<n>.parquet``. The column ``topic`` becomes a folder."""
 
-    def __init__(self, folder: Path, prefix: str, compression: str) -> None:
-        self._folder = folder
+    def __init__(self, archive: ArchiveFolder, prefix: str, compression: str) -> None:
+        self._archive = archive
         self._prefix = prefix
         self._compression = compression
         self._open: dict[tuple[str, int], _OpenFile] = {}  # by topic and hour, the latest used last
@@ -100,9 +101,10 @@ class ArchiveWriter:
 
     def _begin(self, topic: str, hour: int, schema: pa.Schema) -> _OpenFile:
         when = datetime.fromtimestamp(hour * 3600, UTC)
-        path = self._folder / f"{self._prefix}-{self._count}.parquet"
+        name = f"{self._prefix}-{self._count}.parquet"
         self._count += 1
-        return _OpenFile(path, folder_of(topic, f"{when:%Y-%m-%d}", when.hour), schema, self._compression)
+        path = self._archive.staged_path(name)
+        return _OpenFile(name, path, folder_of(topic, f"{when:%Y-%m-%d}", when.hour), schema, self._compression)
 
 
 def split_by_hour(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBatch]]:

@@ -20,8 +20,8 @@ _PACKAGES: Final = {
     "delta": "io.delta:delta-spark_{}_2.13",
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{}_2.13",
 }
-# the last line of a Python traceback: what was raised, and why
-_raised = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE).findall
+# the last line of a Python traceback, or the only one: what was raised, and why
+_raised = re.compile(r"(?:^|: )(?:[\w.]+\.)?(\w+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE).findall
 # what stands around the reason: ids of the query, codes of the SQL standard
 _around = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: |\s*SQLSTATE: \w+\b.*$").sub
 
@@ -50,11 +50,13 @@ def drain_all(
     rows_of: Callable[[Any], int] | None = None,
     *,
     endless: bool = False,
+    looks_at: Callable[[int, Any], None] = lambda *_: None,
 ) -> list[int]:
     """Waits until all queries have ended and returns the rows of each. When one fails the others are stopped.
 
     All are stopped when this is interrupted, as endless ones have to be. ``rows_of`` counts the rows of one progress
-    where Spark counts something else. Raises JobFailedError.
+    where Spark counts something else; ``looks_at`` gets the number of a query and each progress, some of them again.
+    Raises JobFailedError.
     """
     seen: list[dict[int, int]] = [{} for _ in queries]
     running = list(queries)
@@ -64,12 +66,12 @@ def drain_all(
                 while not interrupt.is_wanted and (
                     running := [query for query in running if not _has_ended(query, _LOOK_S / len(running))]
                 ):
-                    _count(queries, seen, tell, rows_of)
+                    _count(queries, seen, tell, rows_of, looks_at)
         finally:
             for query in queries:
                 if query.isActive:
                     query.stop()
-        _count(queries, seen, tell, rows_of)
+        _count(queries, seen, tell, rows_of, looks_at)
     if interrupt.is_wanted and not endless:
         raise KeyboardInterrupt
     return [sum(each.values()) for each in seen]
@@ -84,12 +86,14 @@ def _count(
     seen: Sequence[dict[int, int]],
     tell: Tell,
     rows_of: Callable[[Any], int] | None,
+    looks_at: Callable[[int, Any], None],
 ) -> None:
     """Spark remembers the last hundred batches only, so they are added up on the way."""
     done, total = 0, None
-    for query, batches in zip(queries, seen, strict=True):
+    for number, (query, batches) in enumerate(zip(queries, seen, strict=True)):
         last: Any = None
         for last in query.recentProgress:
+            looks_at(number, last)
             batches[last["batchId"]] = max((rows_of or rows_read)(last), batches.get(last["batchId"], 0))
         done += sum(batches.values())
         if last is not None:

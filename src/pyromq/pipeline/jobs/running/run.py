@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pyromq.pipeline.jobs.common.errors import JobFailedError
 from pyromq.pipeline.jobs.common.patching import find_function
 from pyromq.pipeline.jobs.common.queries import drain_all, failures_in_words, trigger_of
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
+from pyromq.pipeline.jobs.common.written import WRITTEN, WrittenRows, observed, save_counted
 from pyromq.pipeline.jobs.running.pipeline_file import (
     FILES,
     INPUT,
@@ -35,11 +37,15 @@ _OF_THE_SOURCE = frozenset(("message_id", "queue_offset", "store_time"))
 
 
 class SinkRan(msgspec.Struct, frozen=True, kw_only=True):
-    """``rows`` that its query read; None where Spark does not tell (batch)."""
+    """``rows`` that were written to it, and how many its query ``read``; None where Spark does not tell.
+
+    Spark counts what a stream reads and not what a batch does, and of rows that it shows in a batch it reads a few.
+    """
 
     name: str
     kind: str
     rows: int | None
+    read: int | None = None
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,33 +134,42 @@ def _as_streams(spark: SparkSession, pipeline: PipelineFile, folder: Path, tell:
         with failures_in_words():
             for number, sink in enumerate(pipeline.sink):
                 frames = _frames(spark, pipeline, pipeline.group_of(number), folder)
-                writer: Any = _configured(_shaped(frames[sink.from_], sink).writeStream, sink, pipeline, folder)
+                frame = observed(_shaped(frames[sink.from_], sink), WRITTEN)
+                writer: Any = _configured(frame.writeStream, sink, pipeline, folder)
                 writer = writer.option("checkpointLocation", pipeline.checkpoint_of(number, folder))
                 follow_s = pipeline.every_s if pipeline.mode == "follow" else None
                 queries.append(writer.trigger(**trigger_of(follow_s)).start())
-        rows = drain_all(queries, tell, endless=pipeline.mode == "follow")
+        written = WrittenRows(len(queries))
+        read = drain_all(queries, tell, endless=pipeline.mode == "follow", looks_at=written.note)
     finally:
         for query in queries:
             if query.isActive:
                 query.stop()
     return [
-        SinkRan(name=pipeline.sink_name(number), kind=sink.kind, rows=count)
-        for number, (sink, count) in enumerate(zip(pipeline.sink, rows, strict=True))
+        SinkRan(name=pipeline.sink_name(number), kind=sink.kind, rows=rows, read=count)
+        for number, (sink, count, rows) in enumerate(zip(pipeline.sink, read, written.totals(), strict=True))
     ]
 
 
 def _as_batch(spark: SparkSession, pipeline: PipelineFile, folder: Path) -> list[SinkRan]:
+    rows: list[int | None] = []
     with failures_in_words():
         frames = _frames(spark, pipeline, "", folder)
         for sink in pipeline.sink:
             frame = _shaped(frames[sink.from_], sink)
             if sink.kind == "console":
                 frame.show(truncate=False)
+                rows.append(None)
             else:
-                _configured(frame.write.mode("append"), sink, pipeline, folder).save()
+                rows.append(save_counted(frame, partial(_save, sink=sink, pipeline=pipeline, folder=folder)))
     return [
-        SinkRan(name=pipeline.sink_name(number), kind=sink.kind, rows=None) for number, sink in enumerate(pipeline.sink)
+        SinkRan(name=pipeline.sink_name(number), kind=sink.kind, rows=count)
+        for number, (sink, count) in enumerate(zip(pipeline.sink, rows, strict=True))
     ]
+
+
+def _save(frame: DataFrame, *, sink: Sink, pipeline: PipelineFile, folder: Path) -> None:
+    _configured(frame.write.mode("append"), sink, pipeline, folder).save()
 
 
 def _configured(writer: Any, sink: Sink, pipeline: PipelineFile, folder: Path) -> Any:

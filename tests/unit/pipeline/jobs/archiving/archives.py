@@ -9,9 +9,9 @@ from pyromq.pipeline.jobs.archiving.files import ArchiveFolder, StagedFile
 
 
 def staged(folder: ArchiveFolder, name: str, rows: int = 3, at: str = "topic=t/date=2026-11-15/hour=08") -> StagedFile:
-    path = folder.staged / f"{name}.parquet"
+    path = folder.staged_path(f"{name}.parquet")
     pq.write_table(pa.table({"n": list(range(rows))}), path)
-    return StagedFile(path.name, at, rows, path.stat().st_size)
+    return StagedFile(f"{name}.parquet", at, rows, path.stat().st_size)
 
 
 def names(folder: ArchiveFolder) -> list[str]:

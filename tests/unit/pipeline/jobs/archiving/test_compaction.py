@@ -45,10 +45,10 @@ def test_one_process_merges_at_a_time(folder: ArchiveFolder) -> None:
 
 
 def test_what_a_killed_compaction_left_is_removed(folder: ArchiveFolder) -> None:
-    (folder.staged / "compacted-y.parquet").touch()
-    (folder.staged / "q1-0.parquet").touch()
+    (folder.staged / "compacted-y.parquet.staged").touch()
+    (folder.staged / "q1-0.parquet.staged").touch()
     compact_archive(folder.path)
-    assert [path.name for path in folder.staged.iterdir()] == ["q1-0.parquet"]
+    assert [path.name for path in folder.staged.iterdir()] == ["q1-0.parquet.staged"]
 
 
 def test_a_folder_that_is_no_archive_stays_as_it_is(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_sweeping_takes_what_a_query_left_and_nothing_else(folder: ArchiveFolder
     staged(folder, "q1-0")
     staged(folder, "q2-0")
     assert folder.sweep("q1") == 1
-    assert [path.name for path in folder.staged.iterdir()] == ["q2-0.parquet"]
+    assert [path.name for path in folder.staged.iterdir()] == ["q2-0.parquet.staged"]
 
 
 def test_an_archive_of_sparks_writer_is_refused(tmp_path: Path) -> None:

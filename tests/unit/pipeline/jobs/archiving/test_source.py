@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from pyromq.pipeline.jobs.archiving.files import ArchiveFolder
-from pyromq.pipeline.jobs.archiving.source import staging_of
+from pyromq.pipeline.jobs.archiving.source import shared_folder
 from pyromq.pipeline.jobs.common.errors import ArchiveError
 
 
 def test_a_machine_without_the_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"archive does not exist on .*share the folder .*writer=spark"):
-        staging_of(str(tmp_path / "archive"))
+        shared_folder(str(tmp_path / "archive"))
     folder = ArchiveFolder(tmp_path / "archive")
     folder.prepare()
-    assert staging_of(str(tmp_path / "archive")) == folder.staged
+    assert shared_folder(str(tmp_path / "archive")).staged == folder.staged

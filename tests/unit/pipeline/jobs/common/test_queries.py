@@ -16,6 +16,10 @@ def test_errors_of_spark_are_told_in_their_own_words() -> None:
     raised = "pyromq.client.core.errors.TopicNotFoundError: no topic t"
     trace = f"[X] Y\nTraceback (most recent call last):\n  File x\n{raised}\n at z"
     assert str(translated(trace)) == "no topic t"
+    alone = (
+        f"[PYTHON_DATA_SOURCE_ERROR] Failed when Python data source instance raises an error: {raised}\n SQLSTATE: 1"
+    )
+    assert str(translated(alone)) == "no topic t"
     assert isinstance(translated("[UNRESOLVED] nothing\nat x"), JobFailedError)
     assert str(translated("[UNRESOLVED] nothing\nat x")) == "[UNRESOLVED] nothing"
     missing = translated("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure")
