@@ -161,3 +161,26 @@ def test_a_worker_that_is_killed_loses_nothing_and_the_group_stays_where_it_was(
     assert (counts.rows, counts.done) == (20, 20)
     seen = Counter((tmp_path / "notes").read_text().split())
     assert set(seen) == set(sent) and seen["row-13"] == 2
+
+
+def test_a_handler_that_always_fails_stops_the_query_and_nothing_is_sent_back(
+    spark: Any, topics: Topics, checkpoint: str
+) -> None:
+    topic = topics.make(queues=1)
+    topics.send(topic, range(300))
+
+    def handle(record: Record) -> None:
+        raise KeyError("price")
+
+    with pytest.raises(PySparkException, match="300 of 300 messages failed at their first delivery") as raised:
+        run(spark, topics, topic, handle, checkpoint)
+    assert "Traceback (most recent call last)" not in str(raised.value).split("TooManyFailuresError")[0]
+    assert topics.committed(topic)[0] == 0 and retry_topic(topics.group) not in _with_messages(topics)
+
+    run(spark, topics, topic, lambda record: None, checkpoint)  # mended, it goes on where it was
+    assert topics.committed(topic)[0] == 300
+
+
+def _with_messages(topics: Topics) -> set[str]:
+    found = {retry_topic(topics.group)} & set(topics.admin.topics())
+    return {name for name in found if any(each.max_offset for each in topics.admin.topic_stats(name).values())}

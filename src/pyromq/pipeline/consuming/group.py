@@ -15,6 +15,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pyromq.client.consumer.base.failure_teller import code_version
@@ -72,7 +73,8 @@ def consume(
 ) -> Consumption:
     """Starts a query that hands the messages of topics, and the group's retries, to ``handler`` on Spark's workers.
 
-    ``handler(record)`` returns None (done), Retry or Dead; what it raises is a Retry. With ``batches`` it gets record
+    ``handler(record)`` returns None (done), Retry or Dead; what it raises is a Retry, and anything else that it returns
+    ends the query, as does a share of failures above ``failure_share_max``. With ``batches`` it gets record
     batches of Arrow and returns one verdict per row, or None when all are done; ``columns`` adds to those that are
     there. ``start`` is for a group that has no progress yet: latest or earliest. Without ``checkpoint`` a restart goes
     on from the group's progress at the brokers. ``trigger`` as Spark's ``trigger(**trigger)``, ``options`` as the
@@ -88,12 +90,16 @@ def consume(
     settings = settings_from(ConsumeSettings, options, "consume")
     if not callable(handler):
         raise ConfigError(f"handler must be a function, not {type(handler).__name__}")
+    if iscoroutinefunction(handler):
+        raise ConfigError("handler is a coroutine function, and Spark has no loop to run it: give it a plain function")
     source = source_options(topics, group, settings.nameserver, STARTS[settings.start], settings.options or {})
     reaching = with_nameservers_known_here(parse_options(source, Use.STREAM))
     code: bytes = cloudpickle.dumps(handler)  # type: ignore[no-untyped-call]
     mask = b"" if settings.mask_error is None else cloudpickle.dumps(settings.mask_error)  # type: ignore[no-untyped-call]
     version = code_version(settings.code_version)  # as it is known here: workers may have another environment
-    work = Work(reaching, group, settings.attempts_max, settings.batches, code, mask, version)
+    work = Work(
+        reaching, group, settings.attempts_max, settings.batches, code, mask, version, settings.failure_share_max
+    )
     columns = columns_of(settings.columns)
     schema = ", ".join(f"{column} {spark_type(column, properties_as_map=False)}" for column in columns)
     checkpoint = settings.checkpoint or tempfile.mkdtemp(prefix=f"pyromq-{group}-")

@@ -22,6 +22,7 @@ class ConsumeOptions(TypedDict, total=False):
     columns: Sequence[str]
     start: str
     attempts_max: int
+    failure_share_max: float
     checkpoint: str
     trigger: Mapping[str, Any] | None
     options: Mapping[str, object] | None
@@ -39,6 +40,7 @@ class ConsumeSettings:
     columns: Sequence[str] = ()  # beside those that every row has
     start: str = "latest"  # of a group that has no progress yet; or earliest
     attempts_max: int = ATTEMPTS_MAX  # a message that failed so often after its first time is dead
+    failure_share_max: float = 0.5  # of 100 and more first deliveries: above it the query stops; 1.0: never
     checkpoint: str = ""  # empty: a temporary folder, and a restart goes on from the group's progress at the brokers
     trigger: Mapping[str, Any] | None = None  # arguments of Spark's ``trigger``; None: as fast as possible
     options: Mapping[str, object] | None = None  # of the source
@@ -51,5 +53,7 @@ class ConsumeSettings:
             raise ConfigError(f"start must be latest or earliest, not {self.start!r}")
         if self.attempts_max < 0:
             raise ConfigError(f"attempts_max must not be negative: {self.attempts_max}")
+        if not 0 <= self.failure_share_max <= 1:
+            raise ConfigError(f"failure_share_max must be from 0 to 1, not {self.failure_share_max}")
         if self.mask_error is not None and not callable(self.mask_error):
             raise ConfigError(f"mask_error must be a function, not {type(self.mask_error).__name__}")

@@ -16,7 +16,7 @@ from pyromq.model.names import RETRY_PREFIX
 from pyromq.pipeline.arrow.columns import ARROW_TYPES, no_column
 from pyromq.pipeline.arrow.slices import in_slices
 from pyromq.pipeline.consuming.verdicts import STAGE_DECODE, Dead, Verdict, failed, verdict_of
-from pyromq.pipeline.core.errors import SchemaError
+from pyromq.pipeline.core.errors import SchemaError, WrongVerdictError
 from pyromq.wire.property_text import split_items, value_of
 
 NEEDED: Final = (
@@ -94,7 +94,7 @@ def columns_of(extra: Iterable[str]) -> list[str]:
 
 
 def judge_records(batch: pa.RecordBatch, handler: RecordHandler) -> list[Judged]:
-    """The rows that are not done. What a handler raises concerns its row alone."""
+    """The rows that are not done. What a handler raises concerns its row alone. Raises WrongVerdictError."""
     judged: list[Judged] = []
     for record in _records(batch):
         if record.body is None:
@@ -102,24 +102,23 @@ def judge_records(batch: pa.RecordBatch, handler: RecordHandler) -> list[Judged]
             continue
         try:
             verdict = handler(record)
-            if verdict is not None:
-                judged.append((record, verdict_of(verdict)))
         except Exception as error:  # the handler is the application's: this row alone comes again
-            judged.append((record, failed(error)))
+            verdict = failed(error)
+        if verdict is not None:
+            judged.append((record, verdict_of(verdict)))
     return judged
 
 
 def judge_batch(batch: pa.RecordBatch, handler: BatchHandler) -> list[Judged]:
-    """The rows that are not done; all come again when the handler raises or returns another number of verdicts."""
-    verdicts: list[Verdict] = [None] * batch.num_rows
+    """The rows that are not done; all come again when the handler raises. Raises WrongVerdictError."""
     try:
         returned = handler(batch)
-        if returned is not None:
-            verdicts = [verdict_of(verdict) for verdict in returned]
-        if len(verdicts) != batch.num_rows:
-            raise ValueError(f"{len(verdicts)} verdicts for {batch.num_rows} rows")
+        verdicts = [None] * batch.num_rows if returned is None else list(returned)
     except Exception as error:  # the handler is the application's: all of its rows come again
         verdicts = [failed(error)] * batch.num_rows
+    if len(verdicts) != batch.num_rows:
+        raise WrongVerdictError(f"the handler returned {len(verdicts)} verdicts for {batch.num_rows} rows")
+    verdicts = [verdict_of(verdict) for verdict in verdicts]
     for row in pc.indices_nonzero(batch.column("body").is_null()).to_pylist():
         verdicts[row] = _UNREADABLE
     left = [row for row, verdict in enumerate(verdicts) if verdict is not None]

@@ -8,10 +8,12 @@ from typing import Final, TypeAlias
 from pyromq.client.consumer.rules.failure_capture import Raised, raised_of
 from pyromq.errors import ConfigError
 from pyromq.model.message import DELAY_LEVEL_MAX
+from pyromq.pipeline.core.errors import WrongVerdictError
 
 STAGE_HANDLER: Final = "handler"
 STAGE_ATTEMPTS: Final = "attempts"
 STAGE_DECODE: Final = "decode"
+_SHOWN_MAX: Final = 100  # characters of a wrong verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,11 @@ Verdict: TypeAlias = Retry | Dead | None
 
 
 def verdict_of(outcome: object) -> Verdict:
-    """What a handler returned. Raises TypeError for what is no verdict."""
+    """What a handler returned. Raises WrongVerdictError for what is no verdict."""
     if outcome is None or isinstance(outcome, Retry | Dead):
         return outcome
-    raise TypeError(f"a handler must return None (done), Retry or Dead, not {type(outcome).__name__}")
+    text = f"a handler must return None (done), Retry or Dead, not {type(outcome).__name__}"
+    raise WrongVerdictError(f"{text}: {repr(outcome)[:_SHOWN_MAX]}")
 
 
 def failed(error: Exception) -> Retry:

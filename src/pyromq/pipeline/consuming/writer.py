@@ -11,7 +11,7 @@ import json
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -20,8 +20,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pyromq.pipeline.consuming.brake import NO_TRIES, BrakeLog, FirstTries, first_tries
 from pyromq.pipeline.consuming.rows import judge_batch, judge_records
 from pyromq.pipeline.consuming.send_back import RowSendBack, Telling
+from pyromq.pipeline.core.borders import in_one_sentence
 from pyromq.pipeline.core.checkpoint_log import FOLDER, CheckpointLog
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.options import SourceOptions
@@ -44,6 +46,7 @@ class Work:
     handler: bytes  # pickled by value: it may be written in a notebook
     mask: bytes = b""  # likewise; empty when there is none
     code_version: str = ""
+    failure_share_max: float = 1.0
 
     def telling(self) -> Telling:
         """What rows that are not done tell of it."""
@@ -75,6 +78,7 @@ class Handled(WriterCommitMessage):
     rows: int
     retried: int
     dead: int
+    tries: FirstTries = NO_TRIES
 
 
 class ConsumeSource(DataSource):
@@ -84,8 +88,11 @@ class ConsumeSource(DataSource):
     def name(cls) -> str:
         return NAME
 
+    @in_one_sentence
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        return ConsumeWriter(self.options["work"], self.options["checkpointLocation"])
+        writer = ConsumeWriter(self.options["work"], self.options["checkpointLocation"])
+        writer.brake.check()
+        return writer
 
 
 class ConsumeWriter(DataSourceStreamArrowWriter):
@@ -95,6 +102,12 @@ class ConsumeWriter(DataSourceStreamArrowWriter):
         self._work = work
         self._checkpoint = checkpoint
 
+    @property
+    def brake(self) -> BrakeLog:
+        facts, _ = _work(self._work)
+        return BrakeLog(counts_log(self._checkpoint), facts.group, facts.failure_share_max)
+
+    @in_one_sentence
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         assert context is not None
@@ -110,6 +123,7 @@ class ConsumeWriter(DataSourceStreamArrowWriter):
             handled = [each for each in messages if isinstance(each, Handled)]
             rows, retried, dead = (sum(getattr(each, name) for each in handled) for name in ("rows", "retried", "dead"))
             log.write(_TOTALS, json.dumps(asdict(before.plus(batchId, rows, retried, dead))), durable=False)
+            self.brake.add(batchId, reduce(FirstTries.plus, (each.tries for each in handled), NO_TRIES))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Rows that were sent back come twice: at least once is what a group promises."""
@@ -123,19 +137,23 @@ def _work(text: str) -> tuple[Work, Any]:
 
 
 def handle_rows(work: tuple[Work, Any], batch: str, batches: Iterator[pa.RecordBatch]) -> Handled:
-    """Every row is done, sent back or dead when it returns."""
+    """Every row is done, sent back or dead when it returns. Raises TooManyFailuresError, WrongVerdictError."""
     facts, handler = work
     judge: Any = judge_batch if facts.in_batches else judge_records
     send_back: RowSendBack | None = None
-    rows = 0
+    rows, tries, telling = 0, NO_TRIES, facts.telling()
     for each in batches:
         rows += each.num_rows
-        if judged := judge(each, handler):
+        judged = judge(each, handler)
+        tries = tries.plus(first_tries(each, judged, telling.masked))
+        tries.check(facts.failure_share_max)
+        if judged:
             if send_back is None:
                 connected, limit = connect(facts.reaching), facts.attempts_max
-                send_back = RowSendBack(connected, facts.reaching, facts.group, limit, batch, facts.telling())
+                send_back = RowSendBack(connected, facts.reaching, facts.group, limit, batch, telling)
             send_back.send_back(judged)
-    return Handled(rows, send_back.retried, send_back.dead) if send_back is not None else Handled(rows, 0, 0)
+    retried, dead = (send_back.retried, send_back.dead) if send_back is not None else (0, 0)
+    return Handled(rows, retried, dead, tries)
 
 
 def counts_log(checkpoint: str) -> CheckpointLog:

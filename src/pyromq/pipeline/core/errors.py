@@ -54,6 +54,21 @@ class SourceUnreachableError(MQError):
         self.tried_ms = tried_ms
 
 
+class WrongVerdictError(ConfigError):
+    """A handler of ``consume`` returned what is no verdict: a mistake of its code, which no retry mends."""
+
+
+class TooManyFailuresError(MQError):
+    """So many rows failed at their first delivery that the query stops before all of them are sent back."""
+
+    def __init__(self, failed: int, rows: int, first_error: str) -> None:
+        super().__init__(
+            f"{failed} of {rows} messages failed at their first delivery; the first error: {first_error}. The group "
+            "stays where it is: mend the handler and start again, or set failure_share_max to 1.0 to go on regardless"
+        )
+        self.failed, self.rows, self.first_error = failed, rows, first_error
+
+
 def _first_of(texts: Sequence[str]) -> str:
     left = len(texts) - _SHOWN
     return "; ".join(texts[:_SHOWN]) + (f"; and {left} more" if left > 0 else "")

@@ -9,7 +9,7 @@ import pytest
 
 from pyromq.pipeline.consuming.rows import NEEDED, Record, columns_of, judge_batch, judge_records
 from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry
-from pyromq.pipeline.core.errors import SchemaError
+from pyromq.pipeline.core.errors import SchemaError, WrongVerdictError
 from tests.unit.pipeline.consuming.records import record
 
 
@@ -35,25 +35,30 @@ def test_failures_concern_their_row_alone() -> None:
                 return DONE
             case b"dead":
                 return Dead("no")
-            case b"odd":
-                return "what?"
         raise KeyError("lost")
 
-    judged = judge_records(batch(b"done", b"dead", b"odd", b"boom", None), handle)
-    assert [row.queue_offset for row, _ in judged] == [1, 2, 3, 4]
+    judged = judge_records(batch(b"done", b"dead", b"boom", None), handle)
+    assert [row.queue_offset for row, _ in judged] == [1, 2, 3]
     verdicts = [verdict for _, verdict in judged]
-    assert verdicts[0] == Dead("no") and isinstance(verdicts[1], Retry) and "TypeError" in verdicts[1].reason
-    assert verdicts[2] == Retry(reason="KeyError: 'lost'")
-    assert isinstance(verdicts[3], Dead) and verdicts[3].stage == "decode", "no handler sees a body that is not there"
+    assert verdicts[:2] == [Dead("no"), Retry(reason="KeyError: 'lost'")]
+    assert isinstance(verdicts[2], Dead) and verdicts[2].stage == "decode", "no handler sees a body that is not there"
 
 
 def test_a_batch_handler_answers_for_all_rows_or_all_come_again() -> None:
     rows = batch(b"a", b"b")
     assert judge_batch(rows, lambda _: None) == []
     assert [verdict for _, verdict in judge_batch(rows, lambda _: [None, Dead("x")])] == [Dead("x")]
-    for handler in (lambda _: [None], lambda _: 1 / 0):
-        verdicts = [verdict for _, verdict in judge_batch(rows, handler)]  # type: ignore[arg-type]
-        assert len(verdicts) == 2 and all(isinstance(verdict, Retry) for verdict in verdicts)
+    verdicts = [verdict for _, verdict in judge_batch(rows, lambda _: 1 / 0)]  # type: ignore[arg-type,return-value]
+    assert len(verdicts) == 2 and all(isinstance(verdict, Retry) for verdict in verdicts)
+
+
+@pytest.mark.parametrize("verdict", [True, "done", 0, Retry])
+def test_what_is_no_verdict_ends_the_query_at_once(verdict: Any) -> None:
+    for judge, handler in ((judge_records, lambda _: verdict), (judge_batch, lambda rows: [None, verdict])):
+        with pytest.raises(WrongVerdictError, match=r"must return None \(done\), Retry or Dead, not"):
+            judge(batch(b"a", b"b"), handler)
+    with pytest.raises(WrongVerdictError, match="1 verdicts for 2 rows"):
+        judge_batch(batch(b"a", b"b"), lambda _: [None])
 
 
 def test_every_row_of_a_long_batch_keeps_its_own_verdict() -> None:

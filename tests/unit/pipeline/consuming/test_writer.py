@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from pyromq.pipeline.consuming import writer
+from pyromq.pipeline.consuming.verdicts import Retry
 from pyromq.pipeline.consuming.writer import ConsumeWriter, Counts, Handled, counts_log, handle_rows, read_counts
 from pyromq.pipeline.core.options import SourceOptions
+from tests.unit.pipeline.consuming.records import record
+
+FACTS = writer.Work(
+    SourceOptions(nameserver="n:1"), "g", 16, in_batches=False, handler=pickle.dumps(None), failure_share_max=0.5
+)
 
 
 def test_a_batch_that_is_committed_again_counts_once(tmp_path: Path) -> None:
     folder = str(tmp_path)
-    ConsumeWriter("", folder).commit([Handled(rows=10, retried=1, dead=2), None, Handled(rows=5, retried=0, dead=0)], 0)
-    ConsumeWriter("", folder).commit([Handled(rows=10, retried=1, dead=2)], 0)
+    ConsumeWriter(FACTS.as_option(), folder).commit(
+        [Handled(rows=10, retried=1, dead=2), None, Handled(rows=5, retried=0, dead=0)], 0
+    )
+    ConsumeWriter(FACTS.as_option(), folder).commit([Handled(rows=10, retried=1, dead=2)], 0)
     assert read_counts(counts_log(folder)) == Counts(0, rows=15, done=12, retried=1, dead=2)
-    ConsumeWriter("", folder).commit([Handled(rows=1, retried=0, dead=1)], 1)
+    ConsumeWriter(FACTS.as_option(), folder).commit([Handled(rows=1, retried=0, dead=1)], 1)
     assert read_counts(counts_log(folder)) == Counts(1, rows=16, done=12, retried=1, dead=3)
 
 
 def test_an_aborted_batch_counts_nothing(tmp_path: Path) -> None:
-    ConsumeWriter("", str(tmp_path)).abort([Handled(rows=10, retried=1, dead=2)], 0)
+    ConsumeWriter(FACTS.as_option(), str(tmp_path)).abort([Handled(rows=10, retried=1, dead=2)], 0)
     assert read_counts(counts_log(str(tmp_path))) == Counts()
 
 
@@ -37,9 +46,6 @@ def test_rows_that_cannot_be_sent_back_fail_their_task(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(writer, "RowSendBack", Refusing)
     monkeypatch.setattr(writer, "connect", lambda reaching: None)
-    monkeypatch.setattr(writer, "judge_records", lambda batch, handler: [("row", "again")])
-    facts = writer.Work(
-        handler=b"", in_batches=False, reaching=SourceOptions(nameserver="n:1"), group="g", attempts_max=16
-    )
+    monkeypatch.setattr(writer, "judge_records", lambda batch, handler: [(record(), Retry())])
     with pytest.raises(ConnectionError):
-        handle_rows((facts, None), "query/0", iter([pa.record_batch({"body": [b"x"]})]))
+        handle_rows((FACTS, None), "query/0", iter([pa.record_batch({"body": [b"x"], "delivery_attempt": [0]})]))
