@@ -111,6 +111,7 @@ def judge_records(batch: pa.RecordBatch, handler: RecordHandler) -> list[Judged]
 
 def judge_batch(batch: pa.RecordBatch, handler: BatchHandler) -> list[Judged]:
     """The rows that are not done; all come again when the handler raises. Raises WrongVerdictError."""
+    verdicts: list[Verdict]
     try:
         returned = handler(batch)
         verdicts = [None] * batch.num_rows if returned is None else list(returned)
