@@ -287,6 +287,44 @@ async def test_the_loop_does_not_wait_for_the_disk_while_a_role_changes(tmp_path
         await connection.wait_closed()
 
 
+async def test_a_master_that_cannot_save_whom_it_follows_sends_clients_away_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(tmp_path) as pair:
+        first, second = pair.first, pair.second
+        await pair.send("before")
+        await first.control.hold()
+        connection = await open_connection(first.broker.address, clock=SystemClock())
+        begun = connection.request_nowait(RequestCode.SEND_MESSAGE, _header(), b"held", timeout_ms=60_000)
+        await until(lambda: len(first.broker.parts.write_path.gate) == 1, "it waits")
+
+        def no_space(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        lease = first.broker.parts.write_path.gate.lease
+        assert lease is not None
+        monkeypatch.setattr(lease, "save", no_space)
+        await first.control.follow(second.address, 2)
+        assert (await begun).code == ResponseCode.SERVICE_NOT_AVAILABLE, "at once: it was not stored"
+        after = await connection.request(RequestCode.SEND_MESSAGE, _header(), b"later", timeout_ms=60_000)
+        assert after.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        connection.close()
+        await connection.wait_closed()
+
+
+def _header() -> SendHeader:
+    return SendHeader(
+        producer_group="senders",
+        topic="orders",
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=1,
+        flag=0,
+    )
+
+
 async def test_sends_that_came_while_a_role_changed_are_stored_in_their_order(tmp_path: Path) -> None:
     disk = HeldDisk()
     async with a_pair(tmp_path) as pair:
@@ -295,16 +333,7 @@ async def test_sends_that_came_while_a_role_changed_are_stored_in_their_order(tm
             change = asyncio.create_task(replica.change_role(Role.ASYNC_MASTER, 0))
             await until(lambda: disk.waiting and replica.state is Lifecycle.LISTENING, "its store closes on a thread")
             connection = await open_connection(replica.address, clock=SystemClock())
-            header = SendHeader(
-                producer_group="senders",
-                topic="orders",
-                default_topic="TBW102",
-                default_topic_queue_nums=4,
-                queue_id=0,
-                sys_flag=0,
-                born_timestamp=1,
-                flag=0,
-            )
+            header = _header()
             begun = [
                 connection.request_nowait(RequestCode.SEND_MESSAGE, header, b"%d" % number, timeout_ms=60_000)
                 for number in range(3 * FRAMES_AT_ONCE)

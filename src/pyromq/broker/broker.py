@@ -328,7 +328,7 @@ class Broker(Handler):
             check, curtain = parts.write_path.gate.check_master, parts.replication.curtain
             immediate, deferred = of_a_leased_master(immediate, check), of_a_leased_master(deferred, check)
             if curtain is not None and curtain.is_shut:
-                curtain.on_open, deferred = self._settings_changed, without_pulls(deferred)
+                curtain.on_open, deferred = self._settings_changed, without_pulls(deferred, self._clock)
         self._is_closed = self.settings.sends_from_ms > self._clock.now_ms()
         if self._is_closed:
             immediate, deferred = (closed_to_sends(each, self.settings.sends_from_ms) for each in (immediate, deferred))

@@ -35,6 +35,8 @@ from pyromq.wire.json.membership import Action, BrokerStatus, Control, LostTail
 logger = logging.getLogger(__name__)
 
 _LAST_LOOK_S: Final = 0.5  # at the tables of a master that is still there
+_UNHEARD_LOOK_S: Final = 0.15  # of one that was not heard for a while: it is idle, or it hangs and clients wait
+_UNHEARD_MS: Final = 1_000
 _TOLD_S: Final = 3.0  # a change of topics waits so long until replicas have it
 _LOOK_AGAIN_S: Final = 0.02
 _LOST_TOLD_MAX: Final = 20
@@ -224,7 +226,8 @@ class RoleChanges:
         if replication.follower is not None:
             if replication.metadata is not None and replication.follower.attached.is_set():
                 with suppress(MQError, OSError, ValueError, TimeoutError):  # it has what it had before
-                    async with asyncio.timeout(_LAST_LOOK_S):
+                    unheard_ms = broker.clock.monotonic_ms() - replication.follower.last_heard_ms
+                    async with asyncio.timeout(_UNHEARD_LOOK_S if unheard_ms > _UNHEARD_MS else _LAST_LOOK_S):
                         await replication.metadata.refresh()
             await broker.change_role(self._promoted(waits), 0)
         if lease.state.role != "master" or number > lease.state.number:
@@ -234,15 +237,26 @@ class RoleChanges:
     async def _follow(self, master: str, number: int) -> None:
         broker, lease = self._broker, self._lease
         assert lease is not None
-        write_path, replication = broker.parts.write_path, broker.parts.replication
-        lease.follows(master, number)
-        if replication.follower is not None:
-            replication.follower.leave()  # the old one may still be there; it finds the master that the lease names
+        follower = broker.parts.replication.follower
+        try:
+            lease.follows(master, number)
+        except OSError:  # the disk is full, or fails: the lease is another's all the same
+            if follower is None:
+                self._turn_sends_away(lease)
+            raise
+        if follower is not None:
+            follower.leave()  # the old one may still be there; it finds the master that the lease names
             return
-        if replication.gate is not None:
-            replication.gate.look()
-        write_path.gate.send_away(lease.refusal())
+        self._turn_sends_away(lease)
         await broker.change_role(Role.REPLICA, self._id_of(Role.REPLICA))
+
+    def _turn_sends_away(self, lease: Lease) -> None:
+        """The sends that wait here are refused, and those that come: clients go to the new master."""
+        write_path, gate = self._broker.parts.write_path, self._broker.parts.replication.gate
+        if gate is not None:
+            gate.look()
+        write_path.gate.send_away(lease.refusal())
+        write_path.gate.release()
 
     def _cut(self, position: int) -> None:
         with suppress(RefusedError):  # another change is under way; the follower looks again after it

@@ -33,6 +33,7 @@ from pyromq.failover.store import Found, LeaseStore
 logger = logging.getLogger(__name__)
 
 _CHANGING_S: Final = 0.05
+_AFTER_S: Final = 0.002  # the end of a lease, it is looked at
 _NOTE_S: Final = 5.0  # what an agent waits for is told to its broker again after so long
 _LOG_AGAIN_S: Final = 60.0  # a sentence that comes again within this time is not logged
 _TOLD_MAX: Final = 64  # sentences that are remembered for that
@@ -168,10 +169,13 @@ class Agent:
             await asyncio.sleep(self._pause_s())
 
     def _pause_s(self) -> float:
-        """While masters change, every look is a step that clients wait for."""
+        """While masters change, every look is a step that clients wait for; so is the one when a lease has ended."""
         state, look_s = self.state, self._timing.look_s
         is_waiting = not state.is_store_reached or state.asked_s != float("inf")
-        return look_s if state.is_settled or is_waiting else min(_CHANGING_S, look_s)
+        if not state.is_settled and not is_waiting:
+            return min(_CHANGING_S, look_s)
+        left_s = state.seen_s + self._timing.ended_after_s(state.found.record if state.found else None) - self._now_s()
+        return min(look_s, left_s + _AFTER_S) if left_s > 0 else look_s
 
     async def hand_over(self) -> bool:
         """Before a planned stop: make a member in sync the master. False when there is none, or it took too long."""

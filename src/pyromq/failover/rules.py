@@ -55,6 +55,10 @@ class Timing:
             alone_s=alone_s,
         )
 
+    def ended_after_s(self, record: LeaseRecord | None) -> float:
+        """For how long an observer has to see one record, or none, until nobody can have a grant any more."""
+        return (record.duration_ms / 1000 if record is not None else self.duration_s) + self.margin_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
@@ -80,8 +84,7 @@ class Sight:
     @property
     def is_expired(self) -> bool:
         """Whether this record, or none, is seen for so long that nobody can have a grant any more."""
-        duration_s = self.record.duration_ms / 1000 if self.record else self.timing.duration_s
-        return self.now_s - self.seen_s > duration_s + self.timing.margin_s
+        return self.now_s - self.seen_s > self.timing.ended_after_s(self.record)
 
     @property
     def is_granted(self) -> bool:

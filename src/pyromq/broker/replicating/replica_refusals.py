@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pyromq.broker.base.refusals import RefusedError
+from pyromq.clock import Clock
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
@@ -59,10 +60,8 @@ _MOVED: Final = (
     "this broker is a replica at the moment: another one is master; ask for the route again",
 )
 
-_NOT_YET: Final = (
-    ResponseCode.SERVICE_NOT_AVAILABLE,
-    "this broker has just become master: it is read when its replicas have what it has; try again",
-)
+_NOT_YET: Final = "this broker has just become master: it is read when its replicas have what it has; try again"
+_MOMENT_MS: Final = 2_000  # replicas of a planned change have it by then; consumers ask every 20 ms until then
 _SENDS: Final = frozenset(code for code, refusal in REFUSALS.items() if refusal is _SEND)
 _USERS: Final = frozenset(
     (
@@ -93,9 +92,19 @@ def of_a_leased_master(handlers: dict[int, H], check: Callable[[], None]) -> dic
     return {code: _checking(each, check) if code in _CHECKED else each for code, each in handlers.items()}
 
 
-def without_pulls(handlers: dict[int, H]) -> dict[int, H]:
-    """Of a master that does not know yet how far its consumers may see."""
-    return {code: _refusing(*_NOT_YET) if code in PULLS else each for code, each in handlers.items()}
+def without_pulls(handlers: dict[int, H], clock: Clock) -> dict[int, H]:
+    """The handlers of a master that does not know yet how far its consumers may see.
+
+    For a moment pulls are refused with FLOW_CONTROL, which clients repeat after 20 ms (Java's, too), later with
+    SERVICE_NOT_AVAILABLE, after which they wait for seconds, and look for another master.
+    """
+    until_ms = clock.monotonic_ms() + _MOMENT_MS
+
+    def refuse(connection: Connection, request: Received[Any]) -> None:
+        is_soon = clock.monotonic_ms() < until_ms
+        raise RefusedError(ResponseCode.FLOW_CONTROL if is_soon else ResponseCode.SERVICE_NOT_AVAILABLE, _NOT_YET)
+
+    return {code: cast(H, refuse) if code in PULLS else each for code, each in handlers.items()}
 
 
 def _checking(handler: Any, check: Callable[[], None]) -> Any:

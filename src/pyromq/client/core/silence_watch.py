@@ -17,7 +17,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from pyromq.client.core.brokers import Brokers
 from pyromq.client.core.tasks import TaskOwner
@@ -30,7 +29,8 @@ logger = logging.getLogger(__name__)
 Probe = Callable[[Connection, int], Awaitable[None]]
 """Asks a broker for a sign of life within so many milliseconds. Raises TransportError."""
 
-_NEXT_LOOK_MS_MIN: Final = 250
+_LOOKS: Final = 8  # within ``probe_ms``: silence is noticed so much later at most
+_LOOK_MS_MIN: Final = 50
 
 
 class SilenceWatch:
@@ -52,18 +52,21 @@ class SilenceWatch:
         self._clock = clock
         self._tasks = tasks
         self._probe_ms = probe_ms
-        self._heard: WeakKeyDictionary[Connection, tuple[int, int]] = WeakKeyDictionary()  # bytes in, since when
+        self._look_ms = max(_LOOK_MS_MIN, probe_ms // _LOOKS)
+        self._heard: dict[Connection, tuple[int, int]] = {}  # those that owe a response: bytes in, since when
         self._asked: set[Connection] = set()  # a probe is under way
         self._silent: set[str] = set()  # addresses of brokers that did not answer a probe
         self._timer: asyncio.TimerHandle | None = None
+        self.is_watching = not probe_ms  # ``expect`` would do nothing
 
     def is_silent(self, address: str) -> bool:
         return address in self._silent
 
     def expect(self) -> None:
-        """A request is under way that may take long: look after it."""
-        if self._timer is None and self._probe_ms:
-            self._arm(self._probe_ms)
+        """Watch the connections for as long as requests are under way."""
+        if not self.is_watching:
+            self.is_watching = True
+            self._arm()
 
     def timed_out(self, link: Link) -> None:
         """A request was not answered in time: find out whether its broker is there."""
@@ -83,38 +86,34 @@ class SilenceWatch:
         logger.info("broker answers again: address=%s", address)
 
     def close(self) -> None:
+        self.is_watching = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     # --- looking ---
 
-    def _arm(self, delay_ms: int) -> None:
-        self._timer = asyncio.get_running_loop().call_later(max(delay_ms, _NEXT_LOOK_MS_MIN) / 1000, self._look)
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._look_ms / 1000, self._look)
 
     def _look(self) -> None:
-        """Ask the brokers that have been silent for too long; look again when the next one would be."""
+        """Ask the brokers that owe a response and were silent for too long; look again while any owes one."""
         self._timer = None
-        now_ms, next_ms = self._clock.monotonic_ms(), -1
+        now_ms, before, self._heard = self._clock.monotonic_ms(), self._heard, {}
         for link in self._brokers.ready_links():
-            connection = link.ready
-            if connection is None or not connection.in_flight:
-                continue
-            due_ms = self._heard_ms(connection, now_ms) + self._probe_ms
-            if due_ms <= now_ms:
+            if (connection := link.ready) is None or not connection.in_flight:
+                continue  # silent because nothing was asked
+            bytes_in, since_ms = before.get(connection, (-1, now_ms))
+            if connection.bytes_in != bytes_in:
+                since_ms = now_ms
+            elif since_ms + self._probe_ms <= now_ms:
+                since_ms = now_ms
                 self._ask(link, connection)
-                due_ms = now_ms + self._probe_ms
-            next_ms = due_ms if next_ms < 0 else min(next_ms, due_ms)
-        if next_ms >= 0:
-            self._arm(next_ms - now_ms)
-
-    def _heard_ms(self, connection: Connection, now_ms: int) -> int:
-        """When something came in last, as far as calls of this method can tell."""
-        bytes_in, since_ms = self._heard.get(connection, (-1, now_ms))
-        if connection.bytes_in != bytes_in:
-            since_ms = now_ms
-            self._heard[connection] = (connection.bytes_in, now_ms)
-        return since_ms
+            self._heard[connection] = connection.bytes_in, since_ms
+        if self._heard:
+            self._arm()
+        else:
+            self.is_watching = False
 
     def _ask(self, link: Link, connection: Connection) -> None:
         if connection not in self._asked:

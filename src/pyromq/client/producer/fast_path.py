@@ -39,6 +39,7 @@ class FastPath:
         self._known = context.topic_queues_table.known
         self._sender = context.retrying_sender
         self._next_id = client.message_ids.next
+        self._client = client
         self._answer_ms = settings.answer_ms
         self._longest_ms = settings.longest_ms
         self._attempt_timeout_ms = settings.attempt_timeout_ms
@@ -73,6 +74,8 @@ class FastPath:
             number = connection.begin_request(now_ms)
         except TransportError:
             return None  # the slow path knows what to do
+        if not self._client.silence.is_watching:
+            self._client.silence.expect()
         monotonic_ms = connection.begun_ms
         unique_id = self._next_id(now_ms)
         text = properties_text(message, unique_id, self._system)

@@ -173,6 +173,7 @@ class RetryingSender:
         left_ms = max(1, attempts.answer_ms(self._clock.monotonic_ms()))
         timeout_ms = min(left_ms, self._settings.attempt_timeout_ms or left_ms)
         ext = self.ext(outgoing, queue)
+        self._client.silence.expect()
         received = await connection.request(outgoing.code, ext, outgoing.body, timeout_ms=timeout_ms)
         if received.code in STORED_CODES:
             return received, None

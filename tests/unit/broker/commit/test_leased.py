@@ -11,9 +11,10 @@ from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.commit.group_commit import SendsOfOneRead
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.send_gate import HOLD_MS_MAX
-from pyromq.broker.replicating.replica_refusals import of_a_leased_master
+from pyromq.broker.replicating.replica_refusals import of_a_leased_master, without_pulls
 from pyromq.errors import MQError
 from pyromq.store.settings import Flush
+from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.record import Draft
@@ -237,3 +238,18 @@ def test_without_its_lease_a_broker_changes_nothing_and_gives_no_locks() -> None
         with pytest.raises(RefusedError, match="its lease has ended"):
             handlers[code](cast(Any, None), cast(Any, None))
     assert cast(Any, handlers[codes[2]])(None, None) == "answered"
+
+
+def test_pulls_of_a_master_that_is_not_read_yet_are_repeated_soon_at_first() -> None:
+    def answered(connection: Any, request: Any) -> str:
+        return "answered"
+
+    clock, pull, other = ManualClock(), int(RequestCode.PULL_MESSAGE), int(RequestCode.QUERY_MESSAGE)
+    handlers: dict[int, Any] = without_pulls({pull: answered, other: answered}, clock)
+    assert handlers[other](None, None) == "answered"
+    soon, later = ResponseCode.FLOW_CONTROL, ResponseCode.SERVICE_NOT_AVAILABLE
+    for after_ms, code in ((0, soon), (1_999, soon), (1, later)):
+        clock.advance_ms(after_ms)
+        with pytest.raises(RefusedError) as refused:
+            handlers[pull](None, None)
+        assert refused.value.code == code

@@ -36,6 +36,7 @@ def path_to(*rigs: Rig) -> FastPath:
         clock=rigs[0].clock,
         message_ids=SimpleNamespace(next=lambda now_ms: "ID"),
         signer=SimpleNamespace(is_needed=False),
+        silence=SimpleNamespace(is_watching=True),
     )
     context: Any = SimpleNamespace(
         client=client,
@@ -123,4 +124,14 @@ async def test_a_wall_clock_that_stands_still_counts_within_a_turn_at_most() -> 
     rig.connection.fail_late_requests()
     assert not after[3].done()
     assert after[0].deadline_ms - rig.clock.monotonic_ms() == 3_000
+    await turn()
+
+
+async def test_a_send_has_the_broker_watched_until_it_answers() -> None:
+    rig = Rig(is_server=False)
+    path = path_to(rig)
+    calls: list[str] = []
+    path._client.silence = SimpleNamespace(is_watching=False, expect=lambda: calls.append("expect"))  # type: ignore[assignment]
+    begin(path)
+    assert calls == ["expect"]
     await turn()

@@ -40,7 +40,12 @@ CLOCKS_APART_MS: Final = 10_000  # of the broker after its restart and before, o
 
 _FOUND: Final = int(ResponseCode.SUCCESS)
 _MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
-_NEWS: Final = frozenset((ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST))
+_LEVELS: Final = {
+    int(ResponseCode.SUBSCRIPTION_NOT_EXIST): logging.INFO,
+    int(ResponseCode.SUBSCRIPTION_NOT_LATEST): logging.INFO,
+    int(ResponseCode.FLOW_CONTROL): logging.DEBUG,  # repeated after 20 ms
+}
+"""How loud the refusal of a pull is, where it is no warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +191,7 @@ class Puller:
         error = error_of(response)
         if isinstance(error, NoPermissionError) and not _is_forbidden(response) and self._target.pull_refused(error):
             return
-        level = logging.INFO if response.code in _NEWS else logging.WARNING
+        level = _LEVELS.get(response.code, logging.WARNING)
         facts = (owned.queue, response.code, response.remark)
         logger.log(level, "pull refused: queue=%s code=%d remark=%s", *facts)
         if response.code in _ELSEWHERE:

@@ -1,0 +1,28 @@
+"""When an agent looks again: at its pace, and at the very moment when the lease that it sees has ended."""
+
+from __future__ import annotations
+
+from unittest.mock import Mock
+
+import pytest
+
+from pyromq.failover.agent import Agent
+from pyromq.failover.record import BrokerStatus, LeaseRecord, Role
+from pyromq.failover.store import Found
+
+ME, MASTER = "10.0.0.2:10911", "10.0.0.1:10911"
+
+
+@pytest.mark.parametrize(
+    ("seen_for_s", "pause_s"),
+    [(0.0, 0.25), (4.2, 0.25), (4.4, 0.102), (4.6, 0.25)],
+    ids=["renewed just now", "more than a look is left", "ends before the next look", "ended"],
+)
+def test_the_end_of_a_lease_is_looked_at_when_it_comes(seen_for_s: float, pause_s: float) -> None:
+    agent = Agent(ME, Mock(), Mock(), Mock(), now_s=lambda: 1_000.0)
+    record = LeaseRecord(holder=MASTER, number=3, in_sync=(MASTER, ME), duration_ms=4_000)
+    state = agent.state
+    state.found, state.seen_s, state.is_store_reached = Found(record, "7"), 1_000.0 - seen_for_s, True
+    state.broker = BrokerStatus(address=ME, role=Role.REPLICA, number=3, end=0, metadata=1)
+    assert state.is_settled
+    assert agent._pause_s() == pytest.approx(pause_s)
