@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.broker import Broker, Lifecycle
+from pyromq.broker.broker import Broker
+from pyromq.broker.lifecycle import Lifecycle
 from pyromq.errors import CorruptFileError, StoreInUseError
 from pyromq.store.files.disk import RealDisk
 from tests.integration.test_broker import Client, send, settings

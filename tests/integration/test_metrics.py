@@ -24,7 +24,8 @@ import pytest
 
 from pyromq import Message, Producer, PushConsumer
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.broker import Broker, Lifecycle
+from pyromq.broker.broker import Broker
+from pyromq.broker.lifecycle import Lifecycle
 from pyromq.client.admin.operating.measuring import MeasureAdmin
 from pyromq.compiled_core import core
 from pyromq.endpoint.endpoint import Endpoint, Shelter

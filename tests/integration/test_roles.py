@@ -15,7 +15,9 @@ import pytest
 from pyromq import Message
 from pyromq.aio import Admin, Producer
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.broker import Broker, Lifecycle
+from pyromq.broker.broker import Broker
+from pyromq.broker.lifecycle import Lifecycle
+from pyromq.broker.tenure import Tenure
 from pyromq.clock import SystemClock, machine_s
 from pyromq.errors import BrokerError, MQError
 from pyromq.failover.broker_control import BrokerBeside
@@ -338,7 +340,7 @@ async def test_sends_that_came_while_a_role_changed_are_stored_in_their_order(tm
                 connection.request_nowait(RequestCode.SEND_MESSAGE, header, b"%d" % number, timeout_ms=60_000)
                 for number in range(3 * FRAMES_AT_ONCE)
             ]
-            await until(lambda: any(replica._early.values()), "the first of them are read")
+            await until(lambda: any(replica.dispatcher._early.values()), "the first of them are read")
         await change
         offsets = [response.header_as(SendResponseHeader).queue_offset for response in await asyncio.gather(*begun)]
         assert offsets == list(range(3 * FRAMES_AT_ONCE))
@@ -369,10 +371,10 @@ async def test_a_change_that_cannot_go_back_either_stops_the_broker(
         await pair.start_master()
         replica = await pair.start_replica()
 
-        async def fail(parts: object) -> None:
+        async def fail(tenure: Tenure, port: int) -> None:
             raise OSError("no")
 
-        monkeypatch.setattr(replica, "_begin", fail)
+        monkeypatch.setattr(Tenure, "start", fail)
         with pytest.raises(OSError, match="no"):
             await replica.change_role(Role.SYNC_MASTER, 0)
         assert replica.state is Lifecycle.STOPPED

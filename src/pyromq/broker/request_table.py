@@ -6,8 +6,8 @@ for another process.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
-from typing import Final
 
 from pyromq.broker.admin.access_requests import AccessHandler
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
@@ -28,30 +28,16 @@ from pyromq.broker.admin.store_requests import StoreHandler
 from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.responses import Deferred, Immediate
 from pyromq.broker.delays.recall import RecallHandler
+from pyromq.broker.dispatching.plan import Lanes
 from pyromq.broker.pulling.pull import PullHandler
 from pyromq.broker.sending.reply import ReplyHandler
 from pyromq.broker.sending.send import SendHandler
 from pyromq.broker.sending.send_back import SendBackHandler
 from pyromq.broker.transactions.transactions import TransactionHandler
+from pyromq.net.connection import Connection
+from pyromq.net.handler import FastPath
 from pyromq.security.requests import ACCESS_CODES
 from pyromq.wire.codes import RequestCode as Code
-
-ANSWERED_AFTER_REGISTRATION: Final = frozenset((Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST))
-"""The response leaves when name servers know the topic: the client may send at once, to the queues that it has."""
-
-QUICK: Final = frozenset(
-    (
-        Code.SEND_MESSAGE,
-        Code.SEND_MESSAGE_V2,
-        Code.SEND_BATCH_MESSAGE,
-        Code.END_TRANSACTION,
-        Code.CONSUMER_SEND_MSG_BACK,
-    )
-)
-"""They share a commit, so all that one read brought are served in one turn."""
-
-UNDELAYED: Final = QUICK | {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE}
-"""They do not wait while thousands of connections ask for something else at once: heartbeats after a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +67,25 @@ class Handlers:
     auditing: Auditing
     store: StoreHandler
     members: MemberHandler
+
+    # --- lanes ---
+
+    def renew_lanes(self, lanes: Lanes, waiting: Container[Connection]) -> None:
+        """Open or close each lane; nothing of a connection in ``waiting`` may be overtaken."""
+        if self.sends.lane is not None:
+            self.sends.lane.next_lane = self.pulls.lane
+            self.sends.lane.renew(is_open=lanes.sends, waiting=waiting)
+        if self.pulls.lane is not None:
+            self.pulls.lane.renew(is_open=lanes.pulls, waiting=waiting)
+
+    def fast_path(self, connection: Connection) -> FastPath | None:
+        """The lane that looks at the bytes of a connection first."""
+        sends, pulls = self.sends.lane, self.pulls.lane
+        if sends is not None and sends.serves(connection):
+            return sends.take  # which hands pulls on
+        return pulls.take if pulls is not None else None
+
+    # --- handlers ---
 
     def deferred(self) -> dict[int, Deferred]:
         return {

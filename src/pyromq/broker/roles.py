@@ -19,15 +19,13 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.wiring import Parts
-from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.replication.settings import Role
 from pyromq.store.cutting import CutReport, cut_log, read_cut_reports
-from pyromq.store.files.disk import Disk
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.json.membership import Action, BrokerStatus, Control, LostTail
@@ -46,19 +44,11 @@ _HUNG_DISK_MS: Final = 3_000  # a flush that takes so long may never end
 class RoleOwner(Protocol):
     """What a change of role needs of the broker."""
 
-    settings: BrokerSettings
-
     @property
     def parts(self) -> Parts: ...
 
     @property
     def store(self) -> MessageStore: ...
-
-    @property
-    def disk(self) -> Disk: ...
-
-    @property
-    def clock(self) -> Clock: ...
 
     async def change_role(
         self, role: Role, broker_id: int, *, while_closed: Callable[[], None] | None = None
@@ -68,11 +58,12 @@ class RoleOwner(Protocol):
 class RoleChanges:
     """Owned by the broker, for its whole life; without a lease it does nothing."""
 
-    def __init__(self, broker: RoleOwner, lease: Lease | None) -> None:
+    def __init__(self, broker: RoleOwner, environment: Environment) -> None:
         self._broker = broker
-        self._lease = lease
-        self._given = broker.settings.replication  # as the broker was started
-        self._given_id = broker.settings.broker_id
+        self._environment = environment
+        self._lease = environment.lease
+        self._given = environment.settings.replication  # as the broker was started
+        self._given_id = environment.settings.broker_id
         self._change: asyncio.Task[None] | None = None
         self._problem = ""  # why the last change failed
         self._lost: list[CutReport] = []
@@ -83,7 +74,7 @@ class RoleChanges:
         """Before the parts are built: the role that the last lease gave. Raises CorruptFileError, OSError."""
         if self._lease is None:
             return
-        disk, settings = self._broker.disk, self._broker.settings
+        disk, settings = self._environment.disk, self._environment.settings
         if not self._lease.is_loaded:
             self._lease.load(disk, store.layout.config)
             role = self._lease.state.role
@@ -125,8 +116,9 @@ class RoleChanges:
         return self._lease.is_open and not self._broker.parts.write_path.gate.is_held
 
     def tick(self) -> None:
-        gate = self._broker.parts.replication.gate
-        if gate is not None and self._lease is not None and not self._lease.is_open:
+        if self._lease is None or self._lease.is_open:
+            return
+        if (gate := self._broker.parts.replication.gate) is not None:
             gate.look()  # what waits for replicas is refused
 
     async def close(self) -> None:
@@ -226,7 +218,7 @@ class RoleChanges:
         if replication.follower is not None:
             if replication.metadata is not None and replication.follower.attached.is_set():
                 with suppress(MQError, OSError, ValueError, TimeoutError):  # it has what it had before
-                    unheard_ms = broker.clock.monotonic_ms() - replication.follower.last_heard_ms
+                    unheard_ms = self._environment.clock.monotonic_ms() - replication.follower.last_heard_ms
                     async with asyncio.timeout(_UNHEARD_LOOK_S if unheard_ms > _UNHEARD_MS else _LAST_LOOK_S):
                         await replication.metadata.refresh()
             await broker.change_role(self._promoted(waits), 0)
@@ -265,13 +257,11 @@ class RoleChanges:
     async def _cut_and_follow(self, position: int) -> None:
         broker, lease = self._broker, self._lease
         assert lease is not None
-        state, layout, settings = lease.state, broker.store.layout, broker.settings
+        state, layout, of = lease.state, broker.store.layout, self._environment
         reason = f"{state.master} is master under lease {state.number}, and its log parts from this one there"
 
         def cut() -> None:
-            cut_log(
-                broker.disk, layout.root, settings.store, broker.clock, position, number=state.number, reason=reason
-            )
+            cut_log(of.disk, layout.root, of.settings.store, of.clock, position, number=state.number, reason=reason)
 
         await broker.change_role(Role.REPLICA, self._id_of(Role.REPLICA), while_closed=cut)
 

@@ -125,6 +125,7 @@ class Wiring:
     workers: Workers
     nameserver_tls: SSLContext | None
     on_requests: OnRequests  # where sends go on that had to wait at the gate
+    on_change: Callable[[], None]  # what answers requests has to be planned anew
     stalls: StallWatch
 
     def build(self) -> Parts:
@@ -149,6 +150,9 @@ class Wiring:
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
         handlers.runtime.scrub_facts = services.maintenance.scrub.facts
         tables.topics.on_change = services.registrar.topics_changed
+        handlers.config.on_update = self.on_change
+        if replication.curtain is not None:
+            replication.curtain.on_open = self.on_change
         write_path.group_commit.on_visible = partial(_wake_readers, services.delay_runner, waiters, handlers.pulls)
         if handlers.sends.lane is not None:
             stats.puts.before_look = handlers.sends.lane.count_puts

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.broker import Broker
+from pyromq.broker.base.workers import Workers
+from pyromq.broker.duties import Duties
+from pyromq.broker.roles import RoleChanges
+from pyromq.broker.tenure import Tenure
 from pyromq.broker.wiring import Parts
 from pyromq.errors import StoreError
 from pyromq.net import Connection
 from pyromq.net.stalls import StallWatch
-from pyromq.testing import ManualClock
+from pyromq.testing import FaultyDisk, ManualClock
 
 EVERY_TICK = {
     "handlers.pulls.respond_due",
@@ -86,23 +90,31 @@ class Silent:
 
 
 class Rig:
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         self.clock = ManualClock()
         self.silent = Silent()
         self.notes = Notes({"tables.members.drop_silent": ([self.silent], {"readers"})}, **options)
-        self.broker = Broker(BrokerSettings(port=0, offsets_save_ms=5_000), folder, clock=self.clock)
-        self.broker._parts = self.notes.as_parts
-        self.broker._server = cast(Any, SimpleNamespace(stalls=StallWatch()))
+        settings = BrokerSettings(port=0, offsets_save_ms=5_000)
+        around = Environment(settings=settings, clock=self.clock, disk=FaultyDisk(), rng=Random(0))
+        self.workers = cast(Workers, Notes())
+        roles = RoleChanges(cast(Any, SimpleNamespace(parts=self.notes.as_parts)), around)
+        self.duties = Duties(around, self.notes.as_parts, roles, self.workers, StallWatch())
+
+    def tenure(self) -> Tenure:
+        """What a broker has in one role, with parts that only take notes."""
+        tenure = object.__new__(Tenure)
+        tenure.parts, tenure.workers = self.notes.as_parts, self.workers
+        return tenure
 
     def tick(self, after_ms: int) -> set[str]:
         self.clock.advance_ms(after_ms)
         self.notes.called.clear()
-        self.broker._tick(self.notes.as_parts)
+        self.duties.tick()
         return set(self.notes.called) - ON_A_WORKER
 
 
-async def test_every_duty_is_done_when_its_time_has_come(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+async def test_every_duty_is_done_when_its_time_has_come() -> None:
+    rig = Rig()
     assert rig.tick(10_000) == EVERY_TICK | EVERY_SECOND | OFFSETS
     assert rig.silent.reason == "no heartbeat for too long"
     assert rig.tick(100) == EVERY_TICK
@@ -112,16 +124,16 @@ async def test_every_duty_is_done_when_its_time_has_come(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("error", [StoreError("full"), OSError("broken"), ZeroDivisionError("a defect")])
 async def test_a_duty_that_fails_keeps_no_other_from_being_done(
-    error: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig = Rig(tmp_path, failing={"handlers.pulls.respond_due": error, "services.sealer.advance": error})
+    rig = Rig(failing={"handlers.pulls.respond_due": error, "services.sealer.advance": error})
     assert rig.tick(100) >= EVERY_TICK
     assert caplog.text.count("periodic work failed") == 2
 
 
-async def test_a_connection_that_is_lost_leaves_nothing_behind(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
-    rig.broker.on_disconnected(cast(Connection, rig.silent), "gone")
+async def test_a_connection_that_is_lost_leaves_nothing_behind() -> None:
+    rig = Rig()
+    rig.tenure().disconnected(cast(Connection, rig.silent))
     assert set(rig.notes.called) == {
         "waiters.drop_connection",
         "handlers.clients.disconnected",
@@ -129,9 +141,9 @@ async def test_a_connection_that_is_lost_leaves_nothing_behind(tmp_path: Path) -
     }
 
 
-async def test_offsets_and_tables_are_saved_before_the_store_is_closed(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
-    rig.broker._close_store(rig.notes.as_parts)
+async def test_offsets_and_tables_are_saved_before_the_store_is_closed() -> None:
+    rig = Rig()
+    rig.tenure().close()
     *saves, last = rig.notes.called
     assert set(saves) == {
         "services.offset_keeper.save_now",

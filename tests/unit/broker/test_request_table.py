@@ -8,7 +8,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, Handlers
+from pyromq.broker.dispatching.plan import ANSWERED_AFTER_REGISTRATION
+from pyromq.broker.request_table import Handlers
 
 HINTS = get_type_hints(Handlers)
 NAMES = [each.name for each in fields(Handlers)]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from math import ceil
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from pyromq.broker.base.long_responses import Steps, nothing
+from pyromq.broker.base.access import OPEN
+from pyromq.broker.base.advertised import listened_on
+from pyromq.broker.base.long_responses import LongResponses, Steps, nothing
+from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.broker import Broker, _addresses
+from pyromq.broker.dispatching.dispatcher import RequestDispatcher, Service
+from pyromq.broker.dispatching.plan import Lanes, plan_requests
 from pyromq.net import Address, Connection
 from pyromq.net.turns import FEW, TURN_S
 from pyromq.testing import ManualClock
@@ -49,17 +53,31 @@ class Peer:
         return [(command.correlation_id, command.code) for command in commands]
 
 
-class Rig:
-    """A broker that was not started, with two requests: a send and one that takes half of a turn."""
+def service(**facts: Any) -> Service:
+    """What a dispatcher needs of a role, as far as a test says."""
+    usual = {
+        "access": OPEN,
+        "times": RequestTimes(),
+        "commit_early": lambda: None,
+        "connected": lambda connection: None,
+        "disconnected": lambda connection: None,
+        "renew_lanes": lambda lanes, waiting: None,
+        "announced": lambda: None,
+    }
+    return cast(Service, SimpleNamespace(**usual | facts))
 
-    def __init__(self, folder: Path) -> None:
+
+class Rig:
+    """A dispatcher with two requests: a send and one that takes half of a turn."""
+
+    def __init__(self) -> None:
         self.clock = ManualClock()
-        self.broker = Broker(BrokerSettings(port=0), folder, clock=self.clock)
+        self.dispatcher = RequestDispatcher(self.clock)
         self.handled: list[int] = []
         self.commits = 0
-        self.broker._quick = self.broker._deferred = {RequestCode.SEND_MESSAGE_V2: self._send}
-        self.broker._immediate = {RequestCode.GET_BROKER_CONFIG: self._slow}
-        self.broker._commit_early = self._commit
+        immediate, deferred = {RequestCode.GET_BROKER_CONFIG: self._slow}, {RequestCode.SEND_MESSAGE_V2: self._send}
+        plan = plan_requests(cast(Any, immediate), cast(Any, deferred), [], Lanes())
+        self.dispatcher.serve(service(commit_early=self._commit), plan)
 
     def _send(self, connection: Connection, request: Received[Any]) -> None:
         self.clock.advance_ms(ceil(TURN_S * 500))
@@ -74,28 +92,28 @@ class Rig:
         self.commits += 1
 
     def take(self, peer: Peer, requests: list[Received[Any]]) -> None:
-        self.broker.on_requests(cast(Connection, peer), requests)
+        self.dispatcher.on_requests(cast(Connection, peer), requests)
 
 
 def requests(count: int, code: int = RequestCode.SEND_MESSAGE_V2) -> list[Received[Any]]:
     return [Received(code=code, header=None, correlation_id=number) for number in range(count)]
 
 
-async def test_a_few_sends_share_their_commit_and_nobody_looks_at_the_clock(tmp_path: Path) -> None:
-    rig, peer = Rig(tmp_path), Peer()
+async def test_a_few_sends_share_their_commit_and_nobody_looks_at_the_clock() -> None:
+    rig, peer = Rig(), Peer()
     rig.take(peer, requests(FEW))
     assert len(rig.handled) == FEW and (rig.commits, peer.held) == (1, 0)
 
 
-async def test_of_many_sends_only_as_many_as_fit_are_done_and_those_of_others_come_between(tmp_path: Path) -> None:
-    rig, greedy, other, honest = Rig(tmp_path), Peer(), Peer(), Peer()
+async def test_of_many_sends_only_as_many_as_fit_are_done_and_those_of_others_come_between() -> None:
+    rig, greedy, other, honest = Rig(), Peer(), Peer(), Peer()
     rig.take(greedy, requests(3 * FEW))
     assert len(rig.handled) == FEW and (rig.commits, greedy.held) == (1, 1)
     rig.take(other, requests(2 * FEW))
     assert len(rig.handled) == FEW and other.held == 1, "all connections share one allowance"
     rig.take(honest, requests(1))
     assert len(rig.handled) == FEW + 1 and honest.held == 0, "a few pass"
-    rig.broker._turns.serve_now(cast(Connection, greedy), requests(1))
+    rig.dispatcher.turns.serve_now(cast(Connection, greedy), requests(1))
     assert len(rig.handled) == FEW + 2, "what waited at the gate is older than what waits for a turn"
     for done in (2, 3, 4, 5):
         await asyncio.sleep(0)
@@ -103,28 +121,28 @@ async def test_of_many_sends_only_as_many_as_fit_are_done_and_those_of_others_co
     assert (greedy.reads_on, other.reads_on) == (1, 1)
 
 
-async def test_sends_that_are_refused_count_too(tmp_path: Path) -> None:
-    rig, peer = Rig(tmp_path), Peer()
+async def test_sends_that_are_refused_count_too() -> None:
+    rig, peer = Rig(), Peer()
     defects = [Received(code=RequestCode.SEND_MESSAGE_V2, header="defect", correlation_id=n) for n in range(2 * FEW)]
     rig.take(peer, defects)
     assert len(peer.codes()) == FEW and peer.held == 1
 
 
-async def test_headers_that_cannot_be_read_take_time_from_their_connection(tmp_path: Path) -> None:
-    rig, peer = Rig(tmp_path), Peer()
+async def test_headers_that_cannot_be_read_take_time_from_their_connection() -> None:
+    rig, peer = Rig(), Peer()
     error = HeaderFieldError(header="SendHeader", field="queueId", reason="is no number")
-    rig.broker.on_bad_header(cast(Connection, peer), error)
+    rig.dispatcher.on_bad_header(cast(Connection, peer), error)
     assert peer.held == 0
     rig.clock.advance_ms(ceil(TURN_S * 1000))
-    rig.broker.on_bad_header(cast(Connection, peer), error)
-    rig.broker.on_bad_header(cast(Connection, peer), error)
+    rig.dispatcher.on_bad_header(cast(Connection, peer), error)
+    rig.dispatcher.on_bad_header(cast(Connection, peer), error)
     assert (peer.held, peer.reads_on) == (1, 0)
     await turn()
     assert (peer.held, peer.reads_on) == (1, 1)
 
 
-async def test_of_slow_requests_only_as_many_as_fit_are_done(tmp_path: Path) -> None:
-    rig, peer = Rig(tmp_path), Peer()
+async def test_of_slow_requests_only_as_many_as_fit_are_done() -> None:
+    rig, peer = Rig(), Peer()
     rig.take(peer, requests(10, RequestCode.GET_BROKER_CONFIG))
     assert rig.handled == [0, 1] and (rig.commits, peer.held) == (1, 1)
     rig.take(peer, requests(2))
@@ -132,9 +150,9 @@ async def test_of_slow_requests_only_as_many_as_fit_are_done(tmp_path: Path) -> 
 
 
 async def test_a_request_that_fails_is_answered_and_the_next_one_served(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    rig, peer = Rig(tmp_path), Peer()
+    rig, peer = Rig(), Peer()
     failing = Received(code=RequestCode.SEND_MESSAGE_V2, header="defect", correlation_id=1)
     unknown = Received(code=4711, header=None, correlation_id=2)
     rig.take(peer, [failing, unknown, *requests(1)])
@@ -148,7 +166,7 @@ async def test_a_request_that_fails_is_answered_and_the_next_one_served(
 )
 def test_a_broker_listens_on_its_vip_port_where_there_is_one(port: int, vip_port: bool, ports: list[int]) -> None:
     settings = BrokerSettings(host="127.0.0.1", port=port, vip_port=vip_port)
-    assert _addresses(settings) == [Address("127.0.0.1", each) for each in ports]
+    assert listened_on(settings) == [Address("127.0.0.1", each) for each in ports]
 
 
 class Registrar:
@@ -163,9 +181,7 @@ class Registrar:
 
 @pytest.mark.parametrize("code", [RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST])
 @pytest.mark.parametrize("in_steps", [False, True])
-async def test_who_creates_a_topic_is_answered_when_name_servers_know_it(
-    code: RequestCode, in_steps: bool, tmp_path: Path
-) -> None:
+async def test_who_creates_a_topic_is_answered_when_name_servers_know_it(code: RequestCode, in_steps: bool) -> None:
     def create(connection: Connection, request: Received[Any]) -> Any:
         return all_done() if in_steps else None
 
@@ -174,10 +190,12 @@ async def test_who_creates_a_topic_is_answered_when_name_servers_know_it(
         return nothing
 
     peer, registrar = Peer(), Registrar()
-    broker = Broker(BrokerSettings(port=0, nameservers=("127.0.0.1:9876",)), tmp_path, clock=ManualClock())
-    broker._immediate = {code: create}
-    broker._parts = cast(Any, SimpleNamespace(services=SimpleNamespace(registrar=registrar)))
-    broker.on_requests(cast(Connection, peer), requests(1, code))
+    dispatcher = RequestDispatcher(ManualClock())
+    worker = ThreadPoolExecutor(1)
+    long_responses = LongResponses(worker, dispatcher.respond)
+    plan = plan_requests({code: create}, {}, [], Lanes())
+    dispatcher.serve(service(announced=registrar.told, long_responses=long_responses), plan)
+    dispatcher.on_requests(cast(Connection, peer), requests(1, code))
     await turn()
     assert peer.sent == []
     registrar.knows.set()

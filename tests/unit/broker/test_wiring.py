@@ -49,6 +49,7 @@ def wired() -> Iterator[Parts]:
             workers=Workers(),
             nameserver_tls=None,
             on_requests=lambda connection, requests: None,
+            on_change=lambda: None,
             stalls=StallWatch(),
         )
         yield wiring.build()

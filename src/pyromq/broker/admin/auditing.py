@@ -1,6 +1,6 @@
 """Requests that change something, written into the audit log with what was before and after; and the log, asked for.
 
-A handler that is audited is wrapped once, when the broker starts; all others stay as they are.
+Auditing is a layer in front of the handlers that change something; all others stay as they are.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.long_responses import PIECE, PIECES_AT_ONCE, Steps, elsewhere
 from pyromq.broker.base.responses import Deferred, Immediate, Response
 from pyromq.broker.base.session import Session
+from pyromq.broker.dispatching.layers import Layer
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.net.connection import Connection
@@ -68,19 +69,11 @@ class Auditing:
 
     # --- what is written ---
 
-    def immediate(self, handlers: dict[int, Immediate]) -> dict[int, Immediate]:
-        """The same handlers, those that change something audited."""
-        return {
-            code: self._audited(handler) if code in AUDITED_BY_BROKERS else handler
-            for code, handler in handlers.items()
-        }
+    def layer(self) -> Layer:
+        """Writes down what is changed by the requests that change something."""
+        return Layer(frozenset(AUDITED_BY_BROKERS), self._audited, self._noted)
 
-    def deferred(self, handlers: dict[int, Deferred]) -> dict[int, Deferred]:
-        return {
-            code: self._noted(handler) if code in AUDITED_BY_BROKERS else handler for code, handler in handlers.items()
-        }
-
-    def _audited(self, handler: Immediate) -> Immediate:
+    def _audited(self, code: int, handler: Immediate) -> Immediate:
         def handle(connection: Connection, request: Received[Any]) -> Response | Steps:
             step = self._begin(connection, request)
             try:
@@ -104,7 +97,7 @@ class Auditing:
         self._end(step, request)
         return job
 
-    def _noted(self, handler: Deferred) -> Deferred:
+    def _noted(self, code: int, handler: Deferred) -> Deferred:
         """One whose outcome comes later, from elsewhere."""
 
         def handle(connection: Connection, request: Received[Any]) -> None:

@@ -5,8 +5,8 @@
     connection            closed, or, when a heartbeat says whose it is, the heartbeat is refused and then it is closed
     new topic or group    INVALID_PARAMETER             waiting would not help
 
-Handlers are wrapped when the broker starts and when its quotas change; where no quota is in question they stay as they
-are. A message that a consumer gives back is charged and never refused: it would come again at once.
+Quotas are layers in front of handlers, made when the broker starts and when its quotas change; where no quota is in
+question there is none. A message that a consumer gives back is charged and never refused: it would come again at once.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pyromq.broker.base.responses import Deferred, Immediate, Response
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.pulling.pull import PullHandler, Respond
+from pyromq.broker.dispatching.layers import Layer, layer
+from pyromq.broker.pulling.pull import PullHandler
 from pyromq.broker.state.tables import Tables
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from pyromq.model.topic import GroupConfig, TopicConfig
 from pyromq.net.connection import Connection
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.identity import Principal
@@ -61,6 +61,7 @@ _CREATIONS: Final = (Measure.TOPICS, Measure.GROUPS)
 _DERIVED: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)  # topics that come with a group
 _LOGGED_MS: Final = 60_000
 _LOGGED_MAX: Final = 1_000
+AnyHandler = Callable[[Connection, Received[Any]], Any]
 
 
 class QuotaGate:
@@ -103,34 +104,36 @@ class QuotaGate:
         for scope, names in ((Scope.ADDRESS, self._ips), (Scope.USER, self._users)):
             limits = [self._rules.find(scope, Measure.CONNECTIONS, name) for name in names.values()]
             self._connections.update(limit for limit in limits if limit is not None)
+        self._pulls.charge = self._charge_read if self._limits_reads else None
+        self._count_creations()
         return True
 
     # --- handlers ---
 
-    def deferred(self, handlers: dict[int, Deferred]) -> dict[int, Deferred]:
-        """The same handlers, those that a quota is about behind it."""
-        rules, wrapped = self._rules, dict(handlers)
-        limits_reads = rules.has(_RATES, Scope.USER, Scope.ADDRESS, Scope.GROUP)
-        self._pulls.leave = partial(self._charged, self._pulls.respond) if limits_reads else self._pulls.respond
+    def layers(self) -> list[Layer]:
+        """What stands in front of handlers, as long as the quotas are these."""
+        rules, found = self._rules, list[Layer]()
         if rules.has(_RATES, Scope.USER, Scope.ADDRESS, Scope.TOPIC):
-            wrapped |= {code: self._send(handlers[code]) for code in SENDS & handlers.keys()}
-        if limits_reads:
-            wrapped |= {code: self._pull(handlers[code]) for code in PULLS & handlers.keys()}
-        if self._limits_creation():
-            wrapped = {code: self._named(handler) for code, handler in wrapped.items()}
-        return wrapped
+            found.append(layer(SENDS, self._send))
+        if self._limits_reads:
+            found.append(layer(PULLS, self._pull))
+        if rules.has((Measure.CONNECTIONS,), Scope.USER):
+            found.append(layer((Code.HEART_BEAT,), self._heartbeat))
+        if self._limits_creation:
+            found.append(layer(None, self._named))
+        return found
 
-    def immediate(self, handlers: dict[int, Immediate]) -> dict[int, Immediate]:
-        wrapped = dict(handlers)
-        if self._rules.has((Measure.CONNECTIONS,), Scope.USER):
-            wrapped[Code.HEART_BEAT] = self._heartbeat(handlers[Code.HEART_BEAT])
-        if self._limits_creation():
-            wrapped = {code: self._named(handler) for code, handler in wrapped.items()}
-        return wrapped
+    @property
+    def _limits_reads(self) -> bool:
+        return self._rules.has(_RATES, Scope.USER, Scope.ADDRESS, Scope.GROUP)
+
+    @property
+    def _limits_creation(self) -> bool:
+        return self._rules.has(_CREATIONS, Scope.USER)
 
     # --- rates ---
 
-    def _send(self, handler: Deferred) -> Deferred:
+    def _send(self, code: int, handler: Deferred) -> Deferred:
         def handle(connection: Connection, request: Received[SendHeader]) -> None:
             if self._gate.draining:  # it was charged when it came, and waited for the disk
                 handler(connection, request)
@@ -149,7 +152,7 @@ class QuotaGate:
 
         return handle
 
-    def _pull(self, handler: Deferred) -> Deferred:
+    def _pull(self, code: int, handler: Deferred) -> Deferred:
         def handle(connection: Connection, request: Received[PullHeader]) -> None:
             limit = self._meter.used_up(self._reader(connection, request))
             if limit is not None:
@@ -159,19 +162,8 @@ class QuotaGate:
 
         return handle
 
-    def _charged(
-        self,
-        respond: Respond,
-        connection: Connection,
-        request: Received[PullHeader],
-        code: ResponseCode,
-        result: ReadResult,
-        topic: TopicConfig | None,
-        group: GroupConfig | None,
-    ) -> None:
-        respond(connection, request, code, result, topic, group)
-        if result.count:
-            self._meter.charge(self._reader(connection, request), result.count, result.size_bytes)
+    def _charge_read(self, connection: Connection, request: Received[PullHeader], result: ReadResult) -> None:
+        self._meter.charge(self._reader(connection, request), result.count, result.size_bytes)
 
     def _reader(self, connection: Connection, request: Received[PullHeader]) -> Account:
         user, ip = self._user(connection, request), connection.session_as(Session).peer.ip
@@ -219,7 +211,7 @@ class QuotaGate:
             if self._connections[limit] <= 0:
                 del self._connections[limit]
 
-    def _heartbeat(self, handler: Immediate) -> Immediate:
+    def _heartbeat(self, code: int, handler: Immediate) -> Immediate:
         def handle(connection: Connection, request: Received[None]) -> Response | Steps:
             user = self._user(connection, request)
             if self._users.get(connection) != user:
@@ -253,17 +245,14 @@ class QuotaGate:
 
     # --- topics and groups ---
 
-    def _limits_creation(self) -> bool:
-        """Whether creations are counted; if so, they are from now on."""
-        counts = self._rules.has(_CREATIONS, Scope.USER)
-        topics, groups = self._tables.topics, self._tables.groups
+    def _count_creations(self) -> None:
+        counts, topics, groups = self._limits_creation, self._tables.topics, self._tables.groups
         topics.claim = partial(self._claim, Measure.TOPICS, self._owners.topics, topics.get) if counts else _nothing
         groups.claim = (
             partial(self._claim, Measure.GROUPS, self._owners.groups, groups.table.get) if counts else _nothing
         )
-        return counts
 
-    def _named(self, handler: Callable[[Connection, Received[Any]], Any]) -> Callable[[Connection, Received[Any]], Any]:
+    def _named(self, code: int, handler: AnyHandler) -> AnyHandler:
         """Whatever the handler creates, it creates for the sender of the request."""
 
         def handle(connection: Connection, request: Received[Any]) -> Any:

@@ -84,7 +84,7 @@ class GuardedAccess:
         """Raises AccessDeniedError."""
         session: Session = connection.session  # type: ignore[assignment]  # the broker sets no other
         self._request = None
-        self._principal = self.guard.admit(request, session.peer)
+        self._principal = self.guard.admit(request, session.peer, session.principal)
         self._request = request
         if request.code == _HEARTBEAT:
             self._clients[connection] = self._principal
@@ -93,7 +93,8 @@ class GuardedAccess:
         """Raises AccessDeniedError."""
         if request is self._request and self._principal is not None:
             return self._principal
-        return self.guard.verify(request, connection.session_as(Session).peer)
+        session = connection.session_as(Session)
+        return session.principal or self.guard.verify(request, session.peer)
 
     @property
     def rules(self) -> object:
@@ -105,7 +106,8 @@ class GuardedAccess:
         return self.guard.signer(self.principal_of(connection, request))
 
     def recheck(self, connection: Connection, request: Received[Any]) -> None:
-        self.guard.admit(request, connection.session_as(Session).peer)
+        session = connection.session_as(Session)
+        self.guard.admit(request, session.peer, session.principal)
 
     def require(self, connection: Connection, request: Received[Any], topic: str, *actions: Action) -> None:
         peer = connection.session_as(Session).peer

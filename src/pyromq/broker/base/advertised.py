@@ -1,4 +1,4 @@
-"""The address under which clients find a broker, and which message ids carry."""
+"""Addresses of a broker: where it listens, and under which clients find it and message ids carry."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.errors import ConfigError
+from pyromq.net.address import Address
 from pyromq.net.nameserver_list import host_of
 from pyromq.net.own_ip import is_ip, own_ip
 
@@ -29,3 +30,11 @@ async def resolved(host: str) -> IPv4Address | IPv6Address:
     except (OSError, UnicodeError) as error:  # a name that cannot be resolved, or that is not one
         raise ConfigError(f"advertised host {host!r} has no address: {error}; set advertised_host") from error
     return ip_address(found[0][4][0])
+
+
+def listened_on(settings: BrokerSettings) -> list[Address]:
+    """Where it listens: its port, and the VIP port where there is one."""
+    ports = [settings.port]
+    if settings.vip_port and settings.port > VIP_PORT_DISTANCE:
+        ports.append(settings.port - VIP_PORT_DISTANCE)
+    return [Address(settings.host, port) for port in ports]

@@ -73,9 +73,8 @@ _MASTER: Final = 0
 _ALL: Final = PullFilter()
 _BY_TAGS: Final = (TAG_EXPRESSION, None)
 
-Respond = Callable[
-    [Connection, Received[PullHeader], ResponseCode, ReadResult, TopicConfig | None, GroupConfig | None], None
-]
+Charge = Callable[[Connection, Received[PullHeader], ReadResult], None]
+"""Counts messages that a reader gets."""
 
 
 class PullHandler:
@@ -96,7 +95,7 @@ class PullHandler:
         self._clock = environment.clock
         self._access = environment.access
         self._lease = environment.lease
-        self.leave: Respond = self.respond  # how responses go out: quotas put themselves in between
+        self.charge: Charge | None = None  # of quotas: hears of what is read
         self._suggests = self._settings.replication.replica_reads  # clients are told where to read
         self.master_is_near: Callable[[], bool] | None = None  # of a replica: whether it follows a master now
         self._to_recheck: list[HeldPull] = []  # the rules have changed since these were admitted
@@ -126,14 +125,14 @@ class PullHandler:
         if code is _NOT_FOUND and header.sys_flag & _SUSPEND and not self._waiters.full:
             self._hold(connection, request, wanted)
             return
-        self.leave(connection, request, code, result, topic, group)
+        self._respond(connection, request, code, result, topic, group)
         if self.lane is not None and code is _SUCCESS and not (topic.topic_sys_flag or group.group_sys_flag):
             self.lane.learn(connection, request, wanted, result.end_position)
 
     @property
     def is_plain(self) -> bool:
         """Nothing but ``pull`` itself looks at what it answers."""
-        return self.leave == self.respond and not self._suggests and self.master_is_near is None
+        return self.charge is None and not self._suggests and self.master_is_near is None
 
     # --- checks ---
 
@@ -229,7 +228,7 @@ class PullHandler:
         is_near = self.master_is_near is not None and self.master_is_near()
         return (ResponseCode.PULL_RETRY_IMMEDIATELY if is_near else code), result
 
-    def respond(
+    def _respond(
         self,
         connection: Connection,
         request: Received[PullHeader],
@@ -238,7 +237,9 @@ class PullHandler:
         topic: TopicConfig | None,
         group: GroupConfig | None,
     ) -> None:
-        """Send what was read; ``leave`` is what to call."""
+        """Send what was read."""
+        if self.charge is not None and result.count:
+            self.charge(connection, request, result)
         self._counters.requests.outcome = code
         if request.is_oneway:
             return
@@ -303,7 +304,7 @@ class PullHandler:
         known = self._store.reader.range_of(header.topic, header.queue_id)
         first, end = known if known else (0, 0)
         result = ReadResult(ReadStatus.OFFSET_TOO_SMALL, offset, first, end)
-        self.leave(connection, request, ResponseCode.PULL_OFFSET_MOVED, result, None, None)
+        self._respond(connection, request, ResponseCode.PULL_OFFSET_MOVED, result, None, None)
 
     # --- long polling ---
 
@@ -405,4 +406,4 @@ class PullHandler:
         code = self._code(header, result)
         if self.master_is_near is not None and code is not _SUCCESS:
             code, result = self._of_a_replica(header, code, result)
-        self.leave(held.connection, held.request, code, result, None, None)
+        self._respond(held.connection, held.request, code, result, None, None)

@@ -74,7 +74,7 @@ class PullLane:
         self._counters = counters
         self._now_s = clock.monotonic_s
         self._access = access
-        self.is_open = False  # nothing stands between requests and ``PullHandler``
+        self.is_open = False  # by the request plan: nothing stands between requests and ``PullHandler``
         self.waiting: Container[Connection] = frozenset()  # with earlier requests that are not served yet
         self._seen = self._versions()  # of the tables and rules that what it knows follows from
         self._lane = self._new_lane()
@@ -86,8 +86,9 @@ class PullLane:
     def _rules(self) -> object:
         return self._access.rules if self._access is not None else None
 
-    def renew(self) -> None:
-        """Settings may have changed."""
+    def renew(self, *, is_open: bool, waiting: Container[Connection]) -> None:
+        """Open or close it, as the request plan says; ``waiting``: whose requests nothing may overtake."""
+        self.is_open, self.waiting = is_open, waiting
         self._lane = self._new_lane()
 
     def _new_lane(self) -> CoreLane:

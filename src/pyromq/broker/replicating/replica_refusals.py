@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import Final
 
 from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.dispatching.layers import Layer, checking, refusing_each
 from pyromq.clock import Clock
-from pyromq.net.connection import Connection
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.received import Received
-
-H = TypeVar("H")
 
 _BUSY: Final = "[REJECTREQUEST]system busy, start flow control for a while"
 _SEND: Final = (ResponseCode.SYSTEM_BUSY, f"{_BUSY}: this broker is a replica, send to its master")
@@ -77,46 +74,31 @@ _LOCKS: Final = Code.LOCK_BATCH_MQ  # another master may give the same queue to 
 _CHECKED: Final = {*REFUSALS, *_USERS, _LOCKS} - _SENDS
 
 
-def of_a_replica(handlers: dict[int, H], *, reads: bool, is_managed: bool = False) -> dict[int, H]:
-    """The handlers of a broker as they are on a replica; ``is_managed``: it may have been the master a moment ago."""
+def replica_layer(*, reads: bool, is_managed: bool) -> Layer:
+    """What a replica refuses; ``is_managed``: it may have been the master a moment ago."""
     refusals = dict(REFUSALS)
     if is_managed:
         refusals |= {code: _MOVED for code, refusal in REFUSALS.items() if refusal is _SEND}
     if not reads:
         refusals |= dict.fromkeys(PULLS, _PULL)
-    return {code: _refusing(*refusals[code]) if code in refusals else handler for code, handler in handlers.items()}
+    return refusing_each(refusals)
 
 
-def of_a_leased_master(handlers: dict[int, H], check: Callable[[], None]) -> dict[int, H]:
-    """The same under a failover agent: what changes something is refused without its lease. Sends have their gate."""
-    return {code: _checking(each, check) if code in _CHECKED else each for code, each in handlers.items()}
+def leased_layer(check: Callable[[], None]) -> Layer:
+    """What a master under a failover agent refuses without its lease. Sends have their gate."""
+    return checking(_CHECKED, check)
 
 
-def without_pulls(handlers: dict[int, H], clock: Clock) -> dict[int, H]:
-    """The handlers of a master that does not know yet how far its consumers may see.
+def shut_layer(clock: Clock) -> Layer:
+    """What a master refuses that does not know yet how far its consumers may see.
 
     For a moment pulls are refused with FLOW_CONTROL, which clients repeat after 20 ms (Java's, too), later with
     SERVICE_NOT_AVAILABLE, after which they wait for seconds, and look for another master.
     """
     until_ms = clock.monotonic_ms() + _MOMENT_MS
 
-    def refuse(connection: Connection, request: Received[Any]) -> None:
+    def check() -> None:
         is_soon = clock.monotonic_ms() < until_ms
         raise RefusedError(ResponseCode.FLOW_CONTROL if is_soon else ResponseCode.SERVICE_NOT_AVAILABLE, _NOT_YET)
 
-    return {code: cast(H, refuse) if code in PULLS else each for code, each in handlers.items()}
-
-
-def _checking(handler: Any, check: Callable[[], None]) -> Any:
-    def checked(connection: Connection, request: Received[Any]) -> Any:
-        check()
-        return handler(connection, request)
-
-    return checked
-
-
-def _refusing(code: ResponseCode, remark: str) -> Any:
-    def refuse(connection: Connection, request: Received[Any]) -> None:
-        raise RefusedError(code, remark)
-
-    return refuse
+    return checking(PULLS, check)

@@ -7,15 +7,11 @@ consumers send back is refused by ``permission``; what was delayed and what ends
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from pyromq.broker.base.refusals import RefusedError
-from pyromq.net.connection import Connection
+from pyromq.broker.dispatching.layers import Layer, refusing
 from pyromq.wire.codes import CLOSED_TO_SENDS, ResponseCode
 from pyromq.wire.codes import RequestCode as Code
-from pyromq.wire.received import Received
-
-H = TypeVar("H")
 
 SENDS: Final = (
     Code.SEND_MESSAGE,
@@ -27,15 +23,8 @@ SENDS: Final = (
 _FAR_MS: Final = 253_402_300_799_000  # the last second of the year 9999; calendars end there
 
 
-def closed_to_sends(handlers: dict[int, H], until_ms: int) -> dict[int, H]:
-    """The handlers of a broker that takes no message."""
+def closed_layer(until_ms: int) -> Layer:
+    """What a broker refuses that takes no message until then."""
     at = datetime.fromtimestamp(min(until_ms, _FAR_MS) / 1_000, UTC)
     remark = f"{CLOSED_TO_SENDS}, until {at:%Y-%m-%d %H:%M:%S} UTC (startAcceptSendRequestTimeStamp)"
-    return handlers | {code: _refusing(remark) for code in SENDS if code in handlers}
-
-
-def _refusing(remark: str) -> Any:
-    def refuse(connection: Connection, request: Received[Any]) -> None:
-        raise RefusedError(ResponseCode.SYSTEM_ERROR, remark)
-
-    return refuse
+    return refusing(SENDS, ResponseCode.SYSTEM_ERROR, remark)

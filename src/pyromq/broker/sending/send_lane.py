@@ -83,15 +83,20 @@ class SendLane:
         self._access = access
         self._rules = access.rules if access else None  # that ``_admitted`` follows from
         self._admitted: set[tuple[str, str, int, str]] = set()  # users, addresses, codes, topics
-        self.is_open = False  # nothing stands between requests and ``SendHandler``
+        self.is_open = False  # by the request plan: nothing stands between requests and ``SendHandler``
         self.waiting: Container[Connection] = frozenset()  # with earlier requests that are not served yet
         self.next_lane: Lane | None = None  # takes reads that begin with something else
         self._version = self._table.version  # of the topics that it knows
         self._known: set[tuple[str, int]] = set()
         self._lane = self._new_lane()
 
-    def renew(self) -> None:
-        """Settings may have changed, or the broker's role."""
+    def renew(self, *, is_open: bool, waiting: Container[Connection]) -> None:
+        """Open or close it, as the request plan says; ``waiting``: whose requests nothing may overtake."""
+        self.is_open, self.waiting = is_open, waiting
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        """Settings may have changed, or what sends wait for."""
         self._waits = self._group_commit.waits
         self.count_puts()
         self._known.clear()
@@ -186,7 +191,7 @@ class SendLane:
         if self._table.version is not self._version:
             self._forget()
         if group_commit.waits is not self._waits:
-            self.renew()
+            self._forget_all()
         if not self._known:
             return 0
         session: Session = connection.session  # type: ignore[assignment]  # the broker sets no other

@@ -11,7 +11,8 @@ from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.commit.group_commit import SendsOfOneRead
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.send_gate import HOLD_MS_MAX
-from pyromq.broker.replicating.replica_refusals import of_a_leased_master, without_pulls
+from pyromq.broker.dispatching.plan import Lanes, plan_requests
+from pyromq.broker.replicating.replica_refusals import leased_layer, shut_layer
 from pyromq.errors import MQError
 from pyromq.store.settings import Flush
 from pyromq.testing import ManualClock
@@ -233,7 +234,8 @@ def test_without_its_lease_a_broker_changes_nothing_and_gives_no_locks() -> None
         return "answered"
 
     codes = (RequestCode.LOCK_BATCH_MQ, RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.GET_BROKER_RUNTIME_INFO)
-    handlers = of_a_leased_master(dict.fromkeys(map(int, codes), cast(Any, answered)), refuse)
+    table = dict.fromkeys(map(int, codes), cast(Any, answered))
+    handlers = plan_requests(table, {}, [leased_layer(refuse)], Lanes()).immediate
     for code in codes[:2]:  # two members of a group could own one queue, each by another broker
         with pytest.raises(RefusedError, match="its lease has ended"):
             handlers[code](cast(Any, None), cast(Any, None))
@@ -245,7 +247,8 @@ def test_pulls_of_a_master_that_is_not_read_yet_are_repeated_soon_at_first() -> 
         return "answered"
 
     clock, pull, other = ManualClock(), int(RequestCode.PULL_MESSAGE), int(RequestCode.QUERY_MESSAGE)
-    handlers: dict[int, Any] = without_pulls({pull: answered, other: answered}, clock)
+    table = dict.fromkeys((pull, other), cast(Any, answered))
+    handlers: Any = plan_requests({}, table, [shut_layer(clock)], Lanes()).deferred
     assert handlers[other](None, None) == "answered"
     soon, later = ResponseCode.FLOW_CONTROL, ResponseCode.SERVICE_NOT_AVAILABLE
     for after_ms, code in ((0, soon), (1_999, soon), (1, later)):

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker import broker as broker_module
 from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.dispatching import dispatcher as dispatcher_module
 from pyromq.broker.pulling import pull as pull_module
 from pyromq.broker.pulling import pull_lane
 from pyromq.broker.sending import send as send_module
@@ -48,7 +48,7 @@ def lane_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 def without_core(patch: pytest.MonkeyPatch) -> None:
-    for module in (broker_module, pull_module, send_module, queue_reader):
+    for module in (dispatcher_module, pull_module, send_module, queue_reader):
         patch.setattr(module, "core", None)
 
 
@@ -284,7 +284,7 @@ CHANGES: dict[str, Change] = {
     "group deleted": lambda rig: rig.broker.parts.tables.groups.delete("readers"),
     "group must not read it": lambda rig: rig.broker.parts.tables.groups.allow_read("readers", "orders", False),
     "heartbeat": lambda rig: rig.arrive(2, heartbeat_frame(1, {"orders": "TagB"})),
-    "settings": lambda rig: rig.broker._settings_changed(),
+    "settings": lambda rig: rig.broker.tenure.renew_plan(),
 }
 
 
@@ -321,7 +321,7 @@ async def test_a_subscription_that_changed_is_pythons(change: str) -> None:
             case "model":
                 rig.arrive(2, heartbeat_frame(2, {"orders": "TagA"}, model="BROADCASTING"))
             case _:
-                rig.broker.on_disconnected(rig.clients[2].connection, "gone")
+                rig.broker.dispatcher.on_disconnected(rig.clients[2].connection, "gone")
         assert taken(rig, pull_frame(4, ext=by_heartbeat)) == 0
 
 
@@ -395,16 +395,15 @@ async def test_requests_that_wait_are_not_overtaken() -> None:
 async def test_where_reads_are_charged_it_is_closed() -> None:
     async with LaneRig(with_core=True) as rig:
         await learned(rig)
-        rig.pulls.leave = lambda *arguments: None  # as a quota does it
-        rig.broker._open_lanes(rig.broker.parts.handlers)
+        rig.pulls.charge = lambda *arguments: None  # as a quota does it
+        rig.broker.tenure.renew_plan()
         assert not rig.pulls.lane.is_open
-        rig.pulls.leave = rig.pulls.respond
 
 
 async def test_a_broker_that_stops_refuses_what_the_lane_knew() -> None:
     async with LaneRig(with_core=True) as rig:
         await learned(rig)
-        await rig.broker._finish(rig.broker.parts)
+        await rig.broker.tenure.finish()
         assert taken(rig, pull_frame(3)) == 0
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker import broker as broker_module
 from pyromq.broker.base.access import GuardedAccess
+from pyromq.broker.dispatching import dispatcher as dispatcher_module
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.security import validators
 from pyromq.security.addresses import WhiteList
@@ -326,7 +326,7 @@ async def test_the_same_signed_pulls_are_answered_the_same(
 ) -> None:
     print(f"seed {seed}")
     with monkeypatch.context() as patch:
-        for module in (queue_reader, validators, broker_module):
+        for module in (queue_reader, validators, dispatcher_module):
             patch.setattr(module, "core", None)
         expected, _ = await outcome_of(seed, flush, with_core=False)
     found, answered = await outcome_of(seed, flush, with_core=True)

@@ -73,7 +73,9 @@ class Peer:
         settings = ConnectionSettings(idle_ms=0)
         remote = Address(host, 4000 + number)
         self.connection = Connection(
-            *(broker, clock, settings, IdleWatch(clock, 0), remote), is_server=True, half_read=HalfReadFrames(1 << 20)
+            *(broker.dispatcher, clock, settings, IdleWatch(clock, 0), remote),
+            is_server=True,
+            half_read=HalfReadFrames(1 << 20),
         )
         self.transport = PlainTransport(self.connection)
         self.connection.connection_made(self.transport)
@@ -119,7 +121,7 @@ class LaneRig:
             new_server=NoServer,  # type: ignore[arg-type]
         )
         await self.broker.start()
-        await self.broker._cancel_tasks()  # time is the test's
+        await self.broker.tenure.cancel_tasks()  # time is the test's
         self.broker.parts.services.delay_runner.halt()  # likewise: it has timers of its own
         if not self.with_core:
             self.sends.lane = self.pulls.lane = None

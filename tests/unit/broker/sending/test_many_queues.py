@@ -82,7 +82,7 @@ def topics_go(rig: LaneRig, step: int) -> None:
 def roles_change(rig: LaneRig, step: int) -> None:
     """Everything that the lane has learned is gone, its counts are not."""
     if step in (5, 6, 10) and rig.sends.lane is not None:
-        rig.sends.lane.renew()
+        rig.sends.lane.renew(is_open=True, waiting=())
 
 
 def written_between(rig: LaneRig, step: int) -> None:
@@ -195,7 +195,7 @@ async def test_counts_of_topics_are_there_whenever_somebody_looks() -> None:
             assert [stats.puts.totals[f"topic-{topic}"] >> 128 for topic in (1, 2)] == [2 + 2 * turn, 2 + turn]
             assert stats.puts.totals["topic-2"] >> 64 & 0xFFFF == 2 + turn
             if turn == 2:
-                rig.sends.lane.renew()
+                rig.sends.lane.renew(is_open=True, waiting=())
             await rig.settle()
         view = stats.view("TOPIC_PUT_NUMS", "topic-1", "DefaultCluster")
         assert view is not None and view.stats_day.sum == 8

@@ -92,7 +92,7 @@ async def test_quotas_close_it_and_their_end_opens_it() -> None:
         await learned(rig)
         for quotas, is_open in ((b"topic:orders messages=5", False), (b"", True)):
             rig.broker.settings.quotas = (quotas.decode(),) if quotas else ()
-            rig.broker._settings_changed()
+            rig.broker.tenure.renew_plan()
             assert rig.sends.lane.is_open is is_open
             rig.arrive(0, sends(2))
             await rig.settle()
@@ -124,10 +124,10 @@ async def test_nothing_is_taken_while_flow_control_is_on_or_the_store_cannot_be_
 async def test_what_comes_behind_requests_that_wait_does_not_overtake_them() -> None:
     async with LaneRig(with_core=True) as rig:
         await learned(rig)
-        rig.broker._turns.waiting[rig.clients[0].connection] = []
+        rig.broker.dispatcher.turns.waiting[rig.clients[0].connection] = []
         assert taken(rig, sends(2)) == 0
         assert taken(rig, sends(2), number=1) > 0
-        del rig.broker._turns.waiting[rig.clients[0].connection]
+        del rig.broker.dispatcher.turns.waiting[rig.clients[0].connection]
 
 
 async def test_ipv6_clients_and_stores_without_checksums_have_no_lane() -> None:

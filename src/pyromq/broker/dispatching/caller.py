@@ -1,0 +1,135 @@
+"""Callers: clients of another protocol, in the form in which handlers know clients.
+
+A handler answers to a connection, at once or later, and may keep it: as a member of a group, as somebody to ask about a
+transaction. A caller is such a connection without a socket. What handlers send to it becomes the result of the call
+that it answers; what the broker asks of the client goes to ``on_request``, for whoever speaks the client's protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyromq.broker.base.session import Session
+from pyromq.clock import Clock
+from pyromq.errors import ConnectionLostError, TooManyRequestsError
+from pyromq.net.address import Address
+from pyromq.net.connection import Connection
+from pyromq.net.handler import Handler
+from pyromq.net.idle import IdleWatch
+from pyromq.net.settings import DEFAULT_SETTINGS
+from pyromq.wire.frame import FrameDecoder
+from pyromq.wire.received import Received, decode_received
+
+logger = logging.getLogger(__name__)
+
+OnRequest = Callable[[Received[Any]], None]
+"""Takes a request of the broker's, such as the check of a transaction."""
+
+_NUMBERS: Final = 1 << 31  # correlation ids have 32 bits, and a sign
+
+
+class Caller(Connection):
+    """Stands for one client of another front door, from its making until ``close``; made on the loop."""
+
+    __slots__ = ("_calls", "_frames", "_number", "_on_request")
+
+    def __init__(
+        self,
+        handler: Handler,
+        clock: Clock,
+        remote: Address,
+        session: Session,
+        on_request: OnRequest = lambda request: None,
+    ) -> None:
+        """``session`` has the address of the client, and the user if it is verified already."""
+        super().__init__(handler, clock, DEFAULT_SETTINGS, IdleWatch(clock, 0), remote, is_server=True)
+        self.session = session
+        self.connected_ms = clock.now_ms()
+        self._on_request = on_request
+        self._calls: dict[int, asyncio.Future[Received[Any]]] = {}
+        self._frames = FrameDecoder()
+        self._number = 0
+        self._transport = _NoSocket(self)
+        handler.on_connected(self)
+
+    @property
+    def calls(self) -> int:
+        """How many calls wait for their response."""
+        return len(self._calls)
+
+    def call(self, code: int, header: object = None, body: bytes = b"") -> asyncio.Future[Received[Any]]:
+        """Have a request answered; the response comes whatever its code is, and may come much later.
+
+        ``header`` is the typed header that the handler wants. Raises ConnectionLostError, TooManyRequestsError.
+        """
+        if not self.is_open:
+            raise self._lost()
+        if len(self._calls) >= self._settings.in_flight_max:
+            raise TooManyRequestsError(peer=self.remote_text, in_flight_max=self._settings.in_flight_max)
+        self._number = number = (self._number + 1) % _NUMBERS
+        future = self._calls[number] = self._loop.create_future()
+        future.add_done_callback(lambda _: self._calls.pop(number, None))  # also of one that was cancelled
+        self.frames_in += 1
+        request = Received(code=code, header=header, correlation_id=number, body=body)
+        self._handler.on_requests(self, [request])
+        self.flush()
+        return future
+
+    def written(self, data: bytes) -> None:
+        """Handlers have sent this."""
+        for frame in self._frames.feed(data):
+            received = decode_received(frame)
+            if not received.is_response:
+                self._ask(received)
+            elif (call := self._calls.pop(received.correlation_id, None)) is not None and not call.done():
+                call.set_result(received)
+
+    def _ask(self, request: Received[Any]) -> None:
+        try:
+            self._on_request(request)
+        except Exception:  # a defect of another protocol must not reach the handler that asks
+            logger.exception("request not passed on: code=%d peer=%s", request.code, self.remote_text)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        for call in list(self._calls.values()):
+            if not call.done():
+                call.set_exception(self._lost())
+
+    def _lost(self) -> ConnectionLostError:
+        return self._pending_calls.lost_error(self.close_reason)
+
+
+class _NoSocket(asyncio.Transport):
+    """Gives everything that is written back to the caller."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__()
+        self._caller: Caller | None = caller
+
+    def is_closing(self) -> bool:
+        return self._caller is None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._caller is not None:
+            self._caller.written(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        """Nothing is read."""
+
+    def resume_reading(self) -> None:
+        """Nothing is read."""
+
+    def close(self) -> None:
+        if (caller := self._caller) is not None:
+            self._caller = None
+            asyncio.get_running_loop().call_soon(caller.connection_lost, None)
+
+    def abort(self) -> None:
+        self.close()

@@ -1,0 +1,106 @@
+"""Duties: what a broker does by itself in one role, on ticks of the loop.
+
+    every 100 ms   pulls whose time is over, sends that wait too long, seals, tables, retention; a master: what is due
+    every second   replication, statistics, silent clients, accounts that others keep, the audit log
+    now and then   committed offsets (``offsets_save_ms``)
+
+A duty that fails keeps no other from being done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.workers import Workers
+from pyromq.broker.roles import RoleChanges
+from pyromq.broker.wiring import Parts
+from pyromq.errors import MQError
+from pyromq.net.stalls import StallWatch
+from pyromq.replication.settings import Role
+
+logger = logging.getLogger(__name__)
+
+Duty = Callable[[], None]
+_TICK_S: Final = 0.1
+_SLOW_TICK_MS: Final = 1_000
+
+
+class Duties:
+    """Of one role; ``slow`` are more of those that are done every second."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        parts: Parts,
+        roles: RoleChanges,
+        workers: Workers,
+        stalls: StallWatch,
+        slow: Sequence[Duty] = (),
+    ) -> None:
+        self._settings = environment.settings
+        self._clock = environment.clock
+        self._parts = parts
+        self._roles = roles
+        self._workers = workers
+        self._stalls = stalls
+        self._slow = slow
+        # by the monotonic clock
+        self._slow_ticked_ms = 0
+        self._offsets_saved_ms = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self.tick()
+
+    def tick(self) -> None:
+        for duty in self._due():
+            began_s = self._stalls.begin()
+            try:
+                duty()
+            except (MQError, OSError) as error:  # the store has said so already, and says no to senders
+                logger.error("periodic work failed: reason=%s", error)
+            except Exception:  # a defect of one duty must not keep the others from being done
+                logger.exception("periodic work failed")
+            self._stalls.ended(began_s, duty.__qualname__)
+
+    def _due(self) -> list[Duty]:
+        now_ms, parts, services = self._clock.monotonic_ms(), self._parts, self._parts.services
+        found = [
+            parts.handlers.pulls.respond_due,
+            parts.handlers.pulls.recheck_some,
+            parts.handlers.clients.notices.tick,
+            parts.write_path.group_commit.respond_overdue,
+            services.sealer.advance,
+            services.table_keeper.tick,
+            services.maintenance.tick,
+            self._roles.tick,
+        ]
+        if self._settings.replication.role is not Role.REPLICA and self._roles.may_write:
+            found += [services.transaction_checks.tick, services.delay_runner.tick]
+        if now_ms - self._slow_ticked_ms >= _SLOW_TICK_MS:
+            self._slow_ticked_ms = now_ms
+            found += [parts.replication.tick, parts.stats.snapshot, self._drop_silent, self._write_audit, *self._slow]
+        if now_ms - self._offsets_saved_ms >= self._settings.offsets_save_ms:
+            self._offsets_saved_ms = now_ms
+            found.append(services.offset_keeper.tick)
+        return found
+
+    def _drop_silent(self) -> None:
+        tables = self._parts.tables
+        silent, changed = tables.members.drop_silent()
+        for connection in silent:
+            connection.close("no heartbeat for too long")
+        self._parts.handlers.clients.notices.tell(changed)
+        tables.filters.tick(tables.members.subscription)
+
+    def _write_audit(self) -> None:
+        log = self._parts.handlers.auditing.log
+        log.tick()
+        if log.has_news:
+            self._workers.start_maintenance(log.flush)
