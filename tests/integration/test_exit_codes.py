@@ -42,6 +42,7 @@ CALLS = {
     "message find": "message find --topic known --key k1",
     "message trace": "message trace {id} --topic known",
     "message explain": "message explain {id} --topic known",
+    "message resend": "message resend {id} --topic known",
     "message consume-directly": "message consume-directly {id} --topic known --group known-group",
     "dlq ls": "dlq ls known-group",
     "dlq redrive": "dlq redrive known-group",
@@ -85,6 +86,7 @@ NOT_FOUND = [
     "message explain {id} --topic nosuch",
     "message consume-directly {id} --topic known --group nosuch",
     "message consume-directly 7F0000010000000000000000000000FF --topic known --group known-group",
+    "message resend 7F0000010000000000000000000000FF --topic known",
     "dlq ls nosuch",
     "dlq redrive nosuch",
     "delay cancel 7F0000010000000000000000000000FF",
@@ -112,7 +114,7 @@ WRONG_USAGE = [
 
 
 def commands() -> dict[str, Any]:
-    """Of the command line, by their words: all that take a name server and work without access control."""
+    """Of the command line, by their words: all that take a name server, work without access control and need no job."""
     found = dict[str, Any]()
     for name, command in app.all_commands().items():
         verbs = {f"{name} {verb}": each for verb, each in getattr(command, "commands", {}).items()}
@@ -121,7 +123,7 @@ def commands() -> dict[str, Any]:
         name: command
         for name, command in found.items()
         if any(parameter.name == "nameserver" for parameter in command.params)
-        and not name.startswith(("pipeline", "acl", "context"))
+        and not name.startswith(("pipeline", "acl", "context", "job"))
     }
 
 

@@ -240,7 +240,7 @@ def test_a_message_that_left_several_letters_is_redriven_once(nameserver: str, a
     (first,) = admin.redrive("sextons", count_max=1)
     rows = typed.rows("dlq", "redrive", "sextons")
     assert [row["status"] for row in rows] == ["sent", "same message", "same message"]
-    assert letters[0].offset_message_id in rows[1]["error"] and rows[1]["new_message_id"] == first.message_id
+    assert letters[0].offset_message_id in rows[1]["why"] and rows[1]["new_message_id"] == first.message_id
     assert sorted(found.body for found in admin.newest("twice", 10) if found.get("REDRIVEN_FROM")) == [b"1", b"2"]
     assert all(letter.is_redriven for letter in admin.dead_letters("sextons"))
 

@@ -133,8 +133,8 @@ def test_redrive_tells_of_every_dead_letter(
     )
     monkeypatch.chdir(tmp_path)
     redrive = ("redrive", topics.group, "-n", topics.nameserver, "--patch", "fixes_of_cli:mend")
-    assert [each["outcome"] for each in answer(capsys, *redrive, "--dry-run", code=5)] == ["would send", "failed"]
-    assert [each["outcome"] for each in answer(capsys, *redrive, "--yes", code=5)] == ["sent", "failed"]
+    assert [each["status"] for each in answer(capsys, *redrive, "--dry-run", code=5)] == ["would send", "failed"]
+    assert [each["status"] for each in answer(capsys, *redrive, "--yes", code=5)] == ["sent", "failed"]
     assert main(["pipeline", "redrive", topics.group, "--patch", "nonsense"]) == 1
 
 

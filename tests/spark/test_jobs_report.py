@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from pyromq.client.admin.offsets import LATEST
+from pyromq.client.producer import raw_send
 from pyromq.model import property_names as names
 from pyromq.model.names import retry_topic
+from pyromq.operate.resend.outcomes import ItemStatus
+from pyromq.operate.resend.outgoing import Outgoing
 from pyromq.pipeline.jobs import Selection, report
 from pyromq.pipeline.jobs.resending import sending
-from pyromq.pipeline.jobs.resending.outgoing import Outgoing, SendOutcome, source_of
+from pyromq.pipeline.jobs.resending.outgoing import source_of
 from pyromq.wire.fast.send_request import header_fields
 from tests.spark.test_jobs_sending import bury
 from tests.spark.test_jobs_tables import tell_trace
@@ -61,13 +64,17 @@ def test_a_group_without_trace_is_told_of_as_far_as_brokers_know(
 def send_back(topics: Topics, topic: str, attempt: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the retry topic of the group, as brokers put it there after the n-th attempt."""
     again = topics.create(retry_topic(topics.group), 1)
-    row = {"message_id": "M", "offset_message_id": "O", "keys": ""}
-    source = source_of(row, SendOutcome.SENT)
+    row = {"message_id": "M", "offset_message_id": "O", "keys": "", "tags": ""}
+    source = source_of(row)
     with monkeypatch.context() as patched:
-        patched.setattr(sending, "header_fields", lambda *given: {**header_fields(*given), "j": str(attempt)})
-        letters = [Outgoing(source, again, f"{number}", b"x", ((names.RETRY_TOPIC, topic),)) for number in range(count)]
+        patched.setattr(raw_send, "header_fields", lambda *given: {**header_fields(*given), "j": str(attempt)})
+        marks = ((names.RETRY_TOPIC, topic),)
+        letters = [
+            Outgoing(source=source, topic=again, message_id=f"{number}", body=b"x", properties=marks, is_checked=False)
+            for number in range(count)
+        ]
         assert all(
-            each.outcome is SendOutcome.SENT for each in sending.PacedSender(topics.nameserver, {}).send_all(letters)
+            each.status is ItemStatus.SENT for each in sending.PacedSender(topics.nameserver, {}).send_all(letters)
         )
 
 

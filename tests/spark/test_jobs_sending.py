@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from pyromq import Message
-from pyromq.client.admin.dead_letters import REDRIVEN_FROM
-from pyromq.client.admin.original_messages import redriven_id
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic
+from pyromq.operate.resend.outcomes import ItemStatus
+from pyromq.operate.resend.outgoing import REDRIVEN_FROM, Outgoing, redriven_id
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.jobs import Selection, redrive, replay
 from pyromq.pipeline.jobs.common.patching import PatchInput
-from pyromq.pipeline.jobs.resending.outgoing import Outgoing, SendOutcome, source_of
+from pyromq.pipeline.jobs.resending.outgoing import source_of
 from pyromq.pipeline.jobs.resending.redrive import CanaryVerdict
 from pyromq.pipeline.jobs.resending.replay import REPLAY, REPLAYED_FROM
 from pyromq.pipeline.jobs.resending.sending import PacedSender
@@ -96,11 +96,12 @@ def test_a_replay_keeps_to_its_rate(spark: Any, topics: Topics) -> None:
     rows = read(spark, topics, topic)
     to_send = [
         Outgoing(
-            source_of(row, SendOutcome.SENT), target, f"{number:032X}", b"x", ((names.UNIQUE_KEY, f"{number:032X}"),)
+            source=source_of(row), topic=target, message_id=f"{number:032X}", body=b"x",
+            properties=((names.UNIQUE_KEY, f"{number:032X}"),), is_checked=False,
         )
         for number, row in enumerate(rows)
-    ]
-    assert all(each.outcome is SendOutcome.SENT for each in sender.send_all(to_send))
+    ]  # fmt: skip
+    assert all(each.status is ItemStatus.SENT for each in sender.send_all(to_send))
     assert waits == pytest.approx([0.05, 0.1, 0.15, 0.2])  # chunks of two, 50 ms apart
 
 
@@ -123,18 +124,20 @@ def bury(topics: Topics, topic: str, texts: list[str], **more: str) -> str:
     topics.admin.create_topic(dead, queues=1)
     sender = PacedSender(topics.nameserver, {})
     rows = [
-        {"message_id": f"M{number}", "offset_message_id": f"O{number}", "keys": f"key-{number}"}
+        {"message_id": f"M{number}", "offset_message_id": f"O{number}", "keys": f"key-{number}", "tags": ""}
         for number in range(len(texts))
     ]
     letters = [
         Outgoing(
-            source_of(row, SendOutcome.SENT), dead, f"{topics.test}-{number}", text.encode(),
-            ((names.UNIQUE_KEY, f"{topics.test}-{number}"), (names.KEYS, f"key-{number}"), (names.RETRY_TOPIC, topic),
+            source=source_of(row), topic=dead, message_id=f"{topics.test}-{number}", body=text.encode(),
+            is_checked=False,
+            properties=((names.UNIQUE_KEY, f"{topics.test}-{number}"), (names.KEYS, f"key-{number}"),
+             (names.RETRY_TOPIC, topic),
              (names.ORIGIN_MESSAGE_ID, "X"), *more.items()),
         )
         for number, (row, text) in enumerate(zip(rows, texts, strict=True))
     ]  # fmt: skip
-    assert all(each.outcome is SendOutcome.SENT for each in sender.send_all(letters))
+    assert all(each.status is ItemStatus.SENT for each in sender.send_all(letters))
     return dead
 
 
@@ -148,11 +151,11 @@ def test_dead_letters_go_back_to_their_topic_cleaned_patched_and_once(spark: Any
         return msgspec.structs.replace(letter, body=letter.body.replace(b",", b"."), tags="mended")
 
     dry = redrive(spark, topics.group, nameserver=topics.nameserver, where="keys <> 'key-1'", patch=mend)
-    assert dry.is_dry and [each.outcome for each in dry.letters] == [SendOutcome.WOULD_SEND, SendOutcome.HELD_BACK]
+    assert dry.is_dry and [each.status for each in dry.letters] == [ItemStatus.WOULD_SEND, ItemStatus.HELD_BACK]
 
     done = redrive(spark, topics.group, nameserver=topics.nameserver, patch=mend, dry_run=False)
     dry = redrive(spark, topics.group, nameserver=topics.nameserver, only_group=True)
-    assert [each.outcome for each in dry.letters] == [SendOutcome.SENT_BEFORE] * 2 + [SendOutcome.WOULD_SEND]
+    assert [each.status for each in dry.letters] == [ItemStatus.SENT_BEFORE] * 2 + [ItemStatus.WOULD_SEND]
     again = redrive(spark, topics.group, nameserver=topics.nameserver, patch=mend, dry_run=False)
 
     assert (done.found, done.sent, done.held_back) == (3, 2, 1) and (again.sent, again.sent_before) == (0, 2)
@@ -184,7 +187,7 @@ def test_a_patch_that_fails_fails_its_dead_letter_alone(spark: Any, topics: Topi
 
     done = redrive(spark, topics.group, nameserver=topics.nameserver, patch=mend, dry_run=False)
     assert (done.sent, done.failed) == (1, 1)
-    assert "ValueError" in next(each.error for each in done.letters if each.outcome is SendOutcome.FAILED)
+    assert "ValueError" in next(each.error for each in done.letters if each.status is ItemStatus.FAILED)
 
 
 def test_a_canary_that_is_not_consumed_holds_the_rest_back(spark: Any, topics: Topics) -> None:

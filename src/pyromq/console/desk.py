@@ -17,11 +17,12 @@ from pyromq.console.auth.accounts import Accounts
 from pyromq.console.auth.attempts import Attempts
 from pyromq.console.auth.sessions import Sessions
 from pyromq.console.caches import Cache
-from pyromq.console.jobs.book import Jobs
 from pyromq.console.lag_history import LagHistory
 from pyromq.console.queue_rates import QueueRates
 from pyromq.console.sampling import EVERY_MS, Sample, Sampler
 from pyromq.console.settings import ConsoleSettings
+from pyromq.operate.dead_letters import DeadLetters, LetterCounts
+from pyromq.operate.jobs.book import Jobs
 from pyromq.wire.json.route import ClusterInfo
 
 logger = logging.getLogger(__name__)
@@ -74,6 +75,10 @@ class Desk:
             self._stack.push_async_callback(_cancelled, asyncio.ensure_future(samples))
 
     # --- what several pages need ---
+
+    async def letter_counts(self, group: str) -> LetterCounts:
+        """Return how many dead letters of a group wait, and how many there are. Raises MQError."""
+        return await self.cache.get(("dead letters", group), NUMBERS_MS, lambda: DeadLetters(self.admin).count(group))
 
     async def sample(self) -> Sample:
         """All brokers, a moment ago."""

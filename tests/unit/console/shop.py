@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyromq.aio import Admin, Message, Producer, PushConsumer, ReceivedMessage
 from pyromq.client.core.settings import ClientSettings
-from pyromq.console.jobs.book import Jobs
 from pyromq.errors import DeadLetterError
+from pyromq.operate.jobs.book import Jobs
 from pyromq.testing import LoopbackBroker
 
 

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from pyromq.cli.main import app
-from pyromq.console.jobs.specs import CopyTopic, Delete, Move, Redrive, Resend, ResetOffsets
+from pyromq.operate.jobs.specs import CopyTopic, Delete, Move, Redrive, Resend, ResetOffsets
 from tests.unit.console.rig import ConsoleRig
 
 pytestmark = pytest.mark.usefixtures("quiet")

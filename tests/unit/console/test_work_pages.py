@@ -14,11 +14,11 @@ import pytest
 
 from pyromq.aio import Message, PushConsumer, ReceivedMessage
 from pyromq.client.admin.messages.search import MessageQuery
-from pyromq.console.jobs.outcomes import Outcome
-from pyromq.console.jobs.record import JobState
 from pyromq.console.views.tailing import RATE_MAX, tail_events
 from pyromq.console.web.streams import Event
 from pyromq.errors import DeadLetterError
+from pyromq.operate.jobs.outcomes import Outcome
+from pyromq.operate.jobs.record import JobState
 from pyromq.testing import LoopbackBroker
 from pyromq.wire.codes import RequestCode
 from tests.unit.console.rig import XSS, ConsoleRig

@@ -11,16 +11,21 @@ import click
 from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.exit_codes import ExitCode
+from pyromq.cli.nouns.job import JobFlags, run_job
 from pyromq.cli.option_records import unfolded
-from pyromq.cli.output.prompts import DryRunOption, counting, progress
+from pyromq.cli.output.prompts import counting, progress
+from pyromq.cli.output.resent_rows import RESENT_COLUMNS, resent_row
 from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
 from pyromq.cli.output.watching import watched
+from pyromq.wording import counted
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
-    from pyromq.client.admin.dead_letters import DeadLetter, Redriven
     from pyromq.client.admin.error_groups import ErrorGroup, ErrorGroups
+    from pyromq.operate.dead_letters import LetterCounts
+    from pyromq.operate.letter_filter import DeadLetter, LetterChoice
+    from pyromq.operate.resend.outcomes import ItemOutcome
 
 app = Commands(help="Dead letters: ls, redrive.")
 
@@ -41,7 +46,7 @@ _COLUMNS = (
         optional=True,
     ),
     Column("error_class", "error", optional=True),
-    Column("reason", "why", optional=True),
+    Column("text", "why", optional=True),
 )
 _ERRORS = (
     Column("error_class", "error", show=lambda name: name or "(not told)"),
@@ -54,14 +59,6 @@ _ERRORS = (
     Column("versions", "versions", optional=True),
     Column("hosts", "hosts", optional=True, only=Form.CSV),
     Column("text", "why, the newest", optional=True),
-)
-_REDRIVEN = (
-    Column("message_id", "dead letter"),
-    Column("keys", "keys", optional=True),
-    Column("status", "status", styles={"sent": "green", "failed": "bold red"}, whole=True),
-    Column("to_topic", "to"),
-    Column("new_message_id", "new id"),
-    Column("error", "why", optional=True),
 )
 
 
@@ -89,7 +86,7 @@ def list_letters(
         return
     what = "messages that come again" if retries else "dead letters"
     with progress(f"reading {what} of {group}"):
-        found = with_admin(nameserver, lambda admin: _by_error(admin, group, retries, count or _SCANNED))
+        found, counts = with_admin(nameserver, lambda admin: _by_error(admin, group, retries, count or _SCANNED))
     write_rows(sys.stdout, form_for(output, sys.stdout), _ERRORS, map(_error_row, found.errors))
     if not found.messages:
         click.echo(f"group {group} has no {what}", err=True)
@@ -98,32 +95,54 @@ def list_letters(
             f"{each.topic} {each.broker}:{each.queue} {each.begin}–{each.end}" for each in found.scanned if each.is_cut
         )
         click.echo(f"only the newest were read, older ones are there (--max): {ranges}", err=True)
+    _tell_counts(counts)
+
+
+def _tell_counts(counts: LetterCounts) -> None:
+    if counts.total:
+        click.echo(f"{counted(counts.total, 'dead letter')}, {counts.waiting} waiting to be redriven", err=True)
 
 
 def _list_messages(group: str, count: int, nameserver: str, output: Form | None) -> None:
     with progress(f"reading dead letters of {group}"):
-        found = with_admin(nameserver, lambda admin: admin.dead_letters(group, count_max=count))
+        found, counts = with_admin(nameserver, lambda admin: _letters(admin, group, count))
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, map(_letter_row, found))
     if not found:
         click.echo(f"group {group} has no dead letters", err=True)
+    _tell_counts(counts)
 
 
-async def _by_error(admin: Admin, group: str, retries: bool, count: int) -> ErrorGroups:
+async def _letters(admin: Admin, group: str, count: int) -> tuple[list[DeadLetter], LetterCounts]:
+    from pyromq.operate.dead_letters import DeadLetters
+
+    letters = DeadLetters(admin)
+    return await letters.list(group, count_max=count), await letters.count(group)
+
+
+async def _by_error(admin: Admin, group: str, retries: bool, count: int) -> tuple[ErrorGroups, LetterCounts]:
+    from pyromq.operate.dead_letters import DeadLetters, LetterCounts
+
     if retries:
-        return await admin.retries_by_error(group, count_max=count)
-    return await admin.dead_letters_by_error(group, count_max=count)
+        return await admin.retries_by_error(group, count_max=count), LetterCounts()
+    return await admin.dead_letters_by_error(group, count_max=count), await DeadLetters(admin).count(group)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WhichLetters:
-    """Those that have one of each."""
+    """Options that choose dead letters; ``LetterFilter`` has their meanings."""
 
     key: Annotated[list[str] | None, Option(help="Only letters with this key; may be repeated.")] = None
     tag: Annotated[list[str] | None, Option(help="Only letters with this tag; may be repeated.")] = None
+    topic: Annotated[list[str] | None, Option(help="Only letters first sent to this topic; may be repeated.")] = None
     error: Annotated[
         list[str] | None,
-        Option(metavar="CLASS|HASH", help="Only letters with this error: class or hash; may be repeated."),
+        Option(metavar="CLASS|HASH", help="Only letters with this error: class, hash or text; may be repeated."),
     ] = None
+    search: Annotated[str, Option(help="Only letters with this text in id, keys, tag or error.")] = ""
+
+    def keywords(self) -> LetterChoice:
+        several = {f"{name}s": getattr(self, name) or () for name in ("key", "tag", "topic", "error")}
+        return {**several, "search": self.search}  # type: ignore[typeddict-item]
 
 
 @app.command()
@@ -132,7 +151,7 @@ def redrive(
     group: GroupArgument,
     *,
     which: WhichLetters,
-    dry_run: DryRunOption = False,
+    how: JobFlags,
     count: Annotated[int, Option("--max", min=0, help="Send at most this many; 0: no limit.")] = 0,
     only_group: Annotated[
         bool, Option("--only-group", help="Send to this group alone, not to every group of the topic.")
@@ -141,25 +160,27 @@ def redrive(
     output: FormOption = None,
 ) -> None:
     """Send dead letters to the topic they came from, each message once, however many letters it left."""
+    if how.data is not None:
+        if count:
+            raise click.UsageError("a job redrives all that is chosen: leave --max out, or --data")
+        _redrive_job(nameserver, group, which, how, only_group=only_group, output=output)
+        return
 
-    async def work(admin: Admin) -> list[Redriven]:
-        found = []
+    async def work(admin: Admin) -> list[ItemOutcome]:
+        from pyromq.operate.dead_letters import DeadLetters
+
+        found, options = [], which.keywords()
+        redriving = DeadLetters(admin).redriving(
+            group, dry_run=how.dry_run, count_max=count, only_group=only_group, rate=how.rate, **options
+        )
         with counting("redriving", total=count or None) as tell:
-            async for each in admin.redriving(
-                group,
-                keys=which.key or (),
-                tags=which.tag or (),
-                dry_run=dry_run,
-                count_max=count,
-                only_group=only_group,
-                errors=which.error or (),
-            ):
+            async for each in redriving:
                 found.append(each)
                 tell(len(found))
         return found
 
     found = with_admin(nameserver, work)
-    write_rows(sys.stdout, form_for(output, sys.stdout), _REDRIVEN, map(_redriven_row, found))
+    write_rows(sys.stdout, form_for(output, sys.stdout), RESENT_COLUMNS, map(resent_row, found))
     if not found:
         chosen = " that match" if which != WhichLetters() else ""
         click.echo(f"group {group} has no dead letters{chosen} left to redrive", err=True)
@@ -167,16 +188,23 @@ def redrive(
         raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 
+def _redrive_job(
+    nameserver: str, group: str, which: WhichLetters, how: JobFlags, *, only_group: bool, output: Form | None
+) -> None:
+    from pyromq.operate.jobs.specs import Redrive
+    from pyromq.operate.letter_filter import LetterFilter
+
+    spec = Redrive.chosen(group, LetterFilter.of(which.keywords()), only_group=only_group)
+    run_job(nameserver, how.data, lambda jobs: jobs.start(how.new(spec), by="command line"), output)
+
+
 def _letter_row(letter: DeadLetter) -> dict[str, Any]:
     import msgspec
 
-    failure = letter.failure
-    return {
-        **msgspec.structs.asdict(letter),
-        "keys": " ".join(letter.keys),
-        "error_class": failure.error_class,
-        "stack": failure.stack,
-    }
+    from pyromq.operate.letter_filter import LetterRow
+
+    row = msgspec.structs.asdict(LetterRow.of(letter))
+    return {**row, "keys": " ".join(letter.keys)}
 
 
 def _error_row(error: ErrorGroup) -> dict[str, Any]:
@@ -184,19 +212,3 @@ def _error_row(error: ErrorGroup) -> dict[str, Any]:
 
     row = msgspec.structs.asdict(error)
     return {**row, **{name: " ".join(row[name]) for name in ("topics", "versions", "hosts")}}
-
-
-def _redriven_row(each: Redriven) -> dict[str, Any]:
-    letter = each.letter
-    return {
-        "message_id": letter.message_id,
-        "keys": " ".join(letter.keys),
-        "tags": letter.tags,
-        "broker": letter.broker,
-        "queue": letter.queue,
-        "offset": letter.offset,
-        "status": each.status.value,
-        "to_topic": each.to_topic,
-        "new_message_id": each.message_id,
-        "error": each.error or (f"the message has an older letter, {each.same_as}" if each.same_as else ""),
-    }

@@ -11,8 +11,10 @@ from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
+from pyromq.cli.nouns.job import JobFlags, run_job
 from pyromq.cli.nouns.message_rows import message_row, place_of
 from pyromq.cli.nouns.trace_rows import TRACE_COLUMNS, trace_row
+from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import (
     Column,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from pyromq.client.admin.direct_consumption import DirectConsumption
     from pyromq.client.admin.explain import Explanation
 
-app = Commands(help="Messages: get, find, trace, explain, consume-directly.")
+app = Commands(help="Messages: get, find, trace, explain, resend, consume-directly.")
 IdArgument = Annotated[str, Argument(metavar="ID", help="The id from its receipt, or its offset id.")]
 TraceTopicOption = Annotated[str, Option("--trace-topic", help="Topic that traces are written to.")]
 
@@ -186,6 +188,31 @@ def consume_directly(
     write_fields(sys.stdout, form_for(output, sys.stdout), _DIRECT_FIELDS, msgspec.structs.asdict(done))
     if not done.is_consumed:
         raise click.exceptions.Exit(ExitCode.PARTIAL)
+
+
+@app.command()
+@unfolded
+def resend(
+    message_ids: Annotated[list[str], Argument(metavar="ID...", help="Offset ids of messages, or ids with --topic.")],
+    topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Topic that has the messages.")] = "",
+    to_topic: Annotated[str, Option("--to-topic", complete="topics", help="Send to this topic instead.")] = "",
+    to_group: Annotated[str, Option("--to-group", complete="groups", help="Send to this group alone.")] = "",
+    *,
+    how: JobFlags,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Send stored messages again: to the topic they were sent to, to another one, or to one group alone."""
+    if to_topic and to_group:
+        raise click.UsageError("--to-topic and --to-group: a copy goes to one of them")
+    from pyromq.operate.jobs.specs import Resend
+
+    async def look(admin: Admin) -> tuple[str, ...]:
+        return tuple([(await admin.message(topic, each)).offset_message_id for each in message_ids])
+
+    places = with_admin(nameserver, look) if topic else tuple(message_ids)
+    new = how.new(Resend(messages=places, to_topic=to_topic, to_group=to_group))
+    run_job(nameserver, how.data, lambda jobs: jobs.start(new, by="command line"), output)
 
 
 _STYLES = {"consumed": "green", "dead letter": "bold red", "retrying": "yellow", "filtered out": "dim"}

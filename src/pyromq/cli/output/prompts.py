@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 YesOption = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
+RateOption = Annotated[float, Option("--rate", min=0, max=10_000, help="Messages a second at most; 0: no limit.")]
 DryRunOption = Annotated[bool, Option("--dry-run", help="Only show what would be sent.")]
 
 

@@ -13,6 +13,7 @@ from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import confirm
+from pyromq.cli.output.resent_rows import RESENT_COLUMNS, resent_row
 from pyromq.cli.output.tables import Form, form_for, write_json, write_rows
 from pyromq.cli.pipeline.checks import check_source, check_topics, has_dead_letters
 from pyromq.cli.pipeline.options import (
@@ -41,7 +42,6 @@ from pyromq.cli.pipeline.options import (
 )
 from pyromq.cli.pipeline.session import bar, started
 from pyromq.cli.pipeline.tables import (
-    LETTERS,
     SAMPLES,
     fitting,
     rows_of,
@@ -177,11 +177,11 @@ def redrive(
         with bar("reading dead letters"):
             chosen["end"] = letters.frozen().end  # what is sent is what was shown
             done = job(spark, group, **chosen)
-        to_send = sum(each.outcome == "would send" for each in done.letters)
+        to_send = sum(each.status == "would send" for each in done.letters)
         if not sending.dry_run and to_send:
             if form is Form.TABLE and not sending.yes:
                 first = done.letters[:_LETTERS_SHOWN]
-                write_rows(sys.stderr, form, fitting(sys.stderr, form, LETTERS), rows_of(first))
+                write_rows(sys.stderr, form, fitting(sys.stderr, form, RESENT_COLUMNS), map(resent_row, first))
             confirm(f"Send {to_send} dead letters?", sending.yes)
             with bar("redriving") as tell:
                 done = job(
@@ -191,7 +191,7 @@ def redrive(
     if not sending.dry_run and not to_send:
         click.echo("no dead letter is left to send", err=True)
         done = replace(done, is_dry=False)
-    write_rows(sys.stdout, form, fitting(sys.stdout, form, LETTERS), rows_of(done.letters))
+    write_rows(sys.stdout, form, fitting(sys.stdout, form, RESENT_COLUMNS), map(resent_row, done.letters))
     write_summary(sys.stderr, Form.TABLE if form is Form.TABLE else Form.JSONL, "redrive", done)
     if done.failed or done.held_back or done.canary.is_bad:
         raise click.exceptions.Exit(ExitCode.PARTIAL)

@@ -107,14 +107,6 @@ SAMPLES: Final = (
     Column("tags", "tags", optional=True),
     Column("body", "body"),
 )
-LETTERS: Final = (
-    Column("message_id", "dead letter"),
-    Column("keys", "keys", optional=True),
-    Column("outcome", "outcome", styles={"sent": "green", "failed": "bold red", "held back": "yellow"}, whole=True),
-    Column("to_topic", "to"),
-    Column("new_message_id", "new id", optional=True),
-    Column("error", "why", optional=True),
-)
 _REPORT: Final = (
     ("throughput", "Throughput", (
         Column("topic", "topic"), Column("messages", "messages", right=True, show=_number),

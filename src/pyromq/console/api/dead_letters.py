@@ -10,9 +10,10 @@ from pyromq.client.admin.delays import DelayedMessage
 from pyromq.client.admin.error_groups import ErrorGroups
 from pyromq.console.api.groups import GroupPath
 from pyromq.console.views import letters as view
-from pyromq.console.views.letters import LetterFilter, LetterGroup, LetterRow
+from pyromq.console.views.letters import LetterGroup
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.tables import SIZES, TableQuery
+from pyromq.operate.letter_filter import LetterFilter, LetterRow
 
 functions = Api("dead-letters")
 
@@ -54,16 +55,19 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
 
 @functions.get("/dead-letters", summary="Groups with dead letters")
 async def groups(call: Call) -> LetterGroups:
-    """How many each has that are not redriven."""
+    """How many letters of each group wait to be redriven, and how many there are."""
     return LetterGroups(groups=await view.groups_with_letters(call.desk))
 
 
 @functions.get("/groups/{group}/dead-letters", summary="Dead letters of a group")
 async def letters(call: Call, path: GroupPath, query: LettersQuery) -> Letters:
     """A page of them, with the error that each failed with. To send them again, start a job of kind ``redrive``."""
-    wanted = LetterFilter(error=query.error, key=query.key, tag=query.tag, topic=query.topic, redriven=query.redriven)
-    asked = TableQuery(page=query.page, size=query.size, sort=view.SORTS[0], descending=True, search=query.q)
-    found = await view.list_letters(call.desk, path.group, asked, wanted)
+    which = LetterFilter.of(
+        {"errors": query.error, "keys": query.key, "tags": query.tag, "topics": query.topic, "search": query.q}
+    )
+    asked = TableQuery(page=query.page, size=query.size, sort=view.SORTS[0], descending=True)
+    hides = query.redriven == "no"
+    found = await view.list_letters(call.desk, path.group, asked, which, hides_redriven=hides)
     page = found.page
     return Letters(letters=page.rows, total=page.total, page=page.query.page, read=found.read, is_cut=found.is_cut)
 

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 import msgspec
 
 from pyromq.aio import QueueId
-from pyromq.console.jobs.record import JobRecord
-from pyromq.console.jobs.specs import NewJob, ResetOffsets
 from pyromq.console.views import groups as view
 from pyromq.console.views.brokers import require_broker
 from pyromq.console.views.groups import GroupRow, ResetPlan, ResetWish
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.tables import SIZES, TableQuery
+from pyromq.operate.jobs.record import JobRecord
+from pyromq.operate.jobs.specs import NewJob, ResetOffsets
 
 functions = Api("groups")
 

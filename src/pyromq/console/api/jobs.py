@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from pyromq.console.jobs.outcomes import ItemResult, Outcome
-from pyromq.console.jobs.record import JobRecord
-from pyromq.console.jobs.specs import NewJob
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.streams import Event, Events
+from pyromq.operate.jobs.outcomes import ItemResult, Outcome
+from pyromq.operate.jobs.record import JobRecord
+from pyromq.operate.jobs.specs import NewJob
 
 functions = Api("jobs")
 
@@ -100,9 +100,9 @@ async def stream(call: Call, path: JobPath) -> Events:
     jobs.get(job_id)
 
     async def changes() -> AsyncIterator[Event]:
-        while (run := jobs.run_of(job_id)) is not None:
-            yield Event("progress", msgspec.json.encode(run.record).decode())
-            await run.changed.wait()
+        while (record := jobs.get(job_id)).is_active:
+            yield Event("progress", msgspec.json.encode(record).decode())
+            await jobs.changed(job_id)
             await asyncio.sleep(_STEP_S)
         yield Event("over", msgspec.json.encode(jobs.get(job_id)).decode())
 

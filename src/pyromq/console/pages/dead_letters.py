@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pyromq.client.admin.delays import DelayedMessage
-from pyromq.console.jobs.specs import ITEMS_MAX, NewJob, Pace, Redrive
 from pyromq.console.views import letters as view
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery, sorted_by
 from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
 from pyromq.errors import MQError
+from pyromq.operate.jobs.specs import ITEMS_MAX, NewJob, Pace, Redrive
+from pyromq.operate.letter_filter import LetterFilter
 
 pages = Pages()
 
@@ -22,31 +24,29 @@ _CHOICES = (*_FILTERS, "q")  # with what is searched: all that decides which let
 @pages.page("/dead-letters", title="Dead letters", nav=Nav("Consume", order=30, key="x"))
 async def overview(visit: Visit) -> Drawn:
     found = await view.groups_with_letters(visit.desk)
-    return Drawn("dead_letters.html", {"groups": found, "total": sum(each.letters or 0 for each in found)})
+    return Drawn("dead_letters.html", {"groups": found})
 
 
-def _filter(visit: Visit) -> view.LetterFilter:
-    return view.LetterFilter(**{name: visit.query.get(name, "") for name in _CHOICES})
+def _filter(given: Mapping[str, str]) -> LetterFilter:
+    """What a page or its form chooses."""
+    texts = {f"{name}s": given.get(name, "") for name in ("error", "key", "tag", "topic")}
+    return LetterFilter.of({**texts, "search": given.get("q", "")})  # type: ignore[typeddict-item]
 
 
 @pages.page("/dead-letters/{group}", title="Dead letters of a group")
 async def letters(visit: Visit) -> Drawn:
-    group, wanted = visit.path["group"], _filter(visit)
+    group, which = visit.path["group"], _filter(visit.query)
+    wanted = {name: visit.query.get(name, "") for name in _CHOICES}
     query = TableQuery.of(visit.query, sorts=view.SORTS, kept=_FILTERS)
     if "sort" not in visit.query:
         query = replace(query, descending=True)
-    found = await view.list_letters(visit.desk, group, query, wanted)
+    hides_redriven = wanted["redriven"] == "no"
+    found = await view.list_letters(visit.desk, group, query, which, hides_redriven=hides_redriven)
     errors, problem = None, ""
     try:
         errors = await visit.desk.admin.dead_letters_by_error(group, count_max=view.READ_MAX)
     except MQError as error:
         problem = str(error)
-    spec = Redrive(
-        group=group,
-        keys=(wanted.key,) if wanted.key else (),
-        tags=(wanted.tag,) if wanted.tag else (),
-        errors=(wanted.error,) if wanted.error else (),
-    )
     model = {
         "group": group,
         "found": found,
@@ -54,9 +54,9 @@ async def letters(visit: Visit) -> Drawn:
         "wanted": wanted,
         "errors": errors,
         "problem": problem,
-        "commands": spec.commands(),
-        "export": link("dead-letters", group, "export", **{name: getattr(wanted, name) for name in _CHOICES}),
-        "is_filtered": any(getattr(wanted, name) for name in _CHOICES),
+        "commands": Redrive.chosen(group, which).commands(),
+        "export": link("dead-letters", group, "export", **wanted),
+        "is_filtered": any(wanted.values()),
     }
     return Drawn("letters.html", model, title=f"Dead letters of {group}")
 
@@ -70,27 +70,13 @@ async def redrive(visit: Visit) -> Moved:
         raise BadRequestError("no letter is ticked: tick some, or redrive all that are shown by the filter")
     if len(chosen) > ITEMS_MAX:
         raise BadRequestError(f"at most {ITEMS_MAX} letters can be ticked: use the filter")
-    spec = Redrive(
-        group=group,
-        letters=chosen if form.get("which") == "ticked" else await _filtered(visit, group),
-        only_group=bool(form.get("only_group")),
-    )
+    which = LetterFilter(letters=chosen) if form.get("which") == "ticked" else _filter(form)
+    spec = Redrive.chosen(group, which, only_group=bool(form.get("only_group")))
     pace = Pace(rate=_rate(form.get("rate", "")), canary=int(_rate(form.get("canary", ""))))
     new = NewJob(spec=spec, pace=pace, dry_run=bool(form.get("dry_run")))
     record = visit.desk.jobs.start(new, by=visit.who.name if visit.who else "")
-    visit.desk.cache.forget(("letters", group), "groups with letters", ("dead letters", group))
+    view.forget(visit.desk, group)
     return Moved(link("jobs", record.id))
-
-
-async def _filtered(visit: Visit, group: str) -> tuple[str, ...]:
-    """The letters that the filter of the page chose, by name: what is redriven is what was shown. Empty means all."""
-    wanted = view.LetterFilter(**{name: visit.form.get(name, "") for name in _CHOICES})
-    if wanted == view.LetterFilter():
-        return ()
-    found = [letter.offset_message_id for letter in await view.letters_of(visit.desk, group) if wanted.takes(letter)]
-    if not found:
-        raise BadRequestError("no letter is left that the filter chooses")
-    return tuple(found)
 
 
 def _rate(text: str) -> float:
@@ -108,7 +94,7 @@ async def export(visit: Visit) -> File:
     """Lines of JSON that ``pyromq send --jsonl`` takes back, with the topic that each letter was sent to first."""
     group = visit.path["group"]
     await view.letters_of(visit.desk, group)
-    lines = view.letter_lines(visit.desk, group, _filter(visit), ())
+    lines = view.letter_lines(visit.desk, group, _filter(visit.query))
     return File(f"dead-letters-{group}.jsonl", lines, "application/x-ndjson")
 
 

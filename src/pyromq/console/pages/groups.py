@@ -10,7 +10,6 @@ import msgspec
 from pyromq.aio import QueueId
 from pyromq.client.admin.blocked_queues import BlockedQueue
 from pyromq.client.admin.steering.group_state import GroupState
-from pyromq.console.jobs.specs import Delete, Move, NewJob, ResetOffsets
 from pyromq.console.views import groups as view
 from pyromq.console.views.brokers import require_broker
 from pyromq.console.views.letters import waiting_retries
@@ -23,6 +22,8 @@ from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
 from pyromq.errors import ConfigError, MQError
 from pyromq.model.names import RETRY_PREFIX, dead_letter_topic, retry_topic
 from pyromq.model.system_names import is_system_group
+from pyromq.operate.dead_letters import LetterCounts
+from pyromq.operate.jobs.specs import Delete, Move, NewJob, ResetOffsets
 
 pages = Pages()
 
@@ -65,10 +66,11 @@ async def group(visit: Visit) -> Drawn:
     return Drawn("group.html", model, title=f"Group {name}")
 
 
-async def _letters(visit: Visit, group: str) -> tuple[int | None, Any, str]:
+async def _letters(visit: Visit, group: str) -> tuple[LetterCounts | None, Any, str]:
     try:
-        count = await visit.desk.admin.dead_letter_count(group)
-        return count, await visit.desk.admin.dead_letters_by_error(group, count_max=1_000) if count else None, ""
+        found = await visit.desk.letter_counts(group)
+        errors = await visit.desk.admin.dead_letters_by_error(group, count_max=1_000) if found.waiting else None
+        return found, errors, ""
     except MQError as error:
         return None, None, str(error)
 

@@ -7,10 +7,6 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from pyromq.console.jobs.book import describe
-from pyromq.console.jobs.outcomes import Outcome
-from pyromq.console.jobs.record import JobRecord, JobState
-from pyromq.console.jobs.specs import CopyTopic, JobSpec, NewJob, Pace, Redrive, ResetOffsets
 from pyromq.console.views.times import read_moment
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
@@ -18,6 +14,10 @@ from pyromq.console.web.tables import TableQuery
 from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
 from pyromq.errors import MQError
 from pyromq.model.names import dead_letter_topic
+from pyromq.operate.jobs.book import describe
+from pyromq.operate.jobs.outcomes import Outcome
+from pyromq.operate.jobs.record import JobRecord, JobState
+from pyromq.operate.jobs.specs import CopyTopic, JobSpec, NewJob, Pace, Redrive, ResetOffsets
 
 pages = Pages()
 

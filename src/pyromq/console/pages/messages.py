@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pyromq.client.admin.messages.search import COUNT_MAX, SCAN_MAX, MessageQuery
-from pyromq.console.jobs.specs import NewJob, Resend
 from pyromq.console.views.messages import (
     BADGES,
     EXPORT_MAX,
@@ -22,6 +21,8 @@ from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
 from pyromq.errors import MQError
+from pyromq.operate.jobs.specs import NewJob, Resend
+from pyromq.operate.resend.outgoing import first_topic
 
 pages = Pages()
 
@@ -110,7 +111,7 @@ async def message(visit: Visit) -> Drawn:
     topic, message_id = visit.path["topic"], visit.path["message_id"]
     found = await visit.desk.admin.message(topic, message_id)
     body, problem = body_of(found)
-    home = visit.desk.admin.first_topic(found)
+    home = first_topic(visit.desk.admin.client, found)
     told, explain_problem = None, ""
     try:
         told = await visit.desk.admin.explain(home, found.message_id)

@@ -12,11 +12,11 @@ from pyromq.aio import QueueId
 from pyromq.client.admin.offsets import EARLIEST, LATEST, OffsetMove
 from pyromq.client.admin.steering.group_state import GroupState, GroupTotals
 from pyromq.console.desk import NAMES_MS, NUMBERS_MS, Desk
-from pyromq.console.jobs.specs import Move
 from pyromq.console.web.tables import TablePage, TableQuery, sorted_by
 from pyromq.errors import ConfigError, GroupOfflineError, MQError
 from pyromq.model.names import dead_letter_topic
 from pyromq.model.system_names import is_system_group
+from pyromq.operate.jobs.specs import Move
 from pyromq.wire.json.heartbeat import MessageModel
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ async def _filled(desk: Desk, row: GroupRow, limit: asyncio.Semaphore) -> GroupR
         members, mismatched, is_broadcasting = await desk.cache.get(
             ("members", row.group), _MEMBERS_MS, lambda: _members(desk, row.group)
         )
-        letters = await desk.cache.get(("dead letters", row.group), _MEMBERS_MS, lambda: _letters(desk, row.group))
+        letters = await _letters(desk, row.group)
     changes: dict[str, Any] = {"members": members, "mismatched": mismatched, "dead_letters": letters}
     changes["is_broadcasting"] = is_broadcasting
     if is_broadcasting:
@@ -112,7 +112,7 @@ async def _letters(desk: Desk, group: str) -> int | None:
     try:
         if dead_letter_topic(group) not in await desk.topic_names():
             return 0
-        return await desk.admin.dead_letter_count(group)
+        return (await desk.letter_counts(group)).waiting
     except MQError:
         return None
 

@@ -4,68 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from pyromq.client.admin.dead_letters import DeadLetter
 from pyromq.client.admin.delays import DelayedMessage
 from pyromq.console.desk import Desk
-from pyromq.console.jobs.work import is_error
 from pyromq.console.views.messages import line_of
 from pyromq.console.web.tables import TablePage, TableQuery, sorted_by
 from pyromq.errors import MQError, NotFoundError
 from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.model.system_names import is_system_group
+from pyromq.operate.dead_letters import DeadLetters
+from pyromq.operate.letter_filter import DeadLetter, LetterFilter, LetterRow
+from pyromq.operate.resend.outgoing import first_topic
 
 READ_MAX: Final = 10_000  # letters of a group that are looked at, the newest ones
 SORTS: Final = ("dead", "topic", "attempts")
 _LETTERS_MS: Final = 4_000
 _WAITING_MAX: Final = 5_000
 _ASKED_AT_ONCE: Final = 8
-
-
-class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which letters; all that is given must hold. ``error`` is a class, the hash of a stack, or the error's text."""
-
-    error: str = ""
-    key: str = ""
-    tag: str = ""
-    topic: str = ""
-    redriven: str = ""  # "no" hides those that were sent again
-    q: str = ""  # searched in ids, keys, tags and errors, whatever its case
-
-    def takes(self, letter: DeadLetter) -> bool:
-        return (
-            (not self.error or is_error(letter, self.error))
-            and (not self.key or self.key in letter.keys)
-            and (not self.tag or letter.tags == self.tag)
-            and (not self.topic or letter.topic == self.topic)
-            and (self.redriven != "no" or not letter.is_redriven)
-            and (not self.q or _mentions(letter, self.q.strip().casefold()))
-        )
-
-
-class LetterRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter in a list."""
-
-    offset_message_id: str
-    message_id: str
-    topic: str
-    broker: str
-    queue: int
-    offset: int
-    dead_ms: int
-    born_ms: int
-    attempts: int
-    keys: tuple[str, ...]
-    tags: str
-    body_bytes: int
-    error_class: str
-    stack: str
-    text: str
-    version: str
-    is_redriven: bool
 
 
 class LetterList(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,14 +38,16 @@ class LetterList(msgspec.Struct, frozen=True, kw_only=True):
 async def letters_of(desk: Desk, group: str) -> list[DeadLetter]:
     """Raises GroupNotFoundError."""
     return await desk.cache.get(
-        ("letters", group), _LETTERS_MS, lambda: desk.admin.dead_letters(group, count_max=READ_MAX, checked=False)
+        ("letters", group), _LETTERS_MS, lambda: DeadLetters(desk.admin).list(group, count_max=READ_MAX, checked=False)
     )
 
 
-async def list_letters(desk: Desk, group: str, query: TableQuery, wanted: LetterFilter) -> LetterList:
-    """Chosen and sorted first; whether each was redriven is looked up for one page. Raises GroupNotFoundError."""
-    letters = await letters_of(desk, group)
-    chosen = [letter for letter in letters if wanted.takes(letter)]
+async def list_letters(
+    desk: Desk, group: str, query: TableQuery, which: LetterFilter, *, hides_redriven: bool = False
+) -> LetterList:
+    """Choose and sort first; whether each was redriven is looked up for one page. Raises GroupNotFoundError."""
+    letters, is_chosen = await letters_of(desk, group), which.matcher()
+    chosen = [each for each in letters if is_chosen(each) and not (hides_redriven and each.is_redriven)]
     keys: dict[str, Any] = {
         "dead": lambda letter: letter.dead_ms,
         "topic": lambda letter: letter.topic,
@@ -98,46 +59,21 @@ async def list_letters(desk: Desk, group: str, query: TableQuery, wanted: Letter
     return LetterList(page=page.with_rows(rows), read=len(letters), is_cut=len(letters) >= READ_MAX)
 
 
-def _mentions(letter: DeadLetter, needle: str) -> bool:
-    texts = (letter.message_id, letter.reason, letter.failure.error_class, letter.tags, *letter.keys)
-    return any(needle in text.casefold() for text in texts)
-
-
 async def _row(desk: Desk, letter: DeadLetter, limit: asyncio.Semaphore) -> LetterRow:
-    is_redriven = letter.is_redriven
-    if not is_redriven:
+    if not letter.is_redriven:
         async with limit:
-            try:
-                is_redriven = await desk.admin.was_redriven(letter)
-            except MQError:
-                is_redriven = False
-    failure = letter.failure
-    return LetterRow(
-        offset_message_id=letter.offset_message_id,
-        message_id=letter.message_id,
-        topic=letter.topic,
-        broker=letter.broker,
-        queue=letter.queue,
-        offset=letter.offset,
-        dead_ms=letter.dead_ms,
-        born_ms=letter.born_ms,
-        attempts=letter.attempts,
-        keys=letter.keys,
-        tags=letter.tags,
-        body_bytes=letter.body_bytes,
-        error_class=failure.error_class,
-        stack=failure.stack,
-        text=failure.text or letter.reason,
-        version=failure.version,
-        is_redriven=is_redriven,
-    )
+            with suppress(MQError):
+                is_redriven = await DeadLetters(desk.admin).was_redriven(letter)
+                letter = msgspec.structs.replace(letter, is_redriven=is_redriven)
+    return LetterRow.of(letter)
 
 
 class LetterGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group with dead letters."""
+    """A group with dead letters: how many wait to be redriven, how many there are; None where nobody answers."""
 
     group: str
-    letters: int | None
+    waiting: int | None
+    total: int | None
     problem: str = ""
 
 
@@ -150,32 +86,32 @@ async def groups_with_letters(desk: Desk) -> list[LetterGroup]:
     async def count(group: str) -> LetterGroup:
         async with limit:
             try:
-                return LetterGroup(group=group, letters=await desk.admin.dead_letter_count(group))
+                counts = await desk.letter_counts(group)
             except MQError as error:
-                return LetterGroup(group=group, letters=None, problem=str(error))
+                return LetterGroup(group=group, waiting=None, total=None, problem=str(error))
+            return LetterGroup(group=group, waiting=counts.waiting, total=counts.total)
 
     async def load() -> Sequence[LetterGroup]:
         return await asyncio.gather(*[count(name) for name in names])
 
     found = await desk.cache.get("groups with letters", _LETTERS_MS, load)
-    return sorted(found, key=lambda each: (-(each.letters or 0), each.group))
+    return sorted(found, key=lambda each: (-(each.waiting or 0), each.group))
 
 
-async def letter_lines(desk: Desk, group: str, wanted: LetterFilter, places: Sequence[str]) -> AsyncIterator[bytes]:
-    """Lines of JSON of chosen letters, or of those with these offset ids; ``topic`` is where each was sent first.
+def forget(desk: Desk, group: str) -> None:
+    """Forget what is known of a group's letters, after a redrive began."""
+    desk.cache.forget(("letters", group), "groups with letters", ("dead letters", group))
 
-    One that is gone meanwhile is left out.
-    """
-    if places:
-        chosen = list(dict.fromkeys(places))
-    else:
-        chosen = [letter.offset_message_id for letter in await letters_of(desk, group) if wanted.takes(letter)]
-    for place in chosen:
+
+async def letter_lines(desk: Desk, group: str, which: LetterFilter) -> AsyncIterator[bytes]:
+    """Give lines of JSON of chosen letters; ``topic`` is where each was sent first, one that is gone is left out."""
+    is_chosen = which.matcher()
+    for letter in filter(is_chosen, await letters_of(desk, group)):
         try:
-            message = await desk.admin.message_by_offset_id(place)
+            message = await desk.admin.message_by_offset_id(letter.offset_message_id)
         except NotFoundError:
             continue
-        line = msgspec.structs.replace(line_of(message), topic=desk.admin.first_topic(message))
+        line = msgspec.structs.replace(line_of(message), topic=first_topic(desk.admin.client, message))
         yield msgspec.json.encode(line) + b"\n"
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from pyromq.console.desk import NUMBERS_MS, Desk
 from pyromq.console.views.brokers import require_broker
-from pyromq.console.views.topics import GROUPS_SHOWN_MAX, dead_letter_count, group_lag, topic_index
+from pyromq.console.views.topics import GROUPS_SHOWN_MAX, group_lag, topic_index, waiting_letters
 from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError, printable
 from pyromq.model.system_names import MESSAGE_TYPE, TopicKind
 from pyromq.model.topic import Perm, TopicConfig
@@ -136,7 +136,7 @@ async def _consumer(desk: Desk, group: str, topic: str) -> ConsumerView:
     lag, letters, problem = 0, 0, ""
     try:
         lag = await group_lag(desk, group, topic)
-        letters = await dead_letter_count(desk, await topic_index(desk), group)
+        letters = await waiting_letters(desk, group)
         connected = await desk.admin.group_connections(group)
     except GroupOfflineError:
         return _consumer_view(group, lag, letters)

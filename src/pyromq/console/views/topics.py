@@ -150,7 +150,7 @@ async def _row(desk: Desk, index: TopicIndex, name: str) -> TopicRow:
         groups = await desk.admin.topic_groups(name) if kind.is_users else []
         shown = groups[:GROUPS_SHOWN_MAX]
         lags = await asyncio.gather(*(group_lag(desk, group, name) for group in shown))
-        letters = await asyncio.gather(*(dead_letter_count(desk, index, group) for group in shown))
+        letters = await asyncio.gather(*(waiting_letters(desk, group) for group in shown))
     except MQError as error:
         return TopicRow(name=name, kind=kind, problem=printable(str(error)))
     return TopicRow(
@@ -171,13 +171,9 @@ async def group_lag(desk: Desk, group: str, topic: str) -> int:
     return sum(max(0, each.broker_offset - each.consumer_offset) for each in progress.values())
 
 
-async def dead_letter_count(desk: Desk, index: TopicIndex, group: str) -> int:
-    """What the dead-letter topic of a group holds; nothing is asked where there is none."""
-    topic = dead_letter_topic(group)
-    if topic not in index.kinds:
-        return 0
+async def waiting_letters(desk: Desk, group: str) -> int:
+    """Return how many dead letters of a group wait; 0 where nobody answers."""
     try:
-        traffic = await desk.cache.get(("traffic", topic), NUMBERS_MS, lambda: desk.admin.topic_traffic(topic))
+        return (await desk.letter_counts(group)).waiting if dead_letter_topic(group) in await desk.topic_names() else 0
     except MQError:
         return 0
-    return traffic.messages

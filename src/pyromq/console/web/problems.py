@@ -7,7 +7,6 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from pyromq.console.jobs.book import NoSuchJobError
 from pyromq.console.web.visit import BadRequestError, BodyTooLargeError
 from pyromq.errors import (
     BodyError,
@@ -31,6 +30,7 @@ from pyromq.errors import (
     TransportError,
     printable,
 )
+from pyromq.operate.jobs.book import NoSuchJobError
 
 
 class NotSignedInError(MQError):

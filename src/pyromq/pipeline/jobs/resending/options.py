@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from pyromq.clock import Clock, SystemClock
+from pyromq.operate.resend.pacing import check_rate
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.common.patching import Patch
-from pyromq.pipeline.jobs.resending.pacing import check_rate
 
 
 class ReplayOptions(TypedDict, total=False):

@@ -9,17 +9,20 @@ fails, the rest is held back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from pyromq.client.admin.dead_letters import REDRIVEN_FROM, application_properties
-from pyromq.client.admin.original_messages import redriven_id
-from pyromq.model import failure
+from pyromq.client.admin import Admin
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
+from pyromq.operate.dead_letters import NO_TOPIC, DeadLetters, RedriveProgress
+from pyromq.operate.letter_filter import LetterFilter
+from pyromq.operate.resend.originals import OriginalMessages
+from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
+from pyromq.operate.resend.outgoing import REDRIVEN_FROM, Item, application_properties, origin_topic, redriven_id
 from pyromq.pipeline.core.keywords import settings_from
 from pyromq.pipeline.jobs.common.patching import Patch, PatchInput
 from pyromq.pipeline.jobs.common.queries import failures_in_words
@@ -27,20 +30,11 @@ from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.jobs.resending.canary import Canary, CanaryVerdict, send_canary
 from pyromq.pipeline.jobs.resending.options import RedriveOptions, RedriveSettings
-from pyromq.pipeline.jobs.resending.originals import Originals
-from pyromq.pipeline.jobs.resending.outgoing import (
-    COLUMNS,
-    MessageRow,
-    Outgoing,
-    Resent,
-    SendOutcome,
-    outgoing,
-    source_of,
-)
+from pyromq.pipeline.jobs.resending.outgoing import COLUMNS, MessageRow, outgoing, source_of
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Redriving(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +50,7 @@ class Redriving(msgspec.Struct, frozen=True, kw_only=True):
     same_message: int  # letters of a message that another letter stands for
     canary: CanaryVerdict
     took_s: float
-    letters: tuple[Resent, ...]
+    letters: tuple[ItemOutcome, ...]
 
 
 def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) -> Redriving:
@@ -69,53 +63,47 @@ def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) 
     """
     settings = settings_from(RedriveSettings, options, "redrive")
     watch = Stopwatch(settings.clock)
+    which = LetterFilter.of({"errors": settings.errors}).sql()
     selection = Selection(
         topics=(dead_letter_topic(group),),
         nameserver=settings.nameserver,
         begin=settings.begin,
         end=settings.end,
-        where=settings.where,
+        where=" AND ".join(f"({part})" for part in (settings.where, which) if part),
         options=settings.options or {},
     )
     selection.require_properties_as_map()
     with failures_in_words():
         frame = selection.frozen().frame(spark).select(*dict.fromkeys((*COLUMNS, *ORDER)))
-        if settings.errors:
-            frame = frame.where(_has_one_of(settings.errors))
-        originals = Originals(_letters(frame))
-        found = len(originals)
+        known = _letters(frame)
+        originals, found = originals_of(known), len(known)
         letters = (
-            originals.decided(row)
-            or as_any_letter(letter_to_send(row, group, settings.patch, settings.only_group), originals)
+            letter_to_send(row, group, originals, patch=settings.patch, only_group=settings.only_group)
             for row in in_order(frame, found)
         )
         sender = PacedSender(
-            settings.nameserver,
-            selection.options,
-            rate=settings.rate,
-            check_sent=True,
-            clock=settings.clock,
-            sleep=settings.sleep,
+            settings.nameserver, selection.options, rate=settings.rate, clock=settings.clock, sleep=settings.sleep
         )
         if settings.dry_run:
             verdict, outcomes = CanaryVerdict.NOT_ASKED, list(sender.look_all(letters))
         else:
-            canary = Canary(
-                spark, sender, selection, group, settings.canary_wait_s, sleep=settings.sleep, clock=settings.clock
-            )
+            canary = Canary(sender, group, settings.canary_wait_s, sleep=settings.sleep, clock=settings.clock)
             verdict, outcomes = _send(letters, found, sender, canary, settings)
+            sender.connected.call(_keep_progress(sender.admin, group, known, outcomes))
     return summary(group, settings.dry_run, verdict, outcomes, watch.seconds)
 
 
-def _has_one_of(errors: Sequence[str]) -> Column:
-    """As ``Failure.is_called`` has it."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    error_class, stack = (F.col("properties").getItem(name) for name in (failure.CLASS, failure.STACK))
-    found = F.lit(False)
-    for name in errors:
-        found = found | (stack == name) | (error_class == name) | error_class.endswith(f".{name}")
-    return found
+async def _keep_progress(admin: Admin, group: str, letters: Sequence[Any], outcomes: Sequence[ItemOutcome]) -> None:
+    """Count as redriven what is: the letters of each queue from its beginning to the first that is not."""
+    ended = {each.offset_message_id: each for each in outcomes}
+    known = {(row["broker"], row["queue_id"], row["queue_offset"]): row["offset_message_id"] for row in letters}
+    for part in await DeadLetters(admin).queues(group):
+        progress = RedriveProgress(admin, group, part.queue)
+        for offset in range(part.done, part.end):
+            place = known.get((part.queue.broker, part.queue.number, offset), "")
+            if place not in ended or progress.has_gap:
+                break
+            await progress.passed(offset, ended[place])
 
 
 def _letters(frame: DataFrame) -> list[Any]:
@@ -130,18 +118,28 @@ def _letters(frame: DataFrame) -> list[Any]:
     return found
 
 
-def as_any_letter(message: Outgoing | Resent, originals: Originals) -> Outgoing | Resent:
-    """Looked for under the ids of all letters of the message."""
-    if isinstance(message, Resent):
-        return message
-    return replace(message, sent_as=originals.ids(message.source.offset_message_id))
+def originals_of(letters: Iterable[MessageRow]) -> OriginalMessages:
+    """Return which letter stands for which message; rows have ``origin_topic`` and ``redriven_from``, oldest first."""
+    originals = OriginalMessages()
+    for letter in letters:
+        originals.add(
+            letter["offset_message_id"],
+            topic=letter["origin_topic"] or "",
+            message_id=letter["message_id"] or "",
+            redriven_from=letter["redriven_from"] or "",
+        )
+    return originals
 
 
 def _send(
-    letters: Iterator[Outgoing | Resent], found: int, sender: PacedSender, canary: Canary, settings: RedriveSettings
-) -> tuple[CanaryVerdict, list[Resent]]:
+    letters: Iterator[Item],
+    found: int,
+    sender: PacedSender,
+    canary: Canary,
+    settings: RedriveSettings,
+) -> tuple[CanaryVerdict, list[ItemOutcome]]:
     """The canary first, if one is asked for; the rest is sent unless it fared badly."""
-    verdict, outcomes = CanaryVerdict.NOT_ASKED, list[Resent]()
+    verdict, outcomes = CanaryVerdict.NOT_ASKED, list[ItemOutcome]()
     if settings.canary:
         settings.tell(0, found, "canary")
         outcomes = send_canary(sender, letters, settings.canary)
@@ -152,25 +150,27 @@ def _send(
     return verdict, [*outcomes, *rest]
 
 
-def _held_back(message: Outgoing | Resent, verdict: CanaryVerdict) -> Resent:
-    if isinstance(message, Resent):
+def _held_back(message: Item, verdict: CanaryVerdict) -> ItemOutcome:
+    if isinstance(message, ItemOutcome):
         return message
-    return msgspec.structs.replace(message.source, outcome=SendOutcome.HELD_BACK, error=f"canary: {verdict.value}")
+    return message.source.ended(ItemStatus.HELD_BACK, f"canary: {verdict.value}")
 
 
-def summary(group: str, is_dry: bool, verdict: CanaryVerdict, outcomes: Sequence[Resent], took_s: float) -> Redriving:
-    def count(outcome: SendOutcome) -> int:
-        return sum(each.outcome is outcome for each in outcomes)
+def summary(
+    group: str, is_dry: bool, verdict: CanaryVerdict, outcomes: Sequence[ItemOutcome], took_s: float
+) -> Redriving:
+    def count(*statuses: ItemStatus) -> int:
+        return sum(each.status in statuses for each in outcomes)
 
     return Redriving(
         group=group,
         is_dry=is_dry,
         found=len(outcomes),
-        sent=count(SendOutcome.SENT),
-        sent_before=count(SendOutcome.SENT_BEFORE),
-        failed=count(SendOutcome.FAILED),
-        held_back=count(SendOutcome.HELD_BACK),
-        same_message=count(SendOutcome.SAME_MESSAGE),
+        sent=count(ItemStatus.SENT),
+        sent_before=count(ItemStatus.SENT_BEFORE),
+        failed=count(ItemStatus.FAILED, ItemStatus.UNKNOWN),
+        held_back=count(ItemStatus.HELD_BACK),
+        same_message=count(ItemStatus.SAME_MESSAGE),
         canary=verdict,
         took_s=round(took_s, 3),
         letters=tuple(outcomes),
@@ -180,29 +180,47 @@ def summary(group: str, is_dry: bool, verdict: CanaryVerdict, outcomes: Sequence
 # --- dead letters -----------------------------------------------------------------------------------------------------
 
 
-def letter_to_send(row: MessageRow, group: str, patch: Patch | None, only_group: bool) -> Outgoing | Resent:
-    """The message for a dead letter, or why there is none."""
-    properties = row["properties"] or {}
-    topic = properties.get(names.RETRY_TOPIC) or properties.get(names.DLQ_ORIGIN_TOPIC) or ""
+def letter_to_send(
+    row: MessageRow,
+    group: str,
+    originals: OriginalMessages,
+    *,
+    patch: Patch | None = None,
+    only_group: bool = False,
+) -> Item:
+    """Return the message for a dead letter, or why there is none."""
+    topic, place = origin_topic(row["properties"] or {}), row["offset_message_id"]
     if not topic:
-        return source_of(row, SendOutcome.FAILED, error="it does not say which topic it was sent to")
-    targets = (retry_topic(group), topic) if only_group else (topic, retry_topic(group))
-    target, place = targets[0], row["offset_message_id"]
+        return source_of(row, ItemStatus.FAILED, error=NO_TOPIC)
+    targets: tuple[str, ...] = (retry_topic(group), topic) if only_group else (topic, retry_topic(group))
+    source = source_of(row, to_topic=targets[0], new_message_id=redriven_id(place))
+    if (decided := originals.decided(source)) is not None:
+        return decided
     marks = [(REDRIVEN_FROM, place)]
     if only_group:
         marks.append((names.RETRY_TOPIC, topic))
-    if patch is None:
-        return outgoing(row, target, redriven_id(place), marks, sent_to=targets)
+    if patch is not None:
+        changed = _changed(row, source, patch)
+        if isinstance(changed, ItemOutcome):
+            return changed
+        row, targets = _patched(row, changed), (changed.topic, *targets)
+    message = outgoing(row, targets[0], redriven_id(place), marks, sent_to=targets)
+    return message if isinstance(message, ItemOutcome) else replace(message, sent_as=originals.ids(place))
+
+
+def _changed(row: MessageRow, source: ItemOutcome, patch: Patch) -> PatchInput | ItemOutcome:
+    """Return what the patch made of a letter; the outcome where it made nothing of it."""
+    never = msgspec.structs.replace(source, new_message_id="")
     try:
-        changed = patch(_letter(row, target))
+        changed = patch(_letter(row, source.to_topic))
     except Exception as error:  # the patch is the application's: this dead letter alone fails
-        return source_of(row, SendOutcome.FAILED, to_topic=target, error=f"the patch failed: {error!r}")
+        return never.ended(ItemStatus.FAILED, f"the patch failed: {error!r}")
     if changed is None:
-        return source_of(row, SendOutcome.HELD_BACK, to_topic=target, error="the patch left it out")
+        return never.ended(ItemStatus.HELD_BACK, "the patch left it out")
     if not isinstance(changed, PatchInput):
         reason = f"the patch returned {type(changed).__name__}, neither a PatchInput nor None"
-        return source_of(row, SendOutcome.FAILED, to_topic=target, error=reason)
-    return outgoing(_patched(row, changed), changed.topic, redriven_id(place), marks, sent_to=(changed.topic, *targets))
+        return never.ended(ItemStatus.FAILED, reason)
+    return changed
 
 
 def _letter(row: MessageRow, target: str) -> PatchInput:

@@ -6,6 +6,7 @@ from both. A replay that is run again under its name does not send what it sent 
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -14,20 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 import msgspec
 
 from pyromq.model.names import validate_topic
+from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
+from pyromq.operate.resend.outgoing import Item
 from pyromq.pipeline.core.keywords import settings_from
 from pyromq.pipeline.jobs.common.queries import failures_in_words
 from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.jobs.resending.options import ReplayOptions, ReplaySettings
-from pyromq.pipeline.jobs.resending.outgoing import (
-    COLUMNS,
-    Outgoing,
-    Resent,
-    SendOutcome,
-    derived_id,
-    outgoing,
-    source_of,
-)
+from pyromq.pipeline.jobs.resending.outgoing import COLUMNS, outgoing, source_of
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 from pyromq.wording import shown_time
 
@@ -66,7 +61,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     took_s: float = 0.0
     samples: tuple[Sample, ...] = ()
-    failures: tuple[Resent, ...] = ()
+    failures: tuple[ItemOutcome, ...] = ()
 
 
 def replay(spark: SparkSession, selection: Selection, to_topic: str, **options: Unpack[ReplayOptions]) -> Replayed:
@@ -97,37 +92,39 @@ def replay(spark: SparkSession, selection: Selection, to_topic: str, **options: 
             selection.nameserver,
             selection.options,
             rate=settings.rate,
-            check_sent=bool(settings.name),
             clock=settings.clock,
         )
-        tally = dict.fromkeys(SendOutcome, 0)
-        failures: list[Resent] = []
-        messages = _messages(islice(in_order(frame, there), found), to_topic, run)
+        tally = dict.fromkeys(ItemStatus, 0)
+        failures: list[ItemOutcome] = []
+        messages = _messages(islice(in_order(frame, there), found), to_topic, run, is_checked=bool(settings.name))
         for each in sender.send_all(messages, total=found, tell=settings.tell):
-            tally[each.outcome] += 1
-            if each.outcome is SendOutcome.FAILED and len(failures) < FAILURES_MAX:
+            tally[each.status] += 1
+            if each.status.is_problem and len(failures) < FAILURES_MAX:
                 failures.append(each)
     return Replayed(
         to_topic=to_topic,
         name=run,
         is_dry=False,
         found=found,
-        sent=tally[SendOutcome.SENT],
-        sent_before=tally[SendOutcome.SENT_BEFORE],
-        failed=tally[SendOutcome.FAILED],
+        sent=tally[ItemStatus.SENT],
+        sent_before=tally[ItemStatus.SENT_BEFORE],
+        failed=tally[ItemStatus.FAILED] + tally[ItemStatus.UNKNOWN],
         took_s=watch.seconds,
         failures=tuple(failures),
     )
 
 
 def replayed_id(run: str, offset_message_id: str) -> str:
-    return derived_id("replayed", run, offset_message_id)
+    """Return the id of a copy: 32 hexadecimal digits that only this run and message give."""
+    text = f"{run}\0{offset_message_id}".encode()
+    return hashlib.blake2b(text, digest_size=16, person=b"replayed").hexdigest().upper()
 
 
-def _messages(rows: Iterable[Any], to_topic: str, run: str) -> Iterator[Outgoing | Resent]:
+def _messages(rows: Iterable[Any], to_topic: str, run: str, *, is_checked: bool) -> Iterator[Item]:
     for row in rows:
         place = row["offset_message_id"]
-        yield outgoing(row, to_topic, replayed_id(run, place), ((REPLAYED_FROM, place), (REPLAY, run)))
+        marks = ((REPLAYED_FROM, place), (REPLAY, run))
+        yield outgoing(row, to_topic, replayed_id(run, place), marks, is_checked=is_checked)
 
 
 def _without_own(frame: DataFrame, run: str) -> DataFrame:
@@ -141,7 +138,7 @@ def _samples(frame: DataFrame, count: int) -> tuple[Sample, ...]:
 
 
 def _sample(row: Any) -> Sample:
-    source = source_of(row, SendOutcome.WOULD_SEND)
+    source = source_of(row)
     return Sample(
         topic=row["topic"],
         message_id=source.message_id,

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-from pyromq.pipeline.jobs.common.selection import Selection
+from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
+from pyromq.operate.resend.outgoing import Outgoing
 from pyromq.pipeline.jobs.resending.canary import Canary, CanaryVerdict, send_canary
-from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
 from pyromq.testing import ManualClock
 
 
 def letter(number: int) -> Outgoing:
-    source = Resent(
-        message_id=f"M{number}", offset_message_id=f"O{number}", keys="", outcome=SendOutcome.SENT, to_topic="orders",
-        new_message_id=f"N{number}", queue="broker-a:0", offset=number,
+    source = ItemOutcome(
+        message_id=f"M{number}", offset_message_id=f"O{number}", keys="", status=ItemStatus.SENT, to_topic="orders",
+        new_message_id=f"N{number}", to_queue="broker-a:0", to_offset=number,
     )  # fmt: skip
-    return Outgoing(source, "orders", f"N{number}", b"x", ())
+    return Outgoing(source=source, topic="orders", message_id=f"N{number}", body=b"x", properties=())
 
 
-NEVER_A_MESSAGE = Resent(
-    message_id="P", offset_message_id="P", keys="", outcome=SendOutcome.FAILED, to_topic="orders", error="its patch"
+NEVER_A_MESSAGE = ItemOutcome(
+    message_id="P", offset_message_id="P", keys="", status=ItemStatus.FAILED, to_topic="orders", error="its patch"
 )  # fmt: skip
 
 
@@ -36,17 +37,35 @@ class Brokers:
         self.looks = 0  # how often the group's progress was asked for
         self._committed = committed
 
-    def send_all(self, messages: Iterable[Outgoing | Resent]) -> Iterator[Resent]:
+    def send_all(self, messages: Iterable[Outgoing | ItemOutcome]) -> Iterator[ItemOutcome]:
         for each in messages:
-            yield each if isinstance(each, Resent) else self._sent(each)
+            yield each if isinstance(each, ItemOutcome) else self._sent(each)
 
-    def _sent(self, message: Outgoing) -> Resent:
+    def _sent(self, message: Outgoing) -> ItemOutcome:
         number = int(message.message_id[1:])
-        outcome = SendOutcome.SENT_BEFORE if number in self.before else SendOutcome.SENT
-        outcome = SendOutcome.FAILED if number in self.refused else outcome
-        return msgspec.structs.replace(message.source, outcome=outcome)
+        outcome = ItemStatus.SENT_BEFORE if number in self.before else ItemStatus.SENT
+        outcome = ItemStatus.FAILED if number in self.refused else outcome
+        return msgspec.structs.replace(message.source, status=outcome)
 
-    def committed(self, group: str, queue: Any) -> int:
+    @property
+    def admin(self) -> Any:
+        return self
+
+    @property
+    def connected(self) -> Any:
+        return self
+
+    def call(self, work: Any) -> Any:
+        return asyncio.run(work)
+
+    @property
+    def client(self) -> Any:
+        return self
+
+    def wire_name(self, name: str) -> str:
+        return name
+
+    async def committed(self, group: str, queue: Any) -> int:
         self.looks += 1
         return self._committed
 
@@ -59,20 +78,20 @@ class Watched(Canary):
 
 
 def verdict(
-    brokers: Brokers, first: list[Resent], *, wait_s: float = 0, clock: ManualClock | None = None
+    brokers: Brokers, first: list[ItemOutcome], *, wait_s: float = 0, clock: ManualClock | None = None
 ) -> CanaryVerdict:
-    selection, clock = Selection(topics=("%DLQ%g",)), clock or ManualClock()
+    clock = clock or ManualClock()
 
     def sleep(seconds: float) -> None:
         clock.advance_ms(round(1000 * seconds))
 
-    return Watched(cast(Any, None), cast(Any, brokers), selection, "g", wait_s, sleep, clock).verdict(first)
+    return Watched(cast(Any, brokers), "g", wait_s, sleep, clock).verdict(first)
 
 
 def test_what_was_sent_before_is_no_canary() -> None:
     brokers, letters = Brokers(before=range(3)), iter([letter(number) for number in range(9)])
     first = send_canary(cast(Any, brokers), letters, 2)
-    assert [each.outcome for each in first] == [SendOutcome.SENT_BEFORE] * 3 + [SendOutcome.SENT] * 2
+    assert [each.status for each in first] == [ItemStatus.SENT_BEFORE] * 3 + [ItemStatus.SENT] * 2
     assert next(letters) == letter(5), "the others wait"
 
 

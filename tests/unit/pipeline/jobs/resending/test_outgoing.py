@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pyromq.model import property_names as names
-from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome, outgoing
+from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
+from pyromq.operate.resend.outgoing import Outgoing
+from pyromq.pipeline.jobs.resending.outgoing import outgoing
 from tests.unit.pipeline.jobs.resending.rows import row
 
 
@@ -26,4 +28,4 @@ def test_a_mark_of_an_earlier_time_is_replaced() -> None:
 def test_what_has_no_body_is_not_sent() -> None:
     for body, reason in ((None, "decompressed"), (b"", "empty")):
         made = outgoing(row(body=body), "orders", "ID", [])
-        assert isinstance(made, Resent) and made.outcome is SendOutcome.FAILED and reason in made.error
+        assert isinstance(made, ItemOutcome) and made.status is ItemStatus.FAILED and reason in made.error

@@ -6,19 +6,28 @@ from typing import Any, cast
 
 import msgspec
 
-from pyromq.client.admin.dead_letters import REDRIVEN_FROM
-from pyromq.client.admin.original_messages import redriven_id
 from pyromq.model import property_names as names
-from pyromq.pipeline.jobs.common.patching import PatchInput
-from pyromq.pipeline.jobs.resending.originals import Originals
-from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome, source_of
-from pyromq.pipeline.jobs.resending.redrive import CanaryVerdict, as_any_letter, letter_to_send, summary
+from pyromq.operate.resend.originals import OriginalMessages
+from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
+from pyromq.operate.resend.outgoing import REDRIVEN_FROM, Item, Outgoing, redriven_id
+from pyromq.pipeline.jobs.common.patching import Patch, PatchInput
+from pyromq.pipeline.jobs.resending.outgoing import source_of
+from pyromq.pipeline.jobs.resending.redrive import CanaryVerdict, letter_to_send, originals_of, summary
 from tests.unit.pipeline.jobs.resending.rows import row
 
 
+def known(*places: str) -> OriginalMessages:
+    facts = {"message_id": "M", "origin_topic": "orders", "redriven_from": None}
+    return originals_of([{"offset_message_id": place, **facts} for place in places])
+
+
+def to_send(given: dict[str, Any], patch: Patch | None = None, *, only_group: bool = False) -> Item:
+    return letter_to_send(given, "g", known("O"), patch=patch, only_group=only_group)
+
+
 def test_a_dead_letter_goes_to_its_first_topic_or_to_its_group_alone() -> None:
-    for_all = letter_to_send(row(), "g", None, only_group=False)
-    alone = letter_to_send(row(), "g", None, only_group=True)
+    for_all = to_send(row())
+    alone = to_send(row(), only_group=True)
     assert isinstance(for_all, Outgoing) and isinstance(alone, Outgoing)
     assert for_all.topic == "orders" and for_all.message_id == redriven_id("O")
     assert dict(for_all.properties)[REDRIVEN_FROM] == "O" and names.RETRY_TOPIC not in dict(for_all.properties)
@@ -26,8 +35,8 @@ def test_a_dead_letter_goes_to_its_first_topic_or_to_its_group_alone() -> None:
 
 
 def test_a_dead_letter_that_does_not_say_where_it_came_from_fails() -> None:
-    made = letter_to_send(row(properties={}), "g", None, only_group=False)
-    assert isinstance(made, Resent) and "which topic" in made.error
+    made = to_send(row(properties={}))
+    assert isinstance(made, ItemOutcome) and "which topic" in made.error
 
 
 def test_a_patch_may_change_everything_but_the_id() -> None:
@@ -36,7 +45,7 @@ def test_a_patch_may_change_everything_but_the_id() -> None:
         assert letter.properties == {"colour": "green", names.SHARDING_KEY: "s"}
         return msgspec.structs.replace(letter, topic="other", body=b"y", keys="", properties={"colour": "blue"})
 
-    made = letter_to_send(row(), "g", patch, only_group=False)
+    made = to_send(row(), patch)
     assert isinstance(made, Outgoing) and made.topic == "other" and made.body == b"y"
     assert made.message_id == redriven_id("O")
     assert dict(made.properties) == {
@@ -45,17 +54,18 @@ def test_a_patch_may_change_everything_but_the_id() -> None:
 
 
 def test_a_patch_that_returns_something_else_fails_its_dead_letter() -> None:
-    made = letter_to_send(row(), "g", lambda letter: cast(Any, "text"), only_group=False)
-    assert isinstance(made, Resent) and made.outcome is SendOutcome.FAILED and "returned str" in made.error
+    made = to_send(row(), lambda letter: cast(Any, "text"))
+    assert isinstance(made, ItemOutcome) and made.status is ItemStatus.FAILED and "returned str" in made.error
 
 
 def test_a_dead_letter_is_looked_for_under_the_ids_of_all_letters_of_its_message() -> None:
-    facts = {"message_id": "M", "origin_topic": "orders", "redriven_from": None}
-    originals = Originals([{"offset_message_id": place, **facts} for place in ("O", "P")])
-    made = as_any_letter(letter_to_send(row(), "g", None, only_group=False), originals)
+    made = letter_to_send(row(), "g", known("O", "P"))
     assert isinstance(made, Outgoing) and made.sent_as == (redriven_id("O"), redriven_id("P"))
-    failed = letter_to_send(row(properties={}), "g", None, only_group=False)
-    assert as_any_letter(failed, originals) is failed
+
+
+def test_a_younger_letter_of_the_same_message_is_not_sent() -> None:
+    made = letter_to_send(row(), "g", known("A", "O"))
+    assert isinstance(made, ItemOutcome) and made.status is ItemStatus.SAME_MESSAGE and made.same_as == "A"
 
 
 def test_a_dead_letter_is_looked_for_wherever_an_earlier_run_may_have_sent_it() -> None:
@@ -67,11 +77,11 @@ def test_a_dead_letter_is_looked_for_wherever_an_earlier_run_may_have_sent_it() 
         (True, None, ("%RETRY%g", "orders")),
         (False, patch, ("other", "orders", "%RETRY%g")),
     ):
-        made = letter_to_send(row(), "g", patched, only_group=only_group)
+        made = to_send(row(), patched, only_group=only_group)
         assert isinstance(made, Outgoing) and made.sent_to == places
 
 
 def test_a_summary_counts_outcomes() -> None:
-    outcomes = [source_of(row(), outcome) for outcome in (SendOutcome.SENT, SendOutcome.SENT, SendOutcome.HELD_BACK)]
+    outcomes = [source_of(row(), outcome) for outcome in (ItemStatus.SENT, ItemStatus.SENT, ItemStatus.HELD_BACK)]
     found = summary("g", False, CanaryVerdict.PASSED, outcomes, 1.23456)
     assert (found.found, found.sent, found.failed, found.held_back, found.took_s) == (3, 2, 0, 1, 1.235)

@@ -10,8 +10,10 @@ import pytest
 
 from pyromq.errors import TopicNotFoundError
 from pyromq.model import property_names as names
-from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome, outgoing, source_of
-from pyromq.pipeline.jobs.resending.pacing import CHUNK_MAX
+from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
+from pyromq.operate.resend.outgoing import Outgoing
+from pyromq.operate.resend.pacing import CHUNK_MAX
+from pyromq.pipeline.jobs.resending.outgoing import outgoing, source_of
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 from pyromq.testing import ManualClock
 from tests.unit.pipeline.jobs.resending.rows import row
@@ -32,14 +34,14 @@ def test_messages_of_a_sharding_key_are_sent_in_their_order_and_told_of_in_that_
     sender, sent = PacedSender("n:1", {}), list[str]()
     monkeypatch.setattr(sender, "_connected", Loop())
 
-    async def slower_and_slower_down(message: Outgoing) -> Resent:
+    async def slower_and_slower_down(message: Outgoing) -> ItemOutcome:
         for _ in range(20 - int(message.message_id)):  # the first would be the last if they did not wait
             await asyncio.sleep(0)
         sent.append(message.message_id)
         return msgspec.structs.replace(message.source, new_message_id=message.message_id)
 
     monkeypatch.setattr(sender, "_send", slower_and_slower_down)
-    passing = source_of(row(), SendOutcome.HELD_BACK, new_message_id="none")
+    passing = source_of(row(), ItemStatus.HELD_BACK, new_message_id="none")
     keyed = [
         outgoing(row(properties={names.SHARDING_KEY: key} if key else {}), "orders", f"{number}", [])
         for number, key in enumerate(["a", "b", "", "a", "b", ""])
@@ -56,7 +58,7 @@ def test_a_topic_that_is_not_there_is_waited_for_once(monkeypatch: pytest.Monkey
     sender = PacedSender("n:1", {"retryTimeout": "1ms"}, clock=clock)
     monkeypatch.setattr(sender, "_connected", Loop())
 
-    async def refuse(message: Outgoing) -> Resent:
+    async def refuse(message: Outgoing) -> ItemOutcome:
         tried.append(message.message_id)
         clock.advance_ms(2)  # longer than the retry window
         raise TopicNotFoundError("orders", "no topic orders")
@@ -64,5 +66,5 @@ def test_a_topic_that_is_not_there_is_waited_for_once(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sender, "_send", refuse)
     messages = [outgoing(row(properties={}), "orders", f"{number}", []) for number in range(CHUNK_MAX + 3)]
     told = list(sender.send_all(messages))
-    assert {each.outcome for each in told} == {SendOutcome.FAILED} and len(told) == len(messages)
+    assert {each.status for each in told} == {ItemStatus.FAILED} and len(told) == len(messages)
     assert "no topic orders" in told[-1].error and f"{CHUNK_MAX}" not in tried

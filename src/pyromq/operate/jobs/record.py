@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from pyromq.console.jobs.outcomes import Counts
-from pyromq.console.jobs.specs import JobSpec, Pace
+from pyromq.operate.jobs.outcomes import Counts
+from pyromq.operate.jobs.specs import JobSpec, Pace
 
 
 class JobState(StrEnum):
@@ -19,7 +19,7 @@ class JobState(StrEnum):
     FINISHED = "finished"  # every item was attempted; the counts say how they ended
     CANCELLED = "cancelled"
     FAILED = "failed"  # it could not go on
-    INTERRUPTED = "interrupted"  # the console ended while it ran
+    INTERRUPTED = "interrupted"  # its process ended while it ran
 
 
 ACTIVE: Final = frozenset((JobState.RUNNING, JobState.CANARY, JobState.PAUSED, JobState.CANCELLING))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -11,12 +12,13 @@ import pytest
 
 from pyromq.aio import ReceivedMessage
 from pyromq.client.admin.messages.search import MessageQuery
-from pyromq.console.jobs.book import KEPT_MAX, RUNNING_MAX, Jobs, NoSuchJobError, TooManyJobsError
-from pyromq.console.jobs.outcomes import ItemResult, Outcome
-from pyromq.console.jobs.record import JobRecord, JobState
-from pyromq.console.jobs.run import PROBLEMS_IN_A_ROW_MAX
-from pyromq.console.jobs.specs import CopyTopic, Delete, Move, NewJob, Pace, Redrive, Resend, ResetOffsets
 from pyromq.errors import ConfigError, ConnectFailedError
+from pyromq.operate.jobs.book import KEPT_MAX, RUNNING_MAX, Jobs, NoSuchJobError, TooManyJobsError
+from pyromq.operate.jobs.files import JobBusyError
+from pyromq.operate.jobs.outcomes import ItemResult, Outcome
+from pyromq.operate.jobs.record import JobRecord, JobState
+from pyromq.operate.jobs.run import PROBLEMS_IN_A_ROW_MAX
+from pyromq.operate.jobs.specs import CopyTopic, Delete, Move, NewJob, Pace, Redrive, Resend, ResetOffsets
 from pyromq.wire.codes import ResponseCode
 from tests.unit.console.shop import Shop, a_shop
 
@@ -267,7 +269,8 @@ def test_a_job_of_a_console_that_was_killed_is_interrupted_with_what_was_reached
         # a kill writes nothing: what the disk has now is what the next console finds, a torn line included
         with (tmp_path / job.id / "results.jsonl").open("ab") as file:
             file.write(b'{"begun":"the fifth"}\n{"item":"the fi')
-        async with shop.jobs(tmp_path) as others:
+        shutil.copytree(tmp_path, tmp_path.with_name("killed"))
+        async with shop.jobs(tmp_path.with_name("killed")) as others:
             found = others.get(job.id)
             assert found.state is JobState.INTERRUPTED
             assert (found.counts.confirmed, found.counts.unknown) == (4, 1)
@@ -294,6 +297,48 @@ def test_a_console_that_stops_interrupts_its_jobs_and_says_so(tmp_path: Path) ->
                 assert jobs.get(job.id).by == "ada"
 
     asyncio.run(test())
+
+
+def test_books_of_one_folder_see_and_steer_jobs_of_each_other(tmp_path: Path) -> None:
+    async def test(shop: Shop, jobs: Jobs) -> None:
+        await shop.bury(NUMBERS)
+        job = jobs.start(NewJob(spec=Redrive(group="billing"), pace=Pace(canary=4)), by="ada")
+        await until(jobs, job.id, JobState.CANARY)
+        async with shop.jobs(tmp_path) as others:
+            assert [(each.id, each.state) for each in others.all()] == [(job.id, JobState.CANARY)]
+            with pytest.raises(ConfigError, match="goes on by itself"):
+                others.go_on(job.id, by="grace")
+            with pytest.raises(ConfigError, match="cannot pause"):
+                others.ask(job.id, "pause")
+            others.ask(job.id, "go")
+            await shop.broker.advance(seconds=2)
+            assert (await jobs.wait(job.id)).counts.confirmed == 10
+            assert others.get(job.id).state is JobState.FINISHED
+            second = others.start(NewJob(spec=Redrive(group="billing"), pace=Pace(canary=1)), by="grace")
+            await others.wait(second.id)
+            assert [each.by for each in jobs.all()] == ["grace", "ada"]
+
+    on_a_shop(test, tmp_path)
+
+
+def test_a_job_is_not_done_by_two_processes_at_once(tmp_path: Path) -> None:
+    async def test(shop: Shop, jobs: Jobs) -> None:
+        await shop.bury(NUMBERS)
+        job = jobs.start(NewJob(spec=Redrive(group="billing"), pace=Pace(canary=4)), by="ada")
+        await until(jobs, job.id, JobState.CANARY)
+        jobs.ask(job.id, "cancel")
+        await jobs.wait(job.id)
+        again = jobs.go_on(job.id, by="ada")
+        async with shop.jobs(tmp_path) as others:
+            with pytest.raises(JobBusyError):
+                others.go_on(job.id, by="grace")
+            await until(jobs, again.id, JobState.CANARY)
+            jobs.ask(again.id, "go")
+            assert (await jobs.wait(again.id)).counts.confirmed == 6
+            others.go_on(job.id, by="grace")
+        assert bodies(await stored(shop)) == sorted(NUMBERS * 2)
+
+    on_a_shop(test, tmp_path)
 
 
 def test_a_damaged_record_is_passed_over_and_the_other_jobs_are_there(tmp_path: Path) -> None:
@@ -573,7 +618,7 @@ def test_so_many_jobs_at_once_and_no_more() -> None:
 
 
 def test_old_jobs_make_room_for_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyromq.console.jobs.book.KEPT_MAX", 3)
+    monkeypatch.setattr("pyromq.operate.jobs.book.KEPT_MAX", 3)
     assert KEPT_MAX > 3
 
     async def test(shop: Shop, jobs: Jobs) -> None:

@@ -1,4 +1,4 @@
-"""The book of jobs: all that the console knows, those of earlier runs of the console included."""
+"""The book of jobs: all that a folder knows, those of other processes and of earlier ones included."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Final, Self
 
 import msgspec
 
-from pyromq.aio import Admin
+from pyromq.client.admin import Admin
 from pyromq.clock import Clock
-from pyromq.console.jobs.files import JobFiles
-from pyromq.console.jobs.outcomes import ItemResult, Outcome
-from pyromq.console.jobs.record import JobRecord
-from pyromq.console.jobs.run import JobRun
-from pyromq.console.jobs.specs import Delete, JobSpec, Move, NewJob, ResetOffsets
-from pyromq.console.jobs.work import attempts_of
 from pyromq.errors import ConfigError, MQError
+from pyromq.operate.jobs.files import JobFiles
+from pyromq.operate.jobs.outcomes import ItemResult, Outcome
+from pyromq.operate.jobs.record import JobRecord
+from pyromq.operate.jobs.run import JobRun
+from pyromq.operate.jobs.specs import Delete, JobSpec, Move, NewJob, ResetOffsets
+from pyromq.operate.jobs.work import attempts_of
 
 RUNNING_MAX: Final = 4
 KEPT_MAX: Final = 500  # the oldest that are over go first
 
 
 class NoSuchJobError(MQError):
-    """There is no job with that id: it is too old, or never was."""
+    """There is no job with that id: it has expired or never existed."""
 
 
 class TooManyJobsError(MQError):
@@ -34,9 +34,12 @@ class TooManyJobsError(MQError):
 
 
 class Jobs:
-    """``async with Jobs(admin, folder, clock) as jobs``. Without a folder, jobs are gone with the process."""
+    """``async with Jobs(admin, folder, clock) as jobs``. Without a folder, jobs are gone with the process.
 
-    def __init__(self, admin: Admin, folder: Path | None, clock: Clock) -> None:
+    Without ``admin`` jobs can be looked at and steered, not started.
+    """
+
+    def __init__(self, admin: Admin | None, folder: Path | None, clock: Clock) -> None:
         self._admin = admin
         self._clock = clock
         self._given = folder
@@ -50,8 +53,7 @@ class Jobs:
         if self._given is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="pyromq-jobs-")
             self._folder = Path(self._scratch.name)
-        found = [record for path in self._folders() if (record := JobFiles(path).load()) is not None]
-        self._records = {record.id: record for record in sorted(found, key=lambda record: record.created_ms)}
+        self._refresh()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -63,13 +65,21 @@ class Jobs:
         if self._scratch is not None:
             self._scratch.cleanup()
 
-    def _folders(self) -> Iterator[Path]:
-        return (path for path in self._folder.iterdir() if path.is_dir()) if self._folder.is_dir() else iter(())
+    def _refresh(self) -> None:
+        """Read what other processes did; jobs that are over do not change any more."""
+        paths = [path for path in self._folder.iterdir() if path.is_dir()] if self._folder.is_dir() else []
+        names = {path.name for path in paths}
+        over = {name: record for name, record in self._records.items() if not record.is_active and name in names}
+        unread = [path for path in paths if path.name not in over and path.name not in self._runs]
+        found = [record for path in unread if (record := JobFiles(path).load()) is not None]
+        both = sorted((*over.values(), *found), key=lambda record: record.created_ms)
+        self._records = {record.id: record for record in both}
 
     # --- starting ---
 
     def start(self, new: NewJob, *, by: str, continues: str = "") -> JobRecord:
         """Raises TooManyJobsError, JobFolderError."""
+        assert self._admin is not None, "a book without a client starts nothing"
         if len(self._runs) >= RUNNING_MAX:
             raise TooManyJobsError(f"{RUNNING_MAX} jobs are under way already: wait for one, or cancel one")
         job_id, now_ms = f"{self._clock.now_ms():x}-{secrets.token_hex(3)}", self._clock.now_ms()
@@ -134,42 +144,59 @@ class Jobs:
 
     def _over(self, job_id: str) -> None:
         run = self._runs.pop(job_id)
+        run.close()
         del self._tasks[job_id]
         self._records[job_id] = run.record
 
     def _make_room(self) -> None:
         while len(self._records) >= KEPT_MAX:
-            oldest = next(iter(self._records))
+            oldest = next((name for name, record in self._records.items() if not record.is_active), None)
+            if oldest is None:
+                return
             del self._records[oldest]
             JobFiles(self._folder / oldest).remove()
 
     # --- looking ---
 
     def all(self) -> list[JobRecord]:
-        """Newest first."""
+        """Return all jobs, newest first."""
+        self._refresh()
         found = [*self._records.values(), *(run.record for run in self._runs.values())]
         return sorted(found, key=lambda record: (record.created_ms, record.id), reverse=True)
 
     def get(self, job_id: str) -> JobRecord:
-        """Raises NoSuchJobError."""
+        """Return one job. Raises NoSuchJobError."""
         run = self._runs.get(job_id)
         record = run.record if run is not None else self._records.get(job_id)
+        if record is None or (run is None and record.is_active):
+            self._refresh()
+            record = self._records.get(job_id)
         if record is None:
-            raise NoSuchJobError(f"there is no job {job_id[:80]}: it is too old, or never was")
+            raise NoSuchJobError(f"there is no job {job_id[:80]}: it has expired or never existed")
         return record
 
     def run_of(self, job_id: str) -> JobRun | None:
-        """Of a job that is under way."""
+        """Return the run of a job that is under way in this process."""
         return self._runs.get(job_id)
+
+    async def changed(self, job_id: str) -> None:
+        """Wait until a job that runs here changes; jobs of other processes have to be looked at again."""
+        if (run := self._runs.get(job_id)) is not None:
+            await run.changed.wait()
 
     def ask(self, job_id: str, what: str) -> JobRecord:
         """``pause``, ``resume``, ``go`` or ``cancel``. Raises NoSuchJobError, ConfigError."""
         record = self.get(job_id)
         run = self._runs.get(job_id)
-        if run is None:
-            raise ConfigError(f"job {job_id} is {record.state.value}: it cannot {what} any more")
-        run.ask(what)
-        return run.record
+        if run is not None:
+            run.ask(what)
+            return run.record
+        if what not in record.allowed():
+            raise ConfigError(
+                f"job {job_id} is {record.state.value}: it cannot {what} {'now' if record.is_active else 'any more'}"
+            )
+        JobFiles(self._folder / job_id).ask(what)
+        return record
 
     def results(
         self, job_id: str, *, skip: int = 0, count_max: int = 0, outcomes: frozenset[Outcome] | None = None

@@ -9,41 +9,46 @@ from typing import Any
 import msgspec
 import pytest
 
-from pyromq.client.admin.dead_letters import REDRIVEN_FROM, DeadLetter, DeadLetterAdmin, Redriven, RedriveStatus
-from pyromq.client.admin.original_messages import redriven_id
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError
+from pyromq.model.names import redrive_group
 from pyromq.model.queue import QueueId
+from pyromq.operate.dead_letters import DeadLetters, LetterCounts
+from pyromq.operate.resend.engine import Resender
+from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
+from pyromq.operate.resend.outgoing import REDRIVEN_FROM, Outgoing, redriven_id
+from pyromq.testing import ManualClock
 from tests.unit.received import received
 
 SENT, BEFORE, SAME, FAILED = (
-    RedriveStatus.SENT,
-    RedriveStatus.SENT_BEFORE,
-    RedriveStatus.SAME_MESSAGE,
-    RedriveStatus.FAILED,
+    ItemStatus.SENT,
+    ItemStatus.SENT_BEFORE,
+    ItemStatus.SAME_MESSAGE,
+    ItemStatus.FAILED,
 )
 
 
-class Letters(DeadLetterAdmin):
-    """A group with these letters, by broker; ``sent`` are ids that topics have."""
+class Brokers:
+    """Stands for an Admin: a group with these letters, by broker; ``sent`` are ids that topics have."""
 
     def __init__(self, *queues: list[ReceivedMessage]) -> None:
-        self.client: Any = SimpleNamespace(wire_name=lambda name: name, plain_name=lambda name: name)
+        self.client: Any = SimpleNamespace(wire_name=str, plain_name=str, clock=ManualClock())
         self._queues = {QueueId("%DLQ%g", f"broker-{n}", 0): messages for n, messages in enumerate(queues)}
         self.done: dict[QueueId, int] = {}
         self.sent: list[str] = []
-        self.refusing: set[str] = set()  # bodies that no broker takes
 
-    async def _dead_queues(self, group: str) -> list[QueueId]:
-        return list(self._queues)
+    async def route(self, topic: str) -> Any:
+        return SimpleNamespace(readable_queues=lambda name: list(self._queues))
 
     async def queue_range(self, queue: QueueId) -> Any:
         return SimpleNamespace(min_offset=0, max_offset=len(self._queues[queue]))
 
-    async def _redriven_to(self, group: str, queue: QueueId) -> int:
+    async def committed(self, group: str, queue: QueueId) -> int:
+        assert group == redrive_group("g")
         return self.done.get(queue, 0)
 
-    async def _remember_redriven(self, group: str, queue: QueueId, offset: int) -> None:
+    async def _commit(self, group: str, queue: QueueId, offset: int) -> None:
+        assert group == redrive_group("g")
         self.done[queue] = offset
 
     async def walk(self, queue: QueueId, begin: int, end: int) -> AsyncIterator[ReceivedMessage]:
@@ -53,12 +58,34 @@ class Letters(DeadLetterAdmin):
     async def _copies(self, topic: str, message_id: str) -> Any:
         return self.sent.count(message_id)
 
-    async def _send_again(self, message: ReceivedMessage, letter: DeadLetter, target: str, message_id: str) -> None:
+
+class Sends(Resender):
+    """Looks as the real one does, and sends to nobody."""
+
+    refusing: set[str]  # bodies that no broker takes
+
+    def __init__(self, brokers: Brokers) -> None:
+        super().__init__(brokers)  # type: ignore[arg-type]
+        self._brokers = brokers
+        self.refusing = set()
+
+    async def attempt(self, message: Outgoing) -> ItemOutcome:
+        found = await self.look(message)
+        if found.status is BEFORE:
+            return found
         if message.body.decode() in self.refusing:
             raise BrokerError(code=2, remark="busy")
-        self.sent.append(message_id)
+        self._brokers.sent.append(message.message_id)
+        return message.source.ended(SENT)
 
-    async def run(self, **options: Any) -> list[Redriven]:
+
+class Letters(DeadLetters):
+    def __init__(self, *queues: list[ReceivedMessage]) -> None:
+        self.brokers = Brokers(*queues)
+        super().__init__(self.brokers)  # type: ignore[arg-type]
+        self._resender = self.sends = Sends(self.brokers)
+
+    async def run(self, **options: Any) -> list[ItemOutcome]:
         return await self.redrive("g", **options)
 
 
@@ -75,10 +102,10 @@ async def test_of_several_letters_the_oldest_is_sent_wherever_it_lies() -> None:
     later = [msgspec.structs.replace(with_topic(5 + n, name), offset=n) for n, name in enumerate("MN")]
     admin = Letters(later, [with_topic(0, "M"), with_topic(1, "M")])
     found = await admin.run()
-    assert [(each.letter.message_id, each.status) for each in found] == [
+    assert [(each.message_id, each.status) for each in found] == [
         ("M", SAME), ("N", SENT), ("M", SENT), ("M", SAME),
     ]  # fmt: skip
-    assert len(admin.sent) == 2 and set(admin.done.values()) == {2}
+    assert len(admin.brokers.sent) == 2 and set(admin.brokers.done.values()) == {2}
     assert await admin.run() == []
 
 
@@ -86,9 +113,9 @@ async def test_a_younger_letter_that_was_sent_before_counts_for_its_message() ->
     """Versions that sent every letter may have been interrupted, or told to send some."""
     letters = [with_topic(0, "M"), with_topic(1, "M")]
     admin = Letters(letters)
-    admin.sent = [redriven_id(letters[1].offset_message_id)]
-    assert [each.status for each in await admin.run()] == [BEFORE, SAME] and len(admin.sent) == 1
-    assert [each.is_redriven for each in await admin.dead_letters("g")] == [True, True]
+    admin.brokers.sent = [redriven_id(letters[1].offset_message_id)]
+    assert [each.status for each in await admin.run()] == [BEFORE, SAME] and len(admin.brokers.sent) == 1
+    assert [each.is_redriven for each in await admin.list("g")] == [True, True]
 
 
 async def test_a_letter_behind_the_progress_still_stands_for_its_message() -> None:
@@ -97,7 +124,7 @@ async def test_a_letter_behind_the_progress_still_stands_for_its_message() -> No
     assert [each.status for each in await admin.run()] == [SENT]
     letters.append(with_topic(1, "M"))
     (found,) = await admin.run()
-    assert (found.status, found.same_as) == (SAME, letters[0].offset_message_id) and len(admin.sent) == 1
+    assert (found.status, found.same_as) == (SAME, letters[0].offset_message_id) and len(admin.brokers.sent) == 1
 
 
 async def test_a_copy_that_died_is_sent_and_what_it_was_made_from_is_not() -> None:
@@ -109,19 +136,19 @@ async def test_a_copy_that_died_is_sent_and_what_it_was_made_from_is_not() -> No
 
 async def test_progress_stops_at_a_letter_that_failed() -> None:
     admin = Letters([with_topic(0, "A"), with_topic(1, "B", body=b"bad"), with_topic(2, "C")])
-    admin.refusing = {"bad"}
+    admin.sends.refusing = {"bad"}
     assert [each.status for each in await admin.run()] == [SENT, FAILED, SENT]
-    assert list(admin.done.values()) == [1]
-    admin.refusing = set()
+    assert list(admin.brokers.done.values()) == [1]
+    admin.sends.refusing = set()
     assert [each.status for each in await admin.run()] == [SENT, BEFORE]
-    assert list(admin.done.values()) == [3]
+    assert list(admin.brokers.done.values()) == [3]
 
 
 @pytest.mark.parametrize("options", [{"dry_run": True}, {"keys": ["other"]}])
 async def test_what_is_only_looked_at_or_not_chosen_is_not_passed(options: dict[str, Any]) -> None:
     admin = Letters([with_topic(0, "A", keys="k")])
     await admin.run(**options)
-    assert admin.sent == [] and admin.done == {}
+    assert admin.brokers.sent == [] and admin.brokers.done == {}
 
 
 async def test_letters_of_one_message_do_not_count_against_the_number_to_send() -> None:
@@ -132,3 +159,17 @@ async def test_letters_of_one_message_do_not_count_against_the_number_to_send() 
 async def test_a_letter_that_says_no_topic_fails() -> None:
     (found,) = await Letters([letter(0, "A")]).run()
     assert found.status is FAILED and "which topic" in found.error
+
+
+async def test_waiting_are_letters_that_redrives_did_not_pass_and_total_are_all() -> None:
+    letters = Letters([with_topic(0, "A"), with_topic(1, "B")], [with_topic(0, "C")])
+    assert await letters.count("g") == LetterCounts(waiting=3, total=3)
+    await letters.run()
+    assert await letters.count("g") == LetterCounts(waiting=0, total=3)
+
+
+async def test_a_filter_that_does_not_exist_sends_nothing() -> None:
+    letters = Letters([with_topic(0, "A")])
+    with pytest.raises(TypeError):
+        await letters.run(key="k")
+    assert letters.brokers.sent == []

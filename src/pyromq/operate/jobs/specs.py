@@ -6,13 +6,11 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
-ITEMS_MAX: Final = 100_000  # that are named one by one
+from pyromq.operate.letter_filter import EVERY_LETTER, LETTERS_MAX, LetterFilter, Places, Texts
+
+ITEMS_MAX: Final = LETTERS_MAX  # that are named one by one
 RATE_MAX: Final = 10_000.0
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-Items = Annotated[
-    tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=255)], ...], msgspec.Meta(max_length=ITEMS_MAX)
-]
-Texts = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=4096)], ...], msgspec.Meta(max_length=1_000)]
 Offset = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
@@ -32,30 +30,46 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 
 class Redrive(Spec, frozen=True, kw_only=True, tag="redrive"):
-    """Dead letters to where they came from: all that are not redriven, or chosen ones.
-
-    ``letters`` are offset message ids, ``errors`` the reasons that consumers gave; all that is given must hold.
-    """
+    """Dead letters to where they came from: all that are not redriven, or those that a ``LetterFilter`` chooses."""
 
     group: Name
-    letters: Items = ()
+    letters: Places = ()
     keys: Texts = ()
     tags: Texts = ()
+    topics: Texts = ()
     errors: Texts = ()
+    search: Annotated[str, msgspec.Meta(max_length=4096)] = ""
     only_group: bool = False
     title: ClassVar[str] = "Redrive dead letters"
+
+    @classmethod
+    def chosen(cls, group: str, which: LetterFilter, *, only_group: bool = False) -> Redrive:
+        """Return the job for the letters that a filter chooses."""
+        return cls(group=group, only_group=only_group, **msgspec.structs.asdict(which))
+
+    @property
+    def which(self) -> LetterFilter:
+        return LetterFilter(
+            letters=self.letters,
+            keys=self.keys,
+            tags=self.tags,
+            topics=self.topics,
+            errors=self.errors,
+            search=self.search,
+        )
 
     def commands(self) -> list[list[str]]:
         if self.letters:
             return []
         words = ["dlq", "redrive", self.group]
-        words += [word for key in self.keys for word in ("--key", key)]
-        words += [word for tag in self.tags for word in ("--tag", tag)]
-        words += [word for error in self.errors for word in ("--error", error)]
+        for option in ("key", "tag", "topic", "error"):
+            words += [word for text in getattr(self, f"{option}s") for word in (f"--{option}", text)]
+        words += ["--search", self.search] if self.search else []
         return [words + (["--only-group"] if self.only_group else [])]
 
     def text(self) -> str:
         which = f"{len(self.letters)} chosen dead letters" if self.letters else "dead letters"
+        which += " that a filter chooses" if not self.letters and self.which != EVERY_LETTER else ""
         return f"{which} of group {self.group}" + (" to this group alone" if self.only_group else "")
 
 
@@ -78,7 +92,7 @@ class CopyTopic(Spec, frozen=True, kw_only=True, tag="copy"):
 class Resend(Spec, frozen=True, kw_only=True, tag="resend"):
     """Chosen messages, by offset message id, again to their topic, to another one, or to one group alone."""
 
-    messages: Items
+    messages: Places
     to_topic: Annotated[str, msgspec.Meta(max_length=255)] = ""
     to_group: Annotated[str, msgspec.Meta(max_length=120)] = ""
     title: ClassVar[str] = "Send messages again"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.pipeline.jobs.resending.pacing import Pacer
+from pyromq.operate.resend.pacing import Pacer
 from pyromq.testing import ManualClock
 
 

@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
-from pyromq.aio import Admin, QueueId, ReceivedMessage
-from pyromq.client.admin.dead_letters import DeadLetter, RedriveAttempt, Redriven, RedriveStatus, leaves_doubt
-from pyromq.client.admin.messages.copies import copy_id
+from pyromq.client.admin import Admin
 from pyromq.client.admin.messages.search import MessageFilter, MessageQuery
 from pyromq.client.admin.offsets import OffsetMove
-from pyromq.console.jobs.outcomes import ItemResult, Outcome
-from pyromq.console.jobs.run import Attempt
-from pyromq.console.jobs.specs import CopyTopic, Delete, JobSpec, Move, Redrive, Resend, ResetOffsets
 from pyromq.errors import ConfigError, GroupNotFoundError, MQError, NotFoundError, ProtocolError, TopicNotFoundError
 from pyromq.model.message import SendStatus
-from pyromq.model.names import retry_topic
+from pyromq.model.queue import QueueId
+from pyromq.operate.dead_letters import DeadLetters, RedriveAttempt
+from pyromq.operate.jobs.outcomes import ItemResult, Outcome
+from pyromq.operate.jobs.run import Attempt
+from pyromq.operate.jobs.specs import CopyTopic, Delete, JobSpec, Move, Redrive, Resend, ResetOffsets
+from pyromq.operate.resend.engine import Resender, copy_of, leaves_doubt
+from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
+from pyromq.operate.resend.outgoing import Outgoing
 
 
 def attempts_of(admin: Admin, spec: JobSpec, *, is_continued: bool = False) -> AsyncIterator[Attempt]:
-    """``is_continued``: a job before this one may have done some of it under the same ``run_id``."""
+    """Return the items of a job; with ``is_continued`` a job before it may have done some under the same ``run_id``."""
     match spec:
         case Redrive():
             return _redrives(admin, spec)
@@ -38,81 +40,33 @@ def attempts_of(admin: Admin, spec: JobSpec, *, is_continued: bool = False) -> A
             return _deletions(admin, spec)
 
 
-# --- dead letters --------------------------------------------------------------------------------------------------
+# --- messages sent again -------------------------------------------------------------------------------------------
 
 
 async def _redrives(admin: Admin, spec: Redrive) -> AsyncIterator[Attempt]:
-    letters, keys = frozenset(spec.letters), frozenset(spec.keys)
-
-    def is_chosen(letter: DeadLetter) -> bool:
-        return (
-            (not letters or letter.offset_message_id in letters)
-            and (not keys or not keys.isdisjoint(letter.keys))
-            and (not spec.tags or letter.tags in spec.tags)
-            and (not spec.errors or any(is_error(letter, error) for error in spec.errors))
-        )
-
     seen: set[str] = set()
-    async for attempt in admin.redrive_attempts(spec.group, is_chosen, only_group=spec.only_group):
-        if letters:
-            seen.add(attempt.letter.offset_message_id)
-        yield Attempt(
-            attempt.letter.offset_message_id,
-            partial(_redrive, attempt, dry_run=False),
-            partial(_redrive, attempt, dry_run=True),
-        )
-    for missing in sorted(letters - seen):  # what was chosen and is not told of would seem to be done
+    async for attempt in DeadLetters(admin).attempts(spec.group, spec.which, only_group=spec.only_group):
+        place = attempt.letter.offset_message_id
+        if spec.letters:
+            seen.add(place)
+        yield Attempt(place, partial(_redrive, attempt, dry_run=False), partial(_redrive, attempt, dry_run=True))
+    for missing in sorted(set(spec.letters) - seen):  # what was chosen and is not told of would seem to be done
         yield _fixed(missing, "it was redriven before, or is no longer stored", is_problem=False)
-
-
-def is_error(letter: DeadLetter, error: str) -> bool:
-    """Whether a letter failed with an error: its class, the hash of its stack, or its text."""
-    return letter.failure.is_called(error) or error in (letter.reason, letter.failure.text)
 
 
 async def _redrive(attempt: RedriveAttempt, *, dry_run: bool) -> ItemResult:
     try:
-        return _of_redriven(await attempt.carry_out(dry_run=dry_run))
+        return result_of(await attempt.carry_out(dry_run=dry_run))
     except MQError as error:  # it was sent; how far the redrive went could not be kept
         text = f"whether it was sent is not known: {error}"
         return ItemResult(item=attempt.letter.offset_message_id, outcome=Outcome.UNKNOWN, text=text, is_problem=True)
-
-
-def _of_redriven(done: Redriven) -> ItemResult:
-    item, target = done.letter.offset_message_id, f"{done.to_topic} {done.message_id}"
-    match done.status:
-        case RedriveStatus.SENT:
-            return _of_send(item, target, done.stored or SendStatus.SEND_OK)
-        case RedriveStatus.WOULD_SEND:
-            text = f"would be sent to {done.to_topic}"
-            return ItemResult(item=item, outcome=Outcome.NOT_ATTEMPTED, text=text, target=target)
-        case RedriveStatus.SENT_BEFORE:
-            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text="it was redriven before", target=target)
-        case RedriveStatus.SAME_MESSAGE:
-            text = f"its message has an older letter, {done.same_as}, which stands for it"
-            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=text, target=target)
-        case RedriveStatus.UNKNOWN:
-            return ItemResult(item=item, outcome=Outcome.UNKNOWN, text=done.error, target=target, is_problem=True)
-        case RedriveStatus.FAILED:
-            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=done.error, target=target, is_problem=True)
-
-
-def _of_send(item: str, target: str, status: SendStatus) -> ItemResult:
-    """The broker has the message in every case: an item in doubt would be sent again, and be there twice."""
-    text = "sent"
-    if status is not SendStatus.SEND_OK:
-        text = f"sent; {status.name}: the broker has it, but not as safely as its settings demand"
-    return ItemResult(item=item, outcome=Outcome.CONFIRMED, text=text, target=target)
-
-
-# --- copies --------------------------------------------------------------------------------------------------------
 
 
 async def _copies(admin: Admin, spec: CopyTopic, is_continued: bool) -> AsyncIterator[Attempt]:
     if spec.topic == spec.to_topic:
         raise ConfigError(f"topic {spec.topic} cannot be copied to itself: the copy would never end")
     query = MessageQuery(topic=spec.topic, tag=spec.tag, sql=spec.sql, begin_ms=spec.begin_ms, end_ms=spec.end_ms)
-    wanted, count = MessageFilter(query), 0
+    wanted, count, resender = MessageFilter(query), 0, Resender(admin)
     await admin.route(spec.to_topic)
     for queue, end in (await admin.queue_ends(spec.topic)).items():
         held = await admin.queue_range(queue)
@@ -125,57 +79,55 @@ async def _copies(admin: Admin, spec: CopyTopic, is_continued: bool) -> AsyncIte
             if spec.count_max and count >= spec.count_max:
                 return
             count += 1
-            send = partial(_send, admin, message, spec.to_topic, "", spec.run_id)
-            yield Attempt(
-                message.offset_message_id,
-                partial(send, is_continued=is_continued),
-                partial(_would_send, message.offset_message_id, spec.to_topic),
-            )
+            copy = copy_of(admin, message, topic=spec.to_topic, run_id=spec.run_id, is_checked=is_continued)
+            yield _send(resender, copy)
 
 
 async def _resends(admin: Admin, spec: Resend, is_continued: bool) -> AsyncIterator[Attempt]:
+    resender = Resender(admin)
     for item in dict.fromkeys(spec.messages):
         try:
             message = await admin.message_by_offset_id(item)
         except (NotFoundError, ProtocolError) as error:
             yield _fixed(item, str(error), is_problem=True)
             continue
-        target = retry_topic(spec.to_group) if spec.to_group else spec.to_topic or admin.first_topic(message)
-        send = partial(_send, admin, message, spec.to_topic, spec.to_group, spec.run_id)
-        yield Attempt(item, partial(send, is_continued=is_continued), partial(_would_send, item, target))
+        where = {"topic": spec.to_topic, "group": spec.to_group}
+        yield _send(resender, copy_of(admin, message, run_id=spec.run_id, is_checked=is_continued, **where))
 
 
-async def _send(
-    admin: Admin, message: ReceivedMessage, topic: str, group: str, run_id: str, *, is_continued: bool
-) -> ItemResult:
-    item = message.offset_message_id
-    target = retry_topic(group) if group else topic or admin.first_topic(message)
-    where = f"{target} {copy_id(message, target, run_id)}"
-    try:
-        if is_continued and await admin.copy_exists(message, target, run_id):
-            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text="it was sent before", target=where)
-        sent = await admin.send_copy(message, topic=topic, group=group, run_id=run_id)
-    except MQError as error:
-        if not leaves_doubt(error):
-            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=str(error), target=where, is_problem=True)
-        return await _settle_doubt(admin, message, target, run_id, error)
-    return _of_send(item, where, sent.status)
+def _send(resender: Resender, copy: Outgoing) -> Attempt:
+    async def run(*, dry_run: bool) -> ItemResult:
+        return result_of(await resender.resend(copy, dry_run=dry_run))
+
+    return Attempt(copy.source.offset_message_id, partial(run, dry_run=False), partial(run, dry_run=True))
 
 
-async def _settle_doubt(admin: Admin, message: ReceivedMessage, target: str, run_id: str, error: MQError) -> ItemResult:
-    """No response came: the copy is looked for. That it is not found does not prove that it will not appear."""
-    item, where = message.offset_message_id, f"{target} {copy_id(message, target, run_id)}"
-    try:
-        if await admin.copy_exists(message, target, run_id):
-            text = "its response got lost, and the copy was found in its topic"
-            return ItemResult(item=item, outcome=Outcome.CONFIRMED, text=text, target=where)
-    except MQError:
-        pass
-    return ItemResult(item=item, outcome=Outcome.UNKNOWN, text=str(error), target=where, is_problem=True)
+def result_of(done: ItemOutcome) -> ItemResult:
+    """Return the result of a resent item; where a broker has the copy it is confirmed, however safely that is."""
+    outcome, text = _RESULTS[done.status]
+    text = done.error or text.format(done)
+    if done.status is ItemStatus.SENT and done.stored is not SendStatus.SEND_OK:
+        text = "its response got lost, and the copy was found in its topic"
+        if done.stored is not None:
+            text = f"sent; {done.stored.name}: the broker has it, but not as safely as its settings demand"
+    return ItemResult(
+        item=done.offset_message_id,
+        outcome=outcome,
+        text=text,
+        target=f"{done.to_topic} {done.new_message_id}",
+        is_problem=done.status.is_problem,
+    )
 
 
-async def _would_send(item: str, target: str) -> ItemResult:
-    return ItemResult(item=item, outcome=Outcome.NOT_ATTEMPTED, text=f"would be sent to {target}", target=target)
+_RESULTS = {
+    ItemStatus.SENT: (Outcome.CONFIRMED, "sent"),
+    ItemStatus.WOULD_SEND: (Outcome.NOT_ATTEMPTED, "would be sent to {0.to_topic}"),
+    ItemStatus.SENT_BEFORE: (Outcome.UNCHANGED, "it was sent before"),
+    ItemStatus.SAME_MESSAGE: (Outcome.UNCHANGED, "its message has an older letter, {0.same_as}, which stands for it"),
+    ItemStatus.HELD_BACK: (Outcome.NOT_ATTEMPTED, "it was held back"),
+    ItemStatus.UNKNOWN: (Outcome.UNKNOWN, ""),
+    ItemStatus.FAILED: (Outcome.UNCHANGED, ""),
+}
 
 
 # --- offsets -------------------------------------------------------------------------------------------------------

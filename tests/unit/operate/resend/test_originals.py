@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pyromq.client.admin.original_messages import LetterRole, OriginalMessages, redriven_id
+from pyromq.operate.resend.originals import OriginalMessages
+from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
+from pyromq.operate.resend.outgoing import redriven_id
 
-SENDS, BEFORE, SAME = LetterRole.SENDS, LetterRole.SENT_BEFORE, LetterRole.SAME_MESSAGE
+SENDS, BEFORE, SAME = None, ItemStatus.SENT_BEFORE, ItemStatus.SAME_MESSAGE
 
 
 def originals(*letters: tuple[str, str, str, str]) -> OriginalMessages:
@@ -15,8 +17,12 @@ def originals(*letters: tuple[str, str, str, str]) -> OriginalMessages:
     return found
 
 
-def roles(found: OriginalMessages, places: str) -> list[LetterRole]:
-    return [found.role(place) for place in places]
+def decided(found: OriginalMessages, place: str) -> ItemOutcome | None:
+    return found.decided(ItemOutcome(offset_message_id=place, status=ItemStatus.WOULD_SEND))
+
+
+def roles(found: OriginalMessages, places: str) -> list[ItemStatus | None]:
+    return [each and each.status for each in (decided(found, place) for place in places)]
 
 
 def test_a_letter_becomes_the_same_message_every_time() -> None:
@@ -27,7 +33,9 @@ def test_a_letter_becomes_the_same_message_every_time() -> None:
 def test_of_the_letters_of_a_message_the_oldest_is_sent() -> None:
     found = originals(("A", "t", "M", ""), ("B", "t", "N", ""), ("C", "t", "M", ""), ("D", "other", "M", ""))
     assert roles(found, "ABCD") == [SENDS, SENDS, SAME, SENDS] and len(found) == 4
-    assert (found.oldest("C"), found.ids("C")) == ("A", (redriven_id("A"), redriven_id("C")))
+    told = decided(found, "C")
+    assert told is not None and "older letter, A" in told.why
+    assert found.ids("C") == (redriven_id("A"), redriven_id("C"))
 
 
 def test_a_letter_whose_copy_died_was_sent_and_the_copy_is_a_message_of_its_own() -> None:

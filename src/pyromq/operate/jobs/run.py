@@ -15,17 +15,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from pyromq.clock import Clock
-from pyromq.console.jobs.files import JobFiles, JobFolderError
-from pyromq.console.jobs.outcomes import ItemResult, Outcome
-from pyromq.console.jobs.record import MOVES, JobRecord, JobState
 from pyromq.errors import ConfigError, MQError
+from pyromq.operate.jobs.files import JobFiles, JobFolderError
+from pyromq.operate.jobs.outcomes import ItemResult, Outcome
+from pyromq.operate.jobs.record import MOVES, JobRecord, JobState
+from pyromq.operate.resend.pacing import Pacer
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ PROBLEMS_IN_A_ROW_MAX: Final = 20  # then the job pauses by itself
 NOT_ATTEMPTED_MAX: Final = 100_000  # items of a cancelled job that are listed one by one
 _SAVE_EVERY_MS: Final = 1_000
 _RATE_WINDOW_MS: Final = 10_000
+_ASKED_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class JobRun:
         self._may_go_on = asyncio.Event()
         self._may_go_on.set()
         self._cancelled = asyncio.Event()
-        self._next_ms = 0.0
+        self._pacer = Pacer(record.pace.rate or None, clock)
         self._saved_ms = clock.monotonic_ms()
         self._in_a_row = 0
         self._canary_is_over = False
@@ -92,7 +94,8 @@ class JobRun:
     # --- the run ---
 
     async def run(self) -> JobRecord:
-        """Until the job is over; its record says how it ended."""
+        """Run until the job is over; its record says how it ended."""
+        listening = asyncio.create_task(self._listen(), name=f"job {self.record.id} asked")
         try:
             async with aclosing(self._attempts) as attempts:  # type: ignore[type-var]  # a generator
                 await self._run(attempts)
@@ -100,15 +103,27 @@ class JobRun:
             logger.warning("job failed: id=%s reason=%s", self.record.id, error)
             text = f"{error}; what comes after the last result below was not attempted"
             self._end(JobState.FAILED, text)
-        except asyncio.CancelledError:
-            self._end(JobState.INTERRUPTED, "the console was stopped while the job ran")
-            raise
         except Exception as error:  # a mistake of ours must not leave a job that seems to run
             logger.exception("job failed: id=%s", self.record.id)
-            self._end(JobState.FAILED, f"the console made a mistake ({type(error).__name__}); its log says more")
+            self._end(JobState.FAILED, f"a mistake in PyroMQ ended it ({type(error).__name__}); the log says more")
         finally:
-            self._files.close()
+            listening.cancel()
+            self.close()
         return self.record
+
+    def close(self) -> None:
+        """End a job that did not end by itself, also one whose task was cancelled before it began."""
+        if self.record.is_active:
+            self._end(JobState.INTERRUPTED, "its process was stopped while the job ran")
+        self._files.close()
+
+    async def _listen(self) -> None:
+        """Do what other processes ask for."""
+        while True:
+            await asyncio.sleep(_ASKED_MS / 1000)
+            if (what := self._files.take_asked()) in MOVES:
+                with suppress(ConfigError, JobFolderError):  # it came too late, or the disk is full
+                    self.ask(what)
 
     async def _run(self, attempts: AsyncIterator[Attempt]) -> None:
         async for attempt in attempts:
@@ -134,12 +149,7 @@ class JobRun:
 
     async def _wait_for_turn(self) -> None:
         await self._may_go_on.wait()
-        rate = self.record.pace.rate
-        if not rate or self.record.dry_run:
-            return
-        now_ms = float(self._clock.monotonic_ms())
-        self._next_ms = max(self._next_ms, now_ms)
-        wait_ms, self._next_ms = self._next_ms - now_ms, self._next_ms + 1000 / rate
+        wait_ms = 0.0 if self.record.dry_run else self._pacer.wait_ms(1)
         if wait_ms > 0:
             try:
                 async with asyncio.timeout(wait_ms / 1000):
