@@ -308,12 +308,12 @@ async def test_the_broker_shares_out_queues_for_those_who_ask(tmp_path: Path, wi
 
 
 async def test_request_modes_are_kept_over_a_restart(tmp_path: Path) -> None:
-    mode = bodies.RequestMode(topic="orders", consumer_group="readers")
+    mode = bodies.RequestMode(topic="orders", consumer_group="readers", mode="POP", pop_share_queue_num=2)
     async with running(tmp_path) as (_, client):
         assert (await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=bodies.encode(mode))).code == 0
-        pop = bodies.RequestMode(topic="orders", consumer_group="readers", mode="POP")
-        refused = await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=bodies.encode(pop))
-        assert refused.code == ResponseCode.SYSTEM_ERROR and "not supported yet" in (refused.remark or "")
+        unknown = bodies.RequestMode(topic="orders", consumer_group="readers", mode="PUSH")
+        refused = await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=bodies.encode(unknown))
+        assert refused.code == ResponseCode.SYSTEM_ERROR and "PULL and POP" in (refused.remark or "")
         retry = bodies.RequestMode(topic="%RETRY%readers", consumer_group="readers")
         refused = await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=bodies.encode(retry))
         assert refused.code == ResponseCode.NO_PERMISSION

@@ -74,6 +74,7 @@ class Duties:
         found = [
             parts.handlers.pulls.respond_due,
             parts.handlers.pulls.recheck_some,
+            parts.popping.tick,
             parts.handlers.clients.notices.tick,
             parts.write_path.group_commit.respond_overdue,
             services.sealer.advance,
@@ -82,7 +83,7 @@ class Duties:
             self._roles.tick,
         ]
         if self._settings.replication.role is not Role.REPLICA and self._roles.may_write:
-            found += [services.transaction_checks.tick, services.delay_runner.tick]
+            found += [services.transaction_checks.tick, services.delay_runner.tick, parts.popping.pops.tick]
         if now_ms - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now_ms
             found += [parts.replication.tick, parts.stats.snapshot, self._drop_silent, self._write_audit, *self._slow]

@@ -29,6 +29,7 @@ from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.responses import Deferred, Immediate
 from pyromq.broker.delays.recall import RecallHandler
 from pyromq.broker.dispatching.plan import Lanes
+from pyromq.broker.popping.pop_requests import PopHandler
 from pyromq.broker.pulling.pull import PullHandler
 from pyromq.broker.sending.reply import ReplyHandler
 from pyromq.broker.sending.send import SendHandler
@@ -49,6 +50,7 @@ class Handlers:
     send_back: SendBackHandler
     replies: ReplyHandler
     pulls: PullHandler
+    pops: PopHandler
     clients: ClientHandler
     client_relay: ClientRelay
     assignments: AssignmentHandler
@@ -100,6 +102,11 @@ class Handlers:
             Code.RECALL_MESSAGE: self.recalls.recall,
             Code.PULL_MESSAGE: self.pulls.pull,
             Code.LITE_PULL_MESSAGE: self.pulls.pull,
+            Code.POP_MESSAGE: self.pops.pop,
+            Code.ACK_MESSAGE: self.pops.ack,
+            Code.BATCH_ACK_MESSAGE: self.pops.batch_ack,
+            Code.CHANGE_MESSAGE_INVISIBLETIME: self.pops.change,
+            Code.NOTIFICATION: self.pops.notify,
             Code.GET_CONSUMER_RUNNING_INFO: self.client_relay.running_info,
             Code.CONSUME_MESSAGE_DIRECTLY: self.client_relay.consume_directly,
             Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.client_relay.status,
@@ -124,6 +131,7 @@ class Handlers:
             Code.GET_MAX_OFFSET: offsets.maximum,
             Code.GET_MIN_OFFSET: offsets.minimum,
             Code.GET_EARLIEST_MSG_STORETIME: offsets.earliest,
+            Code.POLLING_INFO: self.pops.polling_info,
             Code.QUERY_MESSAGE: self.lookups.query,
             Code.VIEW_MESSAGE_BY_ID: self.lookups.view,
         }

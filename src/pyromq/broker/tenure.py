@@ -183,6 +183,7 @@ class Tenure:
     def disconnected(self, connection: Connection) -> None:
         self.parts.quotas.disconnected(connection)
         self.parts.waiters.drop_connection(connection)
+        self.parts.popping.pops.drop_owner(connection)
         self.parts.handlers.clients.disconnected(connection)
 
     def fast_path(self, connection: Connection) -> FastPath | None:
@@ -253,6 +254,7 @@ class Tenure:
         self.parts.handlers.assignments.close()
         await services.registrar.close()
         self._dispatcher.refuse_late()
+        self.parts.popping.finish()
         await group_commit.drain()
         while services.sealer.busy:
             services.sealer.advance()
@@ -280,5 +282,6 @@ class Tenure:
         self.workers.shutdown()  # what they do with files of the store must be over before it is closed
         self.parts.services.offset_keeper.save_now()
         self.parts.services.table_keeper.save_now()
+        self.parts.popping.keeper.save_now()
         self.parts.handlers.auditing.log.close()
         self.parts.write_path.store.close()

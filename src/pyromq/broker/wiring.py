@@ -51,6 +51,7 @@ from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.broker.delays.recall import RecallHandler
 from pyromq.broker.delays.schedule import Schedule
 from pyromq.broker.delays.timers import Timers
+from pyromq.broker.popping.keeping import Popping, open_popping
 from pyromq.broker.pulling.pull import PullHandler
 from pyromq.broker.pulling.pull_waiters import PullWaiters
 from pyromq.broker.registration import Registrar
@@ -113,6 +114,7 @@ class Parts:
     handlers: Handlers
     replication: Replication
     quotas: QuotaGate  # in front of the handlers
+    popping: Popping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +138,8 @@ class Wiring:
         write_path = self._write_path(stats)
         owners = OwnerTable.load(self.environment.disk, self.store.layout.root)
         services = self._services(tables, stats, write_path, owners)
-        handlers = self._handlers(tables, stats, waiters, write_path, services)
+        popping = open_popping(self.environment, tables, write_path, self.workers.save, stats.counters)
+        handlers = self._handlers(tables, stats, waiters, write_path, services, popping)
         replication = self._replication(tables, owners, write_path, services.registrar)
         if replication.follower is not None:
             replication.follower.repair = LogRepair(self.store, services.maintenance.scrub)
@@ -153,7 +156,8 @@ class Wiring:
         handlers.config.on_update = self.on_change
         if replication.curtain is not None:
             replication.curtain.on_open = self.on_change
-        write_path.group_commit.on_visible = partial(_wake_readers, services.delay_runner, waiters, handlers.pulls)
+        readers = (services.delay_runner, waiters, handlers.pulls, popping)
+        write_path.group_commit.on_visible = partial(_wake_readers, *readers)
         if handlers.sends.lane is not None:
             stats.puts.before_look = handlers.sends.lane.count_puts
         return Parts(
@@ -164,6 +168,7 @@ class Wiring:
             services=services,
             handlers=handlers,
             replication=replication,
+            popping=popping,
             quotas=QuotaGate(self.environment, tables, owners, write_path.gate, handlers.pulls, stats.counters),
         )
 
@@ -288,7 +293,13 @@ class Wiring:
     # --- handlers ---
 
     def _handlers(
-        self, tables: Tables, stats: Stats, waiters: PullWaiters, write_path: WritePath, services: Services
+        self,
+        tables: Tables,
+        stats: Stats,
+        waiters: PullWaiters,
+        write_path: WritePath,
+        services: Services,
+        popping: Popping,
     ) -> Handlers:
         environment, identity, store, counters = self.environment, self.identity, self.store, stats.counters
         settings, address = environment.settings, str(identity.address)
@@ -309,6 +320,7 @@ class Wiring:
             send_back=SendBackHandler(environment, tables, write_path, delays, counters),
             replies=ReplyHandler(environment, identity, tables, write_path),
             pulls=pulls,
+            pops=popping.handler,
             clients=ClientHandler(tables, settings, environment.clock, environment.access),
             client_relay=ClientRelay(store, tables, settings, environment.access),
             assignments=AssignmentHandler(tables, modes, settings, find_queues),
@@ -339,8 +351,11 @@ class Wiring:
         )
 
 
-def _wake_readers(delay_runner: DelayRunner, waiters: PullWaiters, pulls: PullHandler, queues: Touched) -> None:
+def _wake_readers(
+    delay_runner: DelayRunner, waiters: PullWaiters, pulls: PullHandler, popping: Popping, queues: Touched
+) -> None:
     """Messages of these queues became visible."""
+    popping.wake(queues)
     delay_runner.on_visible(queues.keys)
     if len(waiters):
         pulls.wake(queues.names())

@@ -22,8 +22,10 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delay levels
 TIMER_TOPIC = "rmq_sys_wheel_timer"  # arbitrary delays
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+POP_JOURNAL_TOPIC = "rmq_sys_pyromq_pop"  # what was handed out, acknowledged and made visible again
 
 _is_valid = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+_is_valid_retry = re.compile(r"%RETRY%[%|a-zA-Z0-9_+-]+").fullmatch  # RocketMQ joins group and topic by +
 
 
 _is_control_topic = re.compile(r"exchange-(?:.+-pidbox|celeryev)-[0-9a-f]{12}").fullmatch
@@ -50,6 +52,16 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
+def pop_retry_topic(group: str, topic: str) -> str:
+    """Where Apache RocketMQ puts messages of a topic that a popping group did not acknowledge in time."""
+    return f"{RETRY_PREFIX}{group}_{topic}"
+
+
+def pop_retry_topic_v2(group: str, topic: str) -> str:
+    """The same with ``enableRetryTopicV2``; ``+`` stands in no name, so this one cannot be another group's."""
+    return f"{RETRY_PREFIX}{group}+{topic}"
+
+
 def dead_letter_topic(group: str) -> str:
     return DEAD_LETTER_PREFIX + group
 
@@ -71,6 +83,6 @@ def _validate(kind: str, name: str, characters_max: int) -> str:
         raise InvalidNameError(
             kind=kind, name=name, reason=f"it has {len(name)} characters, at most {characters_max} are allowed"
         )
-    if not _is_valid(name):
+    if not _is_valid(name) and not (kind == "topic" and _is_valid_retry(name)):
         raise InvalidNameError(kind=kind, name=name, reason="only the characters % | a-z A-Z 0-9 _ - are allowed")
     return name

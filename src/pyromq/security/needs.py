@@ -21,6 +21,7 @@ from pyromq.model.system_names import DISCARD_TOPIC, is_run_by_broker
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.resources import ALL_NAMES, Action, Need, ResourceType, cluster, group, topic
 from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json.batch_ack import decode_batch_ack
 from pyromq.wire.json.heartbeat import CheckClient, decode_heartbeat
 from pyromq.wire.received import Received
 
@@ -152,6 +153,14 @@ def assigned_topic(request: Received[Any]) -> Iterable[str]:
 
 def assigned_group(request: Received[Any]) -> Iterable[str]:
     return (bodies.decode(_body(request), bodies.AssignmentRequest).consumer_group,)
+
+
+def acked_topics(request: Received[Any]) -> Iterable[str]:
+    return {ack.topic for ack in decode_batch_ack(_body(request))}
+
+
+def acking_groups(request: Received[Any]) -> Iterable[str]:
+    return {ack.group for ack in decode_batch_ack(_body(request))}
 
 
 def mode_topic(request: Received[Any]) -> Iterable[str]:

@@ -109,6 +109,12 @@ BROKER_RIGHTS: Final[Rights] = {
     # consumers
     Code.PULL_MESSAGE: _PULL,
     Code.LITE_PULL_MESSAGE: _PULL,
+    Code.POP_MESSAGE: _PULL,
+    Code.ACK_MESSAGE: _PULL,
+    Code.CHANGE_MESSAGE_INVISIBLETIME: _PULL,
+    Code.NOTIFICATION: _PULL,
+    Code.BATCH_ACK_MESSAGE: _row(_topic(needs.acked_topics, _SUB), _group(needs.acking_groups, _SUB)),
+    Code.POLLING_INFO: _row(_topic("topic", _SUB, _GET), _group("consumer_group", _SUB, _GET)),
     Code.CONSUMER_SEND_MSG_BACK: Right((_group("group", _SUB),), by_object=True),
     Code.HEART_BEAT: Right((_group(needs.consumed_groups, _SUB), _topic(needs.consumed_topics, _SUB)), is_open=True),
     Code.UNREGISTER_CLIENT: Right((_group("consumer_group", _SUB),), is_open=True),

@@ -19,10 +19,13 @@ class TimedBroker:
         found = [min(runner.schedule.run(), runner.timers.run())]
         if runner.timers.pending and until_ms - now_ms > 60_000:  # the runner knows the near ones only
             found += [1000 * second for second in runner.files.occupied(now_ms // 1000, until_ms // 1000 + 1)[:1]]
+        if (expiry_ms := self._broker.parts.popping.pops.table.next_expiry_ms()) is not None:
+            found.append(expiry_ms)
         return min((due_ms for due_ms in found if now_ms < due_ms < until_ms), default=until_ms)
 
     def look(self) -> None:
         self._broker.parts.services.delay_runner.run()
+        self._broker.parts.popping.pops.tick()
 
     def log_end(self) -> int:
         return self._broker.store.end_position

@@ -24,6 +24,7 @@ from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX, closed_properties
 from pyromq.wire.record_layout import (
     ANY_V6,
+    ATTEMPT_AT,
     BLANK_BYTES,
     BORN_V6,
     CHECKSUM_BACKWARDS,
@@ -31,6 +32,7 @@ from pyromq.wire.record_layout import (
     CHECKSUM_END,
     CHECKSUM_NAME,
     FIXED,
+    HOST_BITS_AT,
     HOST_V4_BYTES,
     HOST_V6_BYTES,
     MAGIC_BLANK,
@@ -43,6 +45,7 @@ from pyromq.wire.record_layout import (
     SYS_FLAG_AT,
     TOPIC_BYTES_MAX,
     TOPIC_V1_BYTES_MAX,
+    V6_MORE_BYTES,
 )
 
 _FIXED_V4 = FIXED[0]
@@ -345,6 +348,17 @@ def split_records(data: bytes) -> list[Record]:
         records.append(decode_record(view, start))
         start += records[-1].size
     return records
+
+
+def with_attempts(record: memoryview | bytes, attempts: int) -> bytes:
+    """A record of a message that is delivered for the n-th time, for the wire; the field counts from 0."""
+    copy = bytearray(record)
+    hosts = copy[HOST_BITS_AT] >> 4 & 3
+    at = ATTEMPT_AT + V6_MORE_BYTES * hosts.bit_count()
+    copy[at : at + 4] = (attempts - 1).to_bytes(4, "big")
+    if has_checksum(bytes(copy[-CHECKSUM_BYTES:])):
+        copy[-CHECKSUM_BYTES:] = checksum_property(crc32(bytes(copy[:-CHECKSUM_BYTES])))
+    return bytes(copy)
 
 
 def find_record_after(data: memoryview, start: int, position: int) -> int | None:

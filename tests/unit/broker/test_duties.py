@@ -25,6 +25,8 @@ EVERY_TICK = {
     "handlers.pulls.respond_due",
     "handlers.pulls.recheck_some",
     "handlers.clients.notices.tick",
+    "popping.tick",
+    "popping.pops.tick",
     "write_path.group_commit.respond_overdue",
     "services.sealer.advance",
     "services.table_keeper.tick",
@@ -136,6 +138,7 @@ async def test_a_connection_that_is_lost_leaves_nothing_behind() -> None:
     rig.tenure().disconnected(cast(Connection, rig.silent))
     assert set(rig.notes.called) == {
         "waiters.drop_connection",
+        "popping.pops.drop_owner",
         "handlers.clients.disconnected",
         "quotas.disconnected",
     }
@@ -148,6 +151,7 @@ async def test_offsets_and_tables_are_saved_before_the_store_is_closed() -> None
     assert set(saves) == {
         "services.offset_keeper.save_now",
         "services.table_keeper.save_now",
+        "popping.keeper.save_now",
         "handlers.auditing.log.close",
     }
     assert last == "write_path.store.close"

@@ -8,6 +8,8 @@ from pyromq.model.names import (
     GROUP_CHARACTERS_MAX,
     TOPIC_CHARACTERS_MAX,
     dead_letter_topic,
+    pop_retry_topic,
+    pop_retry_topic_v2,
     retry_topic,
     validate_group,
     validate_topic,
@@ -40,8 +42,20 @@ def test_names_that_could_leave_their_folder_or_confuse_a_reader_are_refused(nam
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_prefix_does_not_smuggle_a_bad_name_in(name: str) -> None:
     for derived in (retry_topic(name), dead_letter_topic(name)):
+        if derived == pop_retry_topic_v2("a", "b"):
+            continue
         with pytest.raises(InvalidNameError):
             validate_topic(derived)
+
+
+def test_retry_topics_of_popping_groups_are_names_and_no_others_have_a_plus_sign() -> None:
+    for name in (pop_retry_topic("billing", "orders"), pop_retry_topic_v2("billing", "orders")):
+        assert validate_topic(name) == name
+    for name in ("a+b", "%DLQ%a+b", "%RETRY%a/b+c"):
+        with pytest.raises(InvalidNameError):
+            validate_topic(name)
+    with pytest.raises(InvalidNameError):
+        validate_group("%RETRY%a+b")
 
 
 @pytest.mark.parametrize("name", ["", " ", "\t\n", "\u3000"])

@@ -1,7 +1,10 @@
 """Queue assignment for clients that leave it to the broker, and the mode in which a group fetches a topic.
 
-A topic may have queues on other brokers: where name servers are configured they are asked for the route. Popping is
-not served yet, so every assignment says PULL, whatever a store of Apache RocketMQ has on file.
+A topic may have queues on other brokers: where name servers are configured they are asked for the route.
+
+    PULL   every queue belongs to one member
+    POP    by default one entry for each broker, with queue -1: every member pops all queues. With popShareQueueNum n
+           below the number of members a member pops its own queues and those of the next n members
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.model.names import RETRY_PREFIX, validate_group, validate_topic
 from pyromq.model.queue import QueueId
-from pyromq.model.sharing import Share, share_evenly, share_in_circle, share_of
+from pyromq.model.sharing import Share, share_evenly, share_in_circle, share_of, sorted_members
 from pyromq.net.connection import Connection
 from pyromq.store.tables.request_modes import RequestModeTable
 from pyromq.wire.codes import ResponseCode
@@ -32,6 +35,7 @@ FindQueues = Callable[[str], Awaitable[list[QueueId] | None]]
 
 PULL, POP = "PULL", "POP"
 MODES_MAX: Final = 10_000
+_ANY_QUEUE: Final = -1
 
 STRATEGIES: Final[dict[str, Share]] = {"AVG": share_evenly, "AVG_BY_CIRCLE": share_in_circle}
 
@@ -79,17 +83,40 @@ class AssignmentHandler:
         ]
 
     def _assigned(self, asked: AssignmentRequest, queues: list[QueueId]) -> bytes:
-        share = sorted(queues) if asked.message_model == "BROADCASTING" else self._share(asked, queues)
-        assignments = tuple(bodies.QueueAssignment(message_queue=queue, mode=PULL) for queue in share)
+        mode = self._modes.get(asked.topic, asked.consumer_group)
+        if asked.message_model == "BROADCASTING":
+            share, name = sorted(queues), PULL
+        elif mode is not None and mode.mode == POP and not asked.topic.startswith(RETRY_PREFIX):
+            share, name = self._popped(asked, queues, mode.pop_share_queue_num), POP
+        else:
+            share, name = self._share(asked, queues), PULL
+        assignments = tuple(bodies.QueueAssignment(message_queue=queue, mode=name) for queue in share)
         return bodies.encode(bodies.AssignmentResponse(message_queue_assignments=assignments))
 
+    def _popped(self, asked: AssignmentRequest, queues: list[QueueId], shared: int) -> list[QueueId]:
+        """What a member pops, beside others."""
+        live = self._members.consumer_group(asked.consumer_group)
+        ids = sorted_members(live.client_ids if live else [])
+        if shared <= 0 or shared >= len(ids) - 1:
+            return [QueueId(asked.topic, broker, _ANY_QUEUE) for broker in sorted({queue.broker for queue in queues})]
+        if asked.client_id not in ids or not queues:
+            return []
+        at = ids.index(asked.client_id)
+        if len(ids) > len(queues):  # nobody goes without
+            return [sorted(queues)[at % len(queues)]]
+        near = [ids[(at + step) % len(ids)] for step in range(shared + 1)]
+        return sorted({queue for each in near for queue in self._share_of(asked, each, queues)})
+
     def _share(self, asked: AssignmentRequest, queues: list[QueueId]) -> list[QueueId]:
+        return self._share_of(asked, asked.client_id, queues)
+
+    def _share_of(self, asked: AssignmentRequest, client_id: str, queues: list[QueueId]) -> list[QueueId]:
         strategy = STRATEGIES.get(asked.strategy_name)
         if strategy is None:
             text = f"strategy {asked.strategy_name[:80]!r} is not one of {', '.join(STRATEGIES)}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         live = self._members.consumer_group(asked.consumer_group)
-        return share_of(asked.client_id, live.client_ids if live else [], queues, strategy)
+        return share_of(client_id, live.client_ids if live else [], queues, strategy)
 
     def close(self) -> None:
         for task in self._tasks:
@@ -103,9 +130,8 @@ class AssignmentHandler:
         if mode.topic.startswith(RETRY_PREFIX):
             text = f"the mode of the retry topic {mode.topic} follows that of its group"
             raise RefusedError(ResponseCode.NO_PERMISSION, text)
-        if mode.mode != PULL:
-            problem = "is not supported yet" if mode.mode == POP else "is unknown"
-            text = f"mode {mode.mode[:80]!r} {problem}; {PULL} is supported"
+        if mode.mode not in (PULL, POP):
+            text = f"mode {mode.mode[:80]!r} is unknown; the modes are {PULL} and {POP}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         validate_topic(mode.topic)
         validate_group(mode.consumer_group)

@@ -30,7 +30,14 @@ QUICK: Final = frozenset(
 )
 """They share a commit, so all that one read brought are served in one turn."""
 
-UNDELAYED: Final = QUICK | {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE}
+UNDELAYED: Final = QUICK | {
+    Code.PULL_MESSAGE,
+    Code.LITE_PULL_MESSAGE,
+    Code.POP_MESSAGE,
+    Code.ACK_MESSAGE,
+    Code.BATCH_ACK_MESSAGE,
+    Code.CHANGE_MESSAGE_INVISIBLETIME,
+}
 """They do not wait while thousands of connections ask for something else at once: heartbeats after a restart."""
 
 _SEND_LANE: Final = (Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)

@@ -1,4 +1,4 @@
-"""Long polling: pulls that found nothing and wait for the next message of their queue, or until their time is over."""
+"""Long polling: requests that found nothing wait for the next message of their queue, or until their time is over."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.state.subscriptions import PullFilter
@@ -15,6 +15,18 @@ from pyromq.net.connection import Connection
 from pyromq.wire.received import Received
 
 _SLACK = 1_024
+
+
+class Held(Protocol):
+    """What waiters need of a request that waits: whose it is, for what, until when; ``release`` answers it."""
+
+    connection: Any
+    queue: Any
+    deadline_ms: int
+    answered: bool
+
+
+H = TypeVar("H", bound=Held)
 
 
 @dataclass(slots=True, eq=False)
@@ -32,40 +44,40 @@ class HeldPull:
     answered: bool = field(default=False)
 
 
-class PullWaiters:
-    """Held pulls by queue, by connection and by deadline; the pull handler answers them."""
+class Waiters(Generic[H]):
+    """Held requests by queue, by connection and by deadline; their handler answers them."""
 
     def __init__(self, clock: Clock, held_max: int = 100_000) -> None:
         self._clock = clock
         self._held_max = held_max
-        self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
-        self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
-        self._deadlines: list[tuple[int, int, HeldPull]] = []  # a heap; may hold answered ones
+        self._by_queue: dict[Any, dict[H, None]] = {}
+        self._by_connection: dict[Any, dict[H, None]] = {}
+        self._deadlines: list[tuple[int, int, H]] = []  # a heap; may hold answered ones
         self._sequence = count()  # orders equal deadlines
         self._count = 0  # of those that wait
 
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[HeldPull]:
+    def __iter__(self) -> Iterator[H]:
         return (held for by_queue in self._by_queue.values() for held in by_queue)
 
     @property
     def full(self) -> bool:
         return self._count >= self._held_max
 
-    def hold(self, held: HeldPull) -> None:
+    def hold(self, held: H) -> None:
         self._by_queue.setdefault(held.queue, {})[held] = None
         self._by_connection.setdefault(held.connection, {})[held] = None
         heapq.heappush(self._deadlines, (held.deadline_ms, next(self._sequence), held))
         self._count += 1
 
-    def of_queue(self, queue: QueueKey) -> list[HeldPull]:
+    def of_queue(self, queue: object) -> list[H]:
         """Those that a new message of the queue may concern."""
         waiting = self._by_queue.get(queue)
         return list(waiting) if waiting else []
 
-    def release(self, held: HeldPull) -> None:
+    def release(self, held: H) -> None:
         """It gets its response now."""
         if not held.answered:
             held.answered = True
@@ -76,14 +88,14 @@ class PullWaiters:
                 self._deadlines = [entry for entry in self._deadlines if not entry[2].answered]
                 heapq.heapify(self._deadlines)
 
-    def drop_connection(self, connection: Connection) -> None:
+    def drop_connection(self, connection: object) -> None:
         """The connection is gone, so its pulls need no response."""
         for held in list(self._by_connection.get(connection, ())):
             self.release(held)
 
-    def due(self) -> list[HeldPull]:
+    def due(self) -> list[H]:
         """Those whose time has run out; released."""
-        now, found = self._clock.monotonic_ms(), []
+        now, found = self._clock.monotonic_ms(), list[H]()
         while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][2].answered):
             held = heapq.heappop(self._deadlines)[2]
             if not held.answered:
@@ -96,14 +108,18 @@ class PullWaiters:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def drop_all(self, response: Callable[[HeldPull], None]) -> None:
+    def drop_all(self, response: Callable[[H], None]) -> None:
         for waiting in list(self._by_queue.values()):
             for held in list(waiting):
                 self.release(held)
                 response(held)
 
 
-def _discard(table: dict[Any, dict[HeldPull, None]], key: object, held: HeldPull) -> None:
+class PullWaiters(Waiters[HeldPull]):
+    """Held pulls; the pull handler answers them."""
+
+
+def _discard(table: dict[Any, dict[H, None]], key: object, held: H) -> None:
     waiting = table.get(key)
     if waiting is not None:
         waiting.pop(held, None)

@@ -20,6 +20,10 @@ _PULL: Final = (
 _SEND_BACK: Final = (ResponseCode.SYSTEM_ERROR, "no master available along with this replica: use the master")
 _TRANSACTION: Final = (ResponseCode.SLAVE_NOT_AVAILABLE, "this broker is a replica: transactions end at its master")
 _RECALL: Final = (ResponseCode.SLAVE_NOT_AVAILABLE, "this broker is a replica: recall the message at its master")
+_POP: Final = (
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "this broker is a replica: messages are popped and acknowledged at its master; ask for the route again",
+)
 _CHANGE: Final = (
     ResponseCode.SYSTEM_ERROR,
     "Can't modify topic or subscription group from slave broker, please execute it from master broker.",
@@ -35,6 +39,11 @@ REFUSALS: Final[Mapping[int, tuple[ResponseCode, str]]] = {
     Code.END_TRANSACTION: _TRANSACTION,
     Code.RESUME_CHECK_HALF_MESSAGE: _TRANSACTION,
     Code.RECALL_MESSAGE: _RECALL,
+    Code.POP_MESSAGE: _POP,
+    Code.ACK_MESSAGE: _POP,
+    Code.BATCH_ACK_MESSAGE: _POP,
+    Code.CHANGE_MESSAGE_INVISIBLETIME: _POP,
+    Code.NOTIFICATION: _POP,
     Code.UPDATE_AND_CREATE_TOPIC: _CHANGE,
     Code.UPDATE_AND_CREATE_TOPIC_LIST: _CHANGE,
     Code.DELETE_TOPIC_IN_BROKER: _CHANGE,
@@ -50,6 +59,7 @@ REFUSALS: Final[Mapping[int, tuple[ResponseCode, str]]] = {
 """What changes something that belongs to the master. Offsets may be committed here: the master gets them later."""
 
 PULLS: Final = (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE)
+_POPS: Final = (Code.POP_MESSAGE, Code.NOTIFICATION)
 
 
 _MOVED: Final = (
@@ -101,4 +111,4 @@ def shut_layer(clock: Clock) -> Layer:
         is_soon = clock.monotonic_ms() < until_ms
         raise RefusedError(ResponseCode.FLOW_CONTROL if is_soon else ResponseCode.SERVICE_NOT_AVAILABLE, _NOT_YET)
 
-    return checking(PULLS, check)
+    return checking((*PULLS, *_POPS), check)

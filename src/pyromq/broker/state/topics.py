@@ -16,6 +16,7 @@ from pyromq.model.names import (
     DEFAULT_TOPIC,
     HALF_TOPIC,
     OP_HALF_TOPIC,
+    POP_JOURNAL_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
@@ -77,7 +78,7 @@ class Topics:
         """After a crash: topics that have queues, but were not saved yet."""
         counts: dict[str, int] = {}
         for topic, queue_id in queues:
-            if self._table.get(topic) is None:
+            if self._table.get(topic) is None and topic != POP_JOURNAL_TOPIC:  # which is nobody's to read
                 counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         for topic, count in counts.items():
             self._add(_plain(topic, count))  # they have messages: no limit keeps them away

@@ -11,10 +11,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from pyromq.checksum import crc32
 from pyromq.compiled_core import core
 from pyromq.errors import CorruptRecordError
+from pyromq.model.property_names import SHARDING_KEY
 from pyromq.wire.properties import find_property
 from pyromq.wire.record_layout import ANY_V6, BODY_AT, FIXED_BYTES, HOST_BITS_AT, MAGIC_LOW_AT, MAGIC_V1, MAGIC_V1_LOW
+
+_SHARDING_KEY: Final = SHARDING_KEY.encode()
 
 # Size, magic, queue id, offset, position, sysFlag: at the same place in every record.
 HEAD: Final = Struct(">II4xi4xqqi")
@@ -63,6 +67,12 @@ def stored_properties(record: memoryview) -> bytes:
     at = body_start + int.from_bytes(record[body_start - 4 : body_start], "big")
     topic_bytes = record[at] + 1 if record[MAGIC_LOW_AT] == MAGIC_V1_LOW else (record[at] << 8 | record[at + 1]) + 2
     return bytes(record[at + topic_bytes + 2 :])
+
+
+def message_group(record: memoryview) -> int:
+    """A hash of the message group (sharding key) that a record belongs to; 0 for none."""
+    key = find_property(stored_properties(record), _SHARDING_KEY)
+    return crc32(key) + 1 if key else 0
 
 
 def pure_body(record: bytes, sys_flag: int) -> bytes:

@@ -63,3 +63,32 @@ def test_modes_are_read_as_rocketmq_wrote_them() -> None:
     table.save()
     again = RequestModeTable.load(disk.after_crash(), ROOT)
     assert len(again) == 2 and again.text() == table.text()
+
+
+def popped(members: int, shared: int, client: int, queues: int = 6) -> list[tuple[int, str]]:
+    settings, clients = BrokerSettings(), Members[Any](ManualClock())
+    for number in range(members):
+        clients.heard_from(f"c{number}", heartbeat(f"c{number}", "orders"), "JAVA", 450)
+    known, modes = tables(members=clients), RequestModeTable.load(FaultyDisk(), ROOT)
+    known.topics.create("orders", queues=queues)
+    modes.put(RequestMode(topic="orders", consumer_group="readers", mode="POP", pop_share_queue_num=shared))
+    wire = Wire()
+    asked = AssignmentRequest(topic="orders", consumer_group="readers", client_id=f"c{client}", strategy_name="AVG")
+    handler = AssignmentHandler(known, modes, settings, None)
+    handler.assign(wire.as_connection, Received(code=400, header=None, body=bodies.encode(asked)))
+    shares = bodies.decode(wire.responses[0].body, bodies.AssignmentResponse).message_queue_assignments
+    return [(share.message_queue.number, share.mode) for share in shares]
+
+
+@pytest.mark.parametrize("shared", [-1, 0, 2, 9])
+def test_a_popping_group_shares_all_queues_of_a_broker_by_default(shared: int) -> None:
+    assert popped(3, shared, 1) == [(-1, "POP")]
+
+
+def test_a_popping_member_pops_its_own_queues_and_those_of_the_next_members() -> None:
+    assert popped(3, 1, 0) == [(number, "POP") for number in (0, 1, 2, 3)]
+    assert popped(3, 1, 2) == [(number, "POP") for number in (0, 1, 4, 5)]
+
+
+def test_with_more_members_than_queues_nobody_goes_without() -> None:
+    assert [popped(5, 1, client, queues=2) for client in range(5)] == [[(n % 2, "POP")] for n in range(5)]

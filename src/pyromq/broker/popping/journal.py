@@ -1,0 +1,157 @@
+"""The journal's writer: what pops change in one turn of the loop becomes one record of the commit log.
+
+hand-outs ─────────▶ applied at once, written with the turn: a crash that loses one only delivers the message again
+acks, changes ─────▶ written with the turn, applied and answered when the log is as safe as the store promises
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Final, Protocol
+
+from pyromq.clock import Clock
+from pyromq.errors import MQError
+from pyromq.model.names import POP_JOURNAL_TOPIC
+from pyromq.store.in_flight.journal import Acked, Change, Changed, Forgotten, HandedOut, encode_changes, runs_of
+from pyromq.store.in_flight.queue import InFlightQueue
+from pyromq.store.in_flight.table import InFlightTable
+from pyromq.store.message_store import Placed
+from pyromq.wire.record import Draft
+
+logger = logging.getLogger(__name__)
+
+_CHANGES_MAX: Final = 1_000  # of one record
+
+Then = Callable[[MQError | None], None]
+"""Hears what became of a change: None when it is as safe as the store promises, else why it is not."""
+
+
+class Put(Protocol):
+    """``InternalWrites.put``."""
+
+    def __call__(self, draft: Draft, on_stored: Then) -> Placed: ...
+
+
+class _Turn:
+    """The changes of one turn."""
+
+    __slots__ = ("acks", "changed", "handed_out", "offset", "size", "thens")
+
+    def __init__(self) -> None:
+        self.handed_out: list[Change] = []
+        self.changed: list[tuple[InFlightQueue, Changed]] = []
+        self.acks: dict[InFlightQueue, list[int]] = {}
+        self.thens: list[Then] = []
+        self.size = 0
+        self.offset = 0  # in the journal, once it is staged
+
+    def settling(self) -> list[Change]:
+        """What is applied when it is safe."""
+        acks = [Acked(*queue.name, runs_of(sorted(offsets))) for queue, offsets in self.acks.items()]
+        return [*(change for _, change in self.changed), *acks]
+
+    def touched(self) -> set[InFlightQueue]:
+        return {queue for queue, _ in self.changed} | self.acks.keys()
+
+
+class PopJournal:
+    """Owner of the way from a change to the disk; ``on_settled`` hears of queues whose rows changed."""
+
+    def __init__(self, table: InFlightTable, put: Put, clock: Clock) -> None:
+        self._table = table
+        self._put = put
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._turn = _Turn()
+        self.waiting = 0  # turns that are not safe yet
+        self.on_settled: Callable[[Iterable[InFlightQueue]], None] = lambda queues: None
+
+    # --- changes ---
+
+    def hand_out(self, change: HandedOut, offsets: Collection[int]) -> InFlightQueue:
+        """Applied at once."""
+        queue = self._table.hand_out(change, offsets)
+        self._turn.handed_out.append(change)
+        self._grown()
+        return queue
+
+    def forget(self, queue: InFlightQueue) -> None:
+        """Applied at once, behind everything that happened before."""
+        self.write()
+        self._table.forget((queue.name,))
+        self._turn.handed_out.append(Forgotten(*queue.name))
+        self._grown()
+
+    def ack(self, queue: InFlightQueue, offsets: Collection[int], then: Then | None = None) -> None:
+        """Rows that are settled when this is safe; until then nobody else can settle, change or get them."""
+        queue.settling.update(offsets)
+        acks = self._turn.acks.get(queue)
+        if acks is None:
+            self._turn.acks[queue] = list(offsets)
+        else:
+            acks += offsets
+        if then is not None:
+            self._turn.thens.append(then)
+        self._grown()
+
+    def change(self, queue: InFlightQueue, change: Changed, then: Then | None = None) -> None:
+        """A row that has a new hand-out when this is safe."""
+        queue.settling.add(change.offset)
+        self._turn.changed.append((queue, change))
+        if then is not None:
+            self._turn.thens.append(then)
+        self._grown()
+
+    def _grown(self) -> None:
+        turn = self._turn
+        turn.size += 1
+        if turn.size == 1:
+            self._loop.call_soon(self._write_turn, turn)
+        elif turn.size >= _CHANGES_MAX:
+            self.write()
+
+    # --- writing ---
+
+    def _write_turn(self, turn: _Turn) -> None:
+        if turn is self._turn:
+            self.write()
+
+    def write(self) -> None:
+        """Stage what there is now; the commit follows at the end of the turn."""
+        turn = self._turn
+        if not turn.size:
+            return
+        self._turn = _Turn()
+        body = encode_changes([*turn.handed_out, *turn.settling()])
+        draft = Draft(topic=POP_JOURNAL_TOPIC, queue_id=0, body=body, born_ms=self._clock.now_ms())
+        self.waiting += 1
+        try:
+            turn.offset = self._put(draft, partial(self._stored, turn)).offset
+        except MQError as error:
+            logger.error("pops not written down: changes=%d reason=%s", turn.size, error)
+            self._stored(turn, error)
+
+    def _stored(self, turn: _Turn, error: MQError | None) -> None:
+        self.waiting -= 1
+        for queue, change in turn.changed:
+            queue.settling.discard(change.offset)
+        for queue, offsets in turn.acks.items():
+            queue.settling.difference_update(offsets)
+        touched = turn.touched()
+        if error is None:
+            self._table.apply(turn.settling())
+            self._table.applied = max(self._table.applied, turn.offset + 1)
+        else:
+            for queue in touched:  # they may have expired meanwhile
+                for out in {*queue.rows.values()}:
+                    self._table.watch(queue, out)
+        for then in turn.thens:
+            try:
+                then(error)
+            except Exception:  # a defect of one must not keep the others from hearing
+                logger.exception("the callback of a pop failed")
+        if touched:
+            self.on_settled(touched)

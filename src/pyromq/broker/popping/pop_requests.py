@@ -1,0 +1,308 @@
+"""The front door of pops in the remoting protocol: requests are parsed, ``Pops`` does the rest, responses are encoded.
+
+    200050 pop    200051 ack    200151 batch of acks    200053 change of the invisible time
+    200054 is there something?  200055 how many wait?
+
+Java clients put receipts together from three texts of a pop response: for each queue where it starts, and the offsets
+of its messages in the order of the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyromq.broker.base.access import Access
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.refusals import RefusedError, refusal_of, too_large
+from pyromq.broker.base.request_times import HELD
+from pyromq.broker.base.responses import BODY_BYTES_MAX, send_refusal, send_response
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.popping.calls import PopRequest, PopResult
+from pyromq.broker.popping.journal import Then
+from pyromq.broker.popping.plans import PopPlan
+from pyromq.broker.popping.pops import Pops
+from pyromq.broker.popping.receipts import InvalidReceiptError, Receipt, parse_receipt, real_topic
+from pyromq.errors import MQError
+from pyromq.net.connection import UNJOINED_BYTES, Connection
+from pyromq.security.errors import AccessDeniedError
+from pyromq.store.in_flight.queue import QueueName
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.command import encode_response_head
+from pyromq.wire.fast.responses import success
+from pyromq.wire.headers.pop import (
+    AckHeader,
+    ChangeInvisibleTimeHeader,
+    ChangeInvisibleTimeResponseHeader,
+    NotificationHeader,
+    NotificationResponseHeader,
+    PollingInfoHeader,
+    PollingInfoResponseHeader,
+    PopHeader,
+    PopResponseHeader,
+)
+from pyromq.wire.json.batch_ack import BatchAck, decode_batch_ack
+from pyromq.wire.received import Received
+
+_LATE_MS: Final = 500  # so late that its sender has given up waiting
+_NEWEST: Final = 1
+_FOUND: Final = "FOUND"
+_TIMEOUT: Final = (ResponseCode.POLLING_TIMEOUT, "no message came while the pop waited")
+_BATCHES_MAX: Final = 10_000
+
+
+class PopHandler:
+    """Requests 200050, 200051, 200053, 200054, 200055 and 200151."""
+
+    def __init__(self, environment: Environment, pops: Pops, counters: Counters) -> None:
+        self._clock = environment.clock
+        self._access: Access = environment.access
+        self._pops = pops
+        self._times = counters.requests
+
+    # --- pop ---
+
+    def pop(self, connection: Connection, request: Received[PopHeader]) -> None:
+        """200050."""
+        header = request.header
+        left_ms = self._left_ms(header.born_time, header.poll_time)
+        if left_ms < -_LATE_MS:
+            self._nothing(connection, request)
+            return
+        plan = self._pops.plans.plan(
+            PopRequest(
+                group=header.consumer_group,
+                topic=header.topic,
+                count=header.max_msg_nums,
+                invisible_ms=header.invisible_time,
+                poll_ms=header.poll_time,
+                queue_id=max(-1, header.queue_id),
+                newest=header.init_mode == _NEWEST,
+                expression=header.exp,
+                expression_type=header.exp_type,
+                order=bool(header.order),
+                attempt_id=header.attempt_id,
+            )
+        )
+        result = self._pops.take(plan)
+        if result is not None:
+            self._found(connection, request, result)
+        elif left_ms <= 0:
+            self._nothing(connection, request)
+        else:
+            self._hold(connection, request, plan, left_ms)
+
+    def _left_ms(self, born_ms: int, poll_ms: int) -> int:
+        """How long it may wait; its sender counts from when it sent it."""
+        return poll_ms if born_ms <= 0 else min(poll_ms, born_ms + poll_ms - self._clock.now_ms())
+
+    def _hold(self, connection: Connection, request: Received[Any], plan: PopPlan, left_ms: int) -> None:
+        since_ms = self._clock.monotonic_ms()
+
+        def respond(result: PopResult | None) -> None:
+            if result is None:
+                self._nothing(connection, request)
+            else:
+                self._found(connection, request, result)
+            self._note(request, since_ms)
+
+        held = self._pops.hold(plan, since_ms + left_ms, respond, connection)
+        held.is_admitted = self._admission(connection, request)
+        self._times.outcome = HELD
+
+    def _admission(self, connection: Connection, request: Received[Any]) -> Any:
+        """A test before something is handed out: rules may change while a pop waits."""
+        version = self._access.version
+
+        def is_admitted() -> bool:
+            if self._access.version == version:
+                return True
+            try:
+                self._access.recheck(connection, request)
+            except AccessDeniedError as error:
+                send_refusal(connection, request, ResponseCode.NO_PERMISSION, str(error))
+                return False
+            return True
+
+        return is_admitted
+
+    def _nothing(self, connection: Connection, request: Received[Any]) -> None:
+        self._times.outcome = _TIMEOUT[0]
+        send_refusal(connection, request, *_TIMEOUT)
+
+    def _found(self, connection: Connection, request: Received[Any], result: PopResult) -> None:
+        self._times.outcome = ResponseCode.SUCCESS
+        if request.is_oneway:
+            self._pops.give_back(result)
+            return
+        runs = [run for portion in result.portions for run in portion.runs]
+        size_bytes = sum(portion.size_bytes for portion in result.portions)
+        head = encode_response_head(
+            ResponseCode.SUCCESS,
+            request.correlation_id,
+            _pop_header(result),
+            body_size=size_bytes,
+            remark=_FOUND,
+            serialize_type=request.serialize_type,
+        )
+        if size_bytes < UNJOINED_BYTES * len(runs):
+            connection.send(b"".join((head, *runs)))
+        else:
+            connection.send_parts(head, [memoryview(run) for run in runs])
+
+    # --- settling ---
+
+    def ack(self, connection: Connection, request: Received[AckHeader]) -> None:
+        """200051: answered when the acknowledgement is as safe as the store promises."""
+        header = request.header
+        receipt = self._receipt(header)
+        self._pops.settle(header.consumer_group, header.topic, receipt, self._then(connection, request))
+        self._times.outcome = HELD
+
+    def _receipt(self, header: AckHeader | ChangeInvisibleTimeHeader) -> Receipt:
+        receipt = parse_receipt(header.extra_info)
+        if (receipt.queue_id, receipt.offset) != (header.queue_id, header.offset):
+            raise InvalidReceiptError("it belongs to another message than the request names")
+        return receipt
+
+    def batch_ack(self, connection: Connection, request: Received[None]) -> None:
+        """200151: answered when all of them are safe; those with a receipt that is not good are told of together."""
+        if len(request.body) > BODY_BYTES_MAX:
+            raise too_large(request)
+        acks = decode_batch_ack(request.body)
+        if not acks or len(acks) > _BATCHES_MAX:
+            raise RefusedError(ResponseCode.NO_MESSAGE, f"a batch has 1 to {_BATCHES_MAX} entries, not {len(acks)}")
+        _Batch(len(acks), self._then(connection, request)).run(self._pops, acks)
+        self._times.outcome = HELD
+
+    def change(self, connection: Connection, request: Received[ChangeInvisibleTimeHeader]) -> None:
+        """200053."""
+        header = request.header
+        receipt = self._receipt(header)
+        made: list[Receipt] = []
+
+        def then(error: MQError | None) -> None:
+            if error is not None:
+                send_refusal(connection, request, *refusal_of(error))
+                return
+            changed = made[0]
+            response = ChangeInvisibleTimeResponseHeader(
+                pop_time=changed.popped_ms, invisible_time=changed.invisible_ms, revive_qid=changed.number
+            )
+            send_response(connection, request, response)
+
+        self._times.outcome = HELD
+        made.append(
+            self._pops.change(header.consumer_group, header.topic, receipt, max(0, header.invisible_time), then)
+        )
+
+    def _then(self, connection: Connection, request: Received[Any]) -> Then:
+        since_ms = self._clock.monotonic_ms()
+
+        def then(error: MQError | None) -> None:
+            if error is None:
+                self._times.outcome = ResponseCode.SUCCESS
+                if not request.is_oneway:
+                    connection.send(success(request))
+            else:
+                code, remark = refusal_of(error)
+                self._times.outcome = code
+                send_refusal(connection, request, code, remark)
+            self._note(request, since_ms)
+
+        return then
+
+    def _note(self, request: Received[Any], since_ms: int) -> None:
+        times = self._times
+        times.note(request.code, times.outcome, self._clock.monotonic_ms() - since_ms, held=True)
+        times.outcome = ResponseCode.SUCCESS
+
+    # --- looking ---
+
+    def notify(self, connection: Connection, request: Received[NotificationHeader]) -> None:
+        """200054: a pop would find something."""
+        header = request.header
+        plan = self._pops.plans.plan(
+            PopRequest(
+                group=header.consumer_group,
+                topic=header.topic,
+                queue_id=max(-1, header.queue_id),
+                order=bool(header.order),
+                attempt_id=header.attempt_id,
+            )
+        )
+        left_ms = self._left_ms(header.born_time, header.poll_time)
+        if self._pops.has_some(plan) or left_ms <= 0:
+            send_response(connection, request, NotificationResponseHeader(has_msg=self._pops.has_some(plan)))
+            return
+        if self._pops.waiters.full:
+            send_response(connection, request, NotificationResponseHeader(has_msg=False, polling_full=True))
+            return
+        since_ms = self._clock.monotonic_ms()
+
+        def respond(result: PopResult | None) -> None:
+            send_response(connection, request, NotificationResponseHeader(has_msg=result is not None))
+
+        held = self._pops.hold(plan, since_ms + left_ms, respond, connection, only_look=True)
+        held.is_admitted = self._admission(connection, request)
+        self._times.outcome = HELD
+
+    def polling_info(self, connection: Connection, request: Received[PollingInfoHeader]) -> PollingInfoResponseHeader:
+        """200055."""
+        header = request.header
+        held = self._pops.held_by(header.consumer_group, header.topic, header.queue_id)
+        return PollingInfoResponseHeader(polling_num=held)
+
+
+class _Batch:
+    """Acknowledgements of one request; it is answered when the last one is safe, or refused."""
+
+    def __init__(self, waiting: int, then: Then) -> None:
+        self._waiting = waiting
+        self._then = then
+        self._asked = self._good = 0
+        self._error: MQError | None = None
+
+    def run(self, pops: Pops, acks: Sequence[BatchAck]) -> None:
+        """Raises MQError when one of them cannot be read; then nothing was acknowledged."""
+        for ack, name, offsets in [(ack, _name_of(ack), ack.offsets) for ack in acks]:
+            good = pops.settle_many(name, offsets, ack.number, ack.popped_ms, self._settled)
+            self._asked, self._good = self._asked + len(offsets), self._good + good
+            if not good:
+                self._settled(None)
+
+    def _settled(self, error: MQError | None) -> None:
+        self._waiting -= 1
+        self._error = self._error or error
+        if not self._waiting:
+            if self._error is None and self._good < self._asked:
+                self._error = InvalidReceiptError(f"{self._asked - self._good} of {self._asked} in this batch are not")
+            self._then(self._error)
+
+
+def _name_of(ack: BatchAck) -> QueueName:
+    kind = int(ack.kind) if ack.kind.isdecimal() else -1
+    return QueueName(ack.group, real_topic(kind, ack.group, ack.topic), ack.queue_id)
+
+
+def _pop_header(result: PopResult) -> PopResponseHeader:
+    starts, offsets, counts = [], [], []
+    for portion in result.portions:
+        place = f"{int(portion.kind)} {portion.queue_id} "
+        starts.append(f"{place}{portion.start}")
+        offsets.append(place + ",".join(map(str, portion.offsets)))
+        if result.request.order:
+            attempts = portion.attempts or [1] * len(portion.offsets)
+            counts += [
+                f"{int(portion.kind)} qo{portion.queue_id}%{offset} {count - 1}"
+                for offset, count in zip(portion.offsets, attempts, strict=True)
+            ]
+    return PopResponseHeader(
+        pop_time=result.popped_ms,
+        invisible_time=result.invisible_ms,
+        revive_qid=result.number,
+        rest_num=result.rest,
+        start_offset_info=";".join(starts),
+        msg_offset_info=";".join(offsets),
+        order_count_info=";".join(counts) or None,
+    )

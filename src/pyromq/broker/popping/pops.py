@@ -1,0 +1,511 @@
+"""Pops of a broker: hand-outs, receipts and what becomes of them, for every protocol (see the room's docstring).
+
+Everything runs on the loop. What a consumer did not acknowledge in time is ready again, without a copy: its row says
+how often it was delivered. Waiting pops are woken by new messages, by rows that become ready, and by acknowledgements
+that free a message group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.queue_key import QueueKey
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.base.window_counters import CALL, MESSAGE
+from pyromq.broker.popping.calls import PopRequest, PopResult, Portion
+from pyromq.broker.popping.dead import DeadLetters
+from pyromq.broker.popping.journal import PopJournal, Put, Then
+from pyromq.broker.popping.plans import INVISIBLE_MS_MAX, POLL_MS_MAX, Bucket, Plans, PopPlan, Source
+from pyromq.broker.popping.receipts import (
+    InvalidReceiptError,
+    Receipt,
+    TopicKind,
+    parse_receipt,
+    real_topic,
+    receipt_numbers,
+)
+from pyromq.broker.popping.taking import Pop, Taker
+from pyromq.broker.pulling.pull_waiters import Waiters
+from pyromq.broker.state.tables import Tables
+from pyromq.errors import MQError
+from pyromq.store.in_flight.journal import Changed
+from pyromq.store.in_flight.queue import HandOut, InFlightQueue, QueueName
+from pyromq.store.in_flight.table import InFlightTable
+from pyromq.store.message_store import MessageStore
+from pyromq.wire.codes import ResponseCode
+
+logger = logging.getLogger(__name__)
+
+_BURIED_MAX: Final = 200  # dead letters of one tick
+_AGAIN_MS: Final = 1_000  # a dead letter that could not be stored is tried again
+_ATTEMPT_IDS_MAX: Final = 10_000
+_IDLE_MS: Final = 600_000  # a queue that nobody popped for so long, and of which nothing is in flight, is forgotten
+_LOOK_MS: Final = 1_000
+_ANYBODY: Final = object()
+
+Respond = Callable[[PopResult | None], None]
+"""Hears what a waiting pop got; None when its time is over."""
+
+
+@dataclass(slots=True, eq=False)
+class HeldPop:
+    """A pop that waits; ``queue`` is the bucket of its plan."""
+
+    connection: Any  # its owner
+    queue: Bucket
+    deadline_ms: int
+    plan: PopPlan
+    respond: Respond
+    only_look: bool = False  # it wants to know that there is something, no more
+    is_admitted: Callable[[], bool] | None = None  # False: its owner may not wait any longer, and was told
+    answered: bool = False
+
+
+class Pops:
+    """Hands out, settles, revives; one for a broker that is master."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        tables: Tables,
+        store: MessageStore,
+        put: Put,
+        table: InFlightTable,
+        counters: Counters,
+    ) -> None:
+        self._settings = environment.settings
+        self._clock = environment.clock
+        self._lease = environment.lease
+        self._store = store
+        self._progress = tables.progress
+        self._groups = tables.groups
+        self._counters = counters
+        self.table = table
+        self.journal = PopJournal(table, put, environment.clock)
+        self.journal.on_settled = self._settled
+        self.plans = Plans(environment, tables)
+        self._taker = Taker(store, self.journal, self._settings.name)
+        self._dead = DeadLetters(tables.topics, self.journal, put, counters)
+        self._dead.on_failed = self._bury_later
+        self.waiters: Waiters[HeldPop] = Waiters(environment.clock, self._settings.held_pulls_max)
+        self._buckets: dict[str, dict[Bucket, None]] = {}  # that pops may wait in, by topic
+        self._rescan: dict[Bucket, None] = {}  # there is more to look at, but not in this turn
+        self._new_number = receipt_numbers()
+        self._attempt_ids: OrderedDict[tuple[QueueName, str], tuple[int, list[int]]] = OrderedDict()
+        self._committed: dict[QueueName, int] = {}  # as it was committed here: another value is somebody else's
+        self._looked_ms = 0
+
+    def adopt_offsets(self) -> None:
+        """Of a master that starts: the journal is newer than the table of offsets."""
+        for queue in self.table.queues.values():
+            self._commit(queue)
+
+    # --- pop ---
+
+    async def pop(self, request: PopRequest, owner: object = _ANYBODY) -> PopResult | None:
+        """Messages, at once or within ``poll_ms``; None when there were none. Raises RefusedError."""
+        plan = self.plans.plan(request)
+        result = self.take(plan)
+        if result is not None or request.poll_ms <= 0:
+            return result
+        return await self._waited(plan, owner, only_look=False)
+
+    async def wait(self, request: PopRequest, owner: object = _ANYBODY) -> bool:
+        """Whether a pop would find something, now or within ``poll_ms``. Raises RefusedError."""
+        plan = self.plans.plan(request)
+        if self.has_some(plan):
+            return True
+        return request.poll_ms > 0 and await self._waited(plan, owner, only_look=True) is not None
+
+    async def _waited(self, plan: PopPlan, owner: object, *, only_look: bool) -> PopResult | None:
+        future: asyncio.Future[PopResult | None] = asyncio.get_running_loop().create_future()
+
+        def respond(result: PopResult | None) -> None:
+            if not future.cancelled():
+                future.set_result(result)
+            elif result is not None:
+                self.give_back(result)
+
+        held = self.hold(plan, self._clock.monotonic_ms() + plan.request.poll_ms, respond, owner, only_look=only_look)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            self.waiters.release(held)
+            if future.done() and (result := future.result()) is not None:
+                self.give_back(result)
+            raise
+
+    def take(self, plan: PopPlan) -> PopResult | None:
+        """What there is at this moment; None when there is nothing."""
+        request = plan.request
+        pop = Pop(plan, self._new_number(), self._clock.now_ms())
+        left, portions = request.count, list[Portion]()
+        self._taker.is_unfinished = False
+        for source in self.plans.sources(request):
+            portion = self._take_from(pop, source, left)
+            if portion is not None:
+                portions.append(portion)
+                left -= len(portion.offsets)
+                if left <= 0:
+                    break
+        if not portions:
+            self._counters.pulls_missed += 1
+            return None
+        return self._counted(
+            PopResult(
+                request=request,
+                broker=self._settings.name,
+                number=pop.number,
+                popped_ms=pop.now_ms,
+                invisible_ms=request.invisible_ms,
+                portions=portions,
+            )
+        )
+
+    def _take_from(self, pop: Pop, source: Source, count: int) -> Portion | None:
+        request = pop.plan.request
+        queue = self._queue(request, source)
+        queue.used_ms = pop.now_ms
+        if request.order and request.attempt_id:
+            key = queue.name, request.attempt_id
+            lost = self._attempt_ids.pop(key, None)
+            portion = self._taker.take_again(pop, source, queue, lost[1], lost[0]) if lost else None
+            portion = portion or self._taker.take(pop, source, queue, count)
+            if portion is not None:
+                self._attempt_ids[key] = pop.number, list(portion.offsets)
+                if len(self._attempt_ids) > _ATTEMPT_IDS_MAX:
+                    self._attempt_ids.popitem(last=False)
+        else:
+            portion = self._taker.take(pop, source, queue, count)
+        if queue.low != self._committed.get(queue.name):
+            self._commit(queue)
+        return portion
+
+    def has_some(self, plan: PopPlan) -> bool:
+        """Whether ``take`` might find something; filters are not asked."""
+        now_ms = self._clock.now_ms()
+        for source in self.plans.sources(plan.request):
+            queue = self._queue(plan.request, source)
+            known = self._store.reader.range_of(source.topic, source.queue_id)
+            if queue.has_ready(now_ms) or (known is not None and queue.next < known.end):
+                return True
+        return False
+
+    def _counted(self, result: PopResult) -> PopResult:
+        counters, count = self._counters, result.count
+        size_bytes = sum(portion.size_bytes for portion in result.portions)
+        counters.pulls_found += 1
+        counters.pulled_messages += count
+        counters.pulled_bytes += size_bytes
+        counters.gets[result.request.topic, result.request.group] += CALL + count * MESSAGE + size_bytes
+        return result
+
+    # --- queues of groups ---
+
+    def _queue(self, request: PopRequest, source: Source) -> InFlightQueue:
+        name = QueueName(request.group, source.topic, source.queue_id)
+        queue = self.table.queues.get(name)
+        if queue is not None:
+            committed = self._progress.committed(*name)
+            if committed == self._committed.get(name):
+                return queue
+            self._forget(queue)
+        self._progress.take_reset(*name)
+        return self.table.queue(name, lambda: self._start(request, source))
+
+    def _start(self, request: PopRequest, source: Source) -> int:
+        """Where a group begins that was never here."""
+        committed = self._progress.committed(request.group, source.topic, source.queue_id)
+        if committed is not None:
+            self._committed[QueueName(request.group, source.topic, source.queue_id)] = committed
+            return committed
+        known = self._store.reader.range_of(source.topic, source.queue_id)
+        if known is None:
+            return 0
+        if not request.newest or source.kind != TopicKind.NORMAL:
+            return known.first
+        is_young = known.first == 0 and self._store.end_position <= self._store.settings.hot_bytes
+        return 0 if is_young else max(known.first, known.end - 1)  # RocketMQ's rule: a fresh topic is read whole
+
+    def _forget(self, queue: InFlightQueue) -> None:
+        """Somebody else committed another offset, or deleted it: from there the group goes on."""
+        logger.info("offset committed by others, pops go on there: group=%s topic=%s queue=%d", *queue.name)
+        self._committed.pop(queue.name, None)
+        self.journal.forget(queue)
+
+    def _commit(self, queue: InFlightQueue) -> None:
+        name = queue.name
+        if self._progress.has_room(*name):
+            self._progress.commit(*name, queue.low)
+            self._committed[name] = queue.low
+
+    # --- settling ---
+
+    async def ack(self, group: str, topic: str, receipt: str) -> None:
+        """Returns when it is as safe as the store promises. Raises InvalidReceiptError, StoreError."""
+        parsed = parse_receipt(receipt)
+        await self._told(lambda then: self.settle(group, real_topic(parsed.kind, group, topic), parsed, then))
+
+    async def change_invisible(
+        self, group: str, topic: str, receipt: str, invisible_ms: int, *, suspend: bool = False
+    ) -> str:
+        """The new receipt; 0 makes it visible now. ``suspend``: the next delivery is not counted."""
+        parsed, made = parse_receipt(receipt), list[Receipt]()
+        real = real_topic(parsed.kind, group, topic)
+        await self._told(
+            lambda then: made.append(self.change(group, real, parsed, invisible_ms, then, suspend=suspend))
+        )
+        return made[0].text()
+
+    async def forward_to_dead_letters(self, group: str, topic: str, receipt: str) -> None:
+        """The message goes to %DLQ%group now. Raises InvalidReceiptError, StoreError."""
+        parsed = parse_receipt(receipt)
+        name = QueueName(group, real_topic(parsed.kind, group, topic), parsed.queue_id)
+        queue, _ = self._row(name, parsed.offset, parsed.number, parsed.popped_ms)
+        found = self._taker.records(name.topic, name.queue_id, [parsed.offset])
+        if parsed.offset not in found:
+            raise InvalidReceiptError("the store does not have the message any more")
+        await self._told(lambda then: self._dead.bury(queue, parsed.offset, found[parsed.offset], topic, then))
+
+    async def _told(self, begin: Callable[[Then], None]) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def then(error: MQError | None) -> None:
+            if future.cancelled():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        begin(then)
+        await asyncio.shield(future)
+
+    def settle(self, group: str, topic: str, receipt: Receipt, then: Then) -> None:
+        """Acknowledge one message; ``topic`` is the one that its queue belongs to. Raises InvalidReceiptError."""
+        name = QueueName(group, topic, receipt.queue_id)
+        queue, _ = self._row(name, receipt.offset, receipt.number, receipt.popped_ms)
+        self.journal.ack(queue, (receipt.offset,), then)
+
+    def settle_many(self, name: QueueName, offsets: Iterable[int], number: int, popped_ms: int, then: Then) -> int:
+        """Acknowledge those whose receipts are good; returns how many these are. ``then`` hears if there are any."""
+        queue = self.table.queues.get(name)
+        if queue is None:
+            return 0
+        rows, settling, good = queue.rows, queue.settling, list[int]()
+        for offset in offsets:
+            out = rows.get(offset)
+            if out is not None and out.number == number and out.popped_ms == popped_ms and offset not in settling:
+                good.append(offset)
+        if good:
+            self.journal.ack(queue, good, then)
+        return len(good)
+
+    def change(
+        self, group: str, topic: str, receipt: Receipt, invisible_ms: int, then: Then, *, suspend: bool = False
+    ) -> Receipt:
+        """Another invisible time, from now on; the receipt that counts once ``then`` heard of it."""
+        if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
+            text = f"an invisible time of {invisible_ms} ms is not between 0 and {INVISIBLE_MS_MAX} ms (12 h)"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+        name = QueueName(group, topic, receipt.queue_id)
+        queue, out = self._row(name, receipt.offset, receipt.number, receipt.popped_ms)
+        now_ms, number = self._clock.now_ms(), self._new_number()
+        attempts = max(0, out.attempts - suspend)
+        change = Changed(*name, receipt.offset, number, now_ms, now_ms + invisible_ms, attempts)
+        self.journal.change(queue, change, then)
+        return receipt._replace(
+            start=receipt.offset, popped_ms=now_ms, invisible_ms=invisible_ms, number=number, broker=self._settings.name
+        )
+
+    def give_back(self, result: PopResult) -> None:
+        """These could not be delivered: they are visible again, and the delivery does not count."""
+        now_ms = self._clock.now_ms()
+        for portion in result.portions:
+            name = QueueName(result.request.group, portion.topic, portion.queue_id)
+            queue = self.table.queues.get(name)
+            for offset in portion.offsets if queue is not None else ():
+                assert queue is not None
+                out = queue.rows.get(offset)
+                if out is not None and out.number == result.number and offset not in queue.settling:
+                    number = self._new_number()
+                    self.journal.change(queue, Changed(*name, offset, number, now_ms, now_ms, out.attempts - 1))
+
+    def _row(self, name: QueueName, offset: int, number: int, popped_ms: int) -> tuple[InFlightQueue, HandOut]:
+        """The row that a receipt is good for."""
+        queue = self.table.queues.get(name)
+        out = queue.rows.get(offset) if queue is not None else None
+        if queue is None or out is None:
+            raise InvalidReceiptError(f"no message of group {name.group} is in flight at that place")
+        if out.number != number or out.popped_ms != popped_ms:
+            raise InvalidReceiptError("it is not that of the newest delivery of the message")
+        if offset in queue.settling:
+            raise InvalidReceiptError("it was used a moment ago")
+        return queue, out
+
+    def _settled(self, queues: Iterable[InFlightQueue]) -> None:
+        """Rows of these are gone, or have another time."""
+        freed: dict[tuple[str, str], None] = {}
+        for queue in queues:
+            if self.table.queues.get(queue.name) is queue:
+                self._commit(queue)
+                if queue.keys:
+                    freed[queue.name.group, queue.name.topic] = None
+        if len(self.waiters):
+            self.tick_expired()  # a change to 0 makes visible at once
+            for group, topic in freed:
+                self._wake_group(group, topic)
+
+    # --- waiting ---
+
+    def hold(
+        self, plan: PopPlan, deadline_ms: int, respond: Respond, owner: object = _ANYBODY, *, only_look: bool = False
+    ) -> HeldPop:
+        """Wait for something, until then by the monotonic clock. Raises RefusedError when too many wait."""
+        if self.waiters.full:
+            text = f"{len(self.waiters)} pops wait already; try again in a second"
+            raise RefusedError(ResponseCode.POLLING_FULL, text)
+        if self._lease is not None:
+            self._lease.check()
+            deadline_ms = min(deadline_ms, self._clock.monotonic_ms() + round(self._lease.left_s * 1_000) + 1)
+        deadline_ms = min(deadline_ms, self._clock.monotonic_ms() + POLL_MS_MAX)
+        held = HeldPop(owner, plan.bucket, deadline_ms, plan, respond, only_look)
+        self.waiters.hold(held)
+        self._buckets.setdefault(plan.bucket.topic, {})[plan.bucket] = None
+        if self._taker.is_unfinished:
+            self._rescan[plan.bucket] = None
+        return held
+
+    def drop_owner(self, owner: object) -> None:
+        """It is gone: its pops get nothing."""
+        self.waiters.drop_connection(owner)
+
+    def held_by(self, group: str, topic: str, queue_id: int) -> int:
+        """How many pops of a group wait for a queue."""
+        buckets = self._buckets.get(topic, ())
+        return sum(
+            len(self.waiters.of_queue(bucket))
+            for bucket in buckets
+            if bucket.group == group and bucket.queue_id in (queue_id, -1)
+        )
+
+    def wake(self, queues: Iterable[QueueKey]) -> None:
+        """There are new messages in these."""
+        if len(self.waiters):
+            for topic in {topic for topic, _ in queues}:
+                self._wake_buckets(topic, list(self._buckets.get(topic, ())))
+
+    def _wake_group(self, group: str, topic: str) -> None:
+        for name, buckets in (
+            list(self._buckets.items()) if topic not in self._buckets else [(topic, self._buckets[topic])]
+        ):
+            self._wake_buckets(name, [bucket for bucket in buckets if bucket.group == group])
+
+    def _wake_buckets(self, topic: str, buckets: list[Bucket]) -> None:
+        if self._lease is not None and not self._lease.is_open:
+            return
+        for bucket in buckets:
+            waiting = self.waiters.of_queue(bucket)
+            for held in waiting:
+                if not self._answer(held):
+                    break
+            if not waiting:
+                self._buckets[topic].pop(bucket, None)
+        if topic in self._buckets and not self._buckets[topic]:
+            del self._buckets[topic]
+
+    def _answer(self, held: HeldPop) -> bool:
+        """False when there is nothing for it, and so nothing for others like it."""
+        if held.is_admitted is not None and not held.is_admitted():
+            self.waiters.release(held)
+            return True
+        try:
+            if held.only_look:
+                if not self.has_some(held.plan):
+                    return False
+                result: PopResult | None = PopResult(
+                    request=held.plan.request, broker="", number=0, popped_ms=0, invisible_ms=0, portions=()
+                )
+            else:
+                result = self.take(held.plan)
+                if self._taker.is_unfinished:
+                    self._rescan[held.queue] = None
+                if result is None:
+                    return False
+        except MQError as error:
+            logger.warning("waiting pop ends: group=%s reason=%s", held.plan.request.group, error)
+            result = None
+        self.waiters.release(held)
+        held.respond(result)
+        return True
+
+    # --- what happens by itself ---
+
+    def respond_due(self) -> None:
+        """Pops whose time is over."""
+        for held in self.waiters.due():
+            held.respond(None)
+        if self._rescan:
+            again, self._rescan = self._rescan, {}
+            for bucket in again:
+                self._wake_buckets(bucket.topic, [bucket])
+
+    def tick(self) -> None:
+        """Ten times a second, while this broker may write."""
+        self.tick_expired()
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._looked_ms >= _LOOK_MS:
+            self._looked_ms = now_ms
+            self.look_around()
+
+    def tick_expired(self) -> None:
+        """Messages whose time is over are ready again, or dead."""
+        now_ms, buried, woken = self._clock.now_ms(), 0, dict[tuple[str, str], None]()
+        for queue, out, offsets in self.table.expired(now_ms):
+            if out.attempts < self._attempts_max(queue.name.group):
+                queue.make_ready(offsets)
+                woken[queue.name.group, queue.name.topic] = None
+                continue
+            room = max(0, _BURIED_MAX - buried)
+            self._bury(queue, offsets[:room])
+            buried += len(offsets[:room])
+            if offsets[room:]:
+                self.table.watch(queue, out)
+        if len(self.waiters):
+            for group, topic in woken:
+                self._wake_group(group, topic)
+
+    def _attempts_max(self, group: str) -> int:
+        config = self._groups.find(group)
+        return max(0, config.retry_max_times) + 1 if config is not None else 1 << 30
+
+    def _bury(self, queue: InFlightQueue, offsets: list[int]) -> None:
+        found = self._taker.records(queue.name.topic, queue.name.queue_id, offsets)
+        if gone := [offset for offset in offsets if offset not in found]:
+            self.journal.ack(queue, gone)
+        for offset, record in found.items():
+            self._dead.bury(queue, offset, record, queue.name.topic)
+
+    def _bury_later(self, queue: InFlightQueue, offset: int) -> None:
+        out = queue.rows.get(offset)
+        if out is not None:
+            later = HandOut(out.number, out.popped_ms, self._clock.now_ms() + _AGAIN_MS, out.attempts, (offset,))
+            queue.put(later, queue.next)
+            self.table.watch(queue, later)
+
+    def look_around(self) -> None:
+        """Once a second: offsets that others committed, and queues that nobody pops any more."""
+        now_ms = self._clock.now_ms()
+        for name, queue in list(self.table.queues.items()):
+            if name in self._committed and self._progress.committed(*name) != self._committed[name]:
+                self._forget(queue)
+            elif not queue.rows and now_ms - queue.used_ms > _IDLE_MS:
+                self._committed.pop(name, None)
+                self.journal.forget(queue)
