@@ -1,7 +1,7 @@
 //! What a broker has to know of a message's properties, found in one pass.
 //!
-//! `name 0x01 value 0x02` repeated. Names that send a message on a detour (transactions, delays, pops, messages inside
-//! of messages) are Python's wherever they stand, also inside a value; so is a checksum of an earlier life, and a name
+//! `name 0x01 value 0x02` repeated. Names that send a message on a detour (transactions, delays, pops, priorities, messages
+//! inside of messages) are Python's wherever they stand, also inside a value; so is a checksum of an earlier life, and a name
 //! that is only the end of a longer one or has no value: what then counts is for Python to say.
 
 pub const NAME_END: u8 = 1;
@@ -23,7 +23,7 @@ pub const CHECKSUM: &[u8] = name(CHECKSUM_START);
 pub const CHECKSUM_BYTES: usize = CHECKSUM_START.len() + CHECKSUM_DIGITS + 1;
 pub const CHECKSUM_DIGITS: usize = 10;
 
-const DETOURS: [&[u8]; 5] = [b"TRAN_MSG", b"TIMER_D", b"DELAY", b"INNER_NUM", b"POP_CK"];
+const DETOURS: [&[u8]; 6] = [b"TRAN_MSG", b"TIMER_D", b"DELAY", b"INNER_NUM", b"POP_CK", b"PRIORITY_"];
 const CHECKSUM_BEGIN: &[u8] = b"__CRC32"; // and "#", which is rare
 
 const fn name(start: &'static [u8]) -> &'static [u8] {
@@ -57,7 +57,7 @@ pub fn look(raw: &[u8]) -> Option<Facts<'_>> {
             }
             b'D' if raw[at..].starts_with(DETOURS[2]) => return None,
             b'I' if raw[at..].starts_with(DETOURS[3]) => return None,
-            b'P' if raw[at..].starts_with(DETOURS[4]) => return None,
+            b'P' if raw[at..].starts_with(DETOURS[4]) || raw[at..].starts_with(DETOURS[5]) => return None,
             b'W' if raw[at..].starts_with(NO_WAIT) => facts.waits = false,
             b'U' if raw[at..].starts_with(UNIQUE_KEY_START) => {
                 facts.unique_key = value(raw, at, UNIQUE_KEY_START.len())?
@@ -108,6 +108,7 @@ mod tests {
             b"TIMER_DELAY_MS\x011\x02",
             b"TRAN_MSG\x01true\x02",
             b"POP_CK\x01x",
+            b"_SYS_MSG_PRIORITY_\x019\x02",
             b"INNER_NUM\x012\x02",
             b"MYTAGS\x01x\x02",
             b"TAGS\x01\x02",

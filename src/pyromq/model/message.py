@@ -20,6 +20,7 @@ from pyromq.model.queue import QueueId
 from pyromq.model.times import Span, moment_ms, span_ms
 
 DELAY_LEVEL_MAX = (1 << 31) - 1  # a broker takes a level above its last one as the last one
+PRIORITY_MAX = (1 << 31) - 1
 _checked_topic = lru_cache(4096)(validate_topic)
 
 
@@ -29,6 +30,7 @@ class _MoreOfAMessage(TypedDict, total=False):
     deliver_at_ms: int
     flag: int
     wait_stored: bool
+    priority: int | None
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -39,6 +41,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     ``deliver_at`` (a datetime with time zone), ``delay_ms``, ``deliver_at_ms`` and ``delay_level`` (1 to the broker's
     last, usually 18) says when consumers see it; ``delay`` and ``deliver_at`` become ``delay_ms`` and
     ``deliver_at_ms``. Messages with the same ``sharding_key`` go to the same queue, and are not delayed.
+    ``priority`` (0 and up, larger is more urgent) chooses the queue: the queue number is the priority, or the last one.
+    Consumers in pop mode get the most urgent messages of a topic of type PRIORITY first.
     ``wait_stored=False`` asks the broker to respond before the message is on disk.
 
     Raises InvalidNameError or MessageRefusedError when no broker would take it, also for values of the wrong type, and
@@ -56,6 +60,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     deliver_at_ms: int = 0
     flag: int = 0
     wait_stored: bool = True
+    priority: int | None = None
     delay: Span | None = None  # of the constructor alone: a message has delay_ms
     deliver_at: datetime | None = None  # of the constructor alone: a message has deliver_at_ms
 
@@ -97,6 +102,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
             self._take_time()
         if self.delay_level or self.delay_ms or self.deliver_at_ms:
             self._check_delay()
+        if self.priority is not None:
+            self._check_priority()
         if self.flag and not -(1 << 31) <= self.flag < 1 << 31:
             raise MessageRefusedError(f"flag {self.flag} does not fit in 32 bits")
 
@@ -125,6 +132,17 @@ class Message(msgspec.Struct, frozen=True, gc=False):
             raise MessageRefusedError(f"{text}; send it without a delay, or without the key")
         if self.delay_ms < 0 or self.deliver_at_ms < 0:
             raise MessageRefusedError(f"{given[0]} is negative; a time in the past is delivered at once")
+
+    def _check_priority(self) -> None:
+        assert self.priority is not None
+        _check_whole_number("priority", self.priority)
+        if not 0 <= self.priority <= PRIORITY_MAX:
+            raise MessageRefusedError(f"priority {self.priority}: priorities are 0 and up, larger is more urgent")
+        for name in ("sharding_key", "delay_level", "delay_ms", "deliver_at_ms"):
+            if getattr(self, name):
+                raise MessageRefusedError(
+                    f"priority beside {name}: brokers drop the priority; send it with one of them"
+                )
 
 
 class SendStatus(Enum):

@@ -26,6 +26,7 @@ class MessageOptions(TypedDict, total=False):
     keys: Iterable[str]
     properties: Mapping[str, str]
     sharding_key: str
+    priority: int | None
     delay: Span
     deliver_at: datetime
     delay_level: int

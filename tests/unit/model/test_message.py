@@ -60,6 +60,12 @@ def test_topics_that_rocketmq_refuses_are_refused(topic: str) -> None:
         ({"delay_ms": -5}, "is negative"),
         ({"delay_level": 3, "delay_ms": 5}, "one way, not by delay_level and delay_ms"),
         ({"flag": 1 << 31}, "32 bits"),
+        ({"priority": -1}, "0 and up, larger is more urgent"),
+        ({"priority": 1 << 31}, "0 and up, larger is more urgent"),
+        ({"priority": "high"}, "whole number, not str"),
+        ({"priority": 0, "sharding_key": "k"}, "priority beside sharding_key"),
+        ({"priority": 1, "delay_ms": 5}, "priority beside delay_ms"),
+        ({"properties": {"_SYS_MSG_PRIORITY_": "1"}}, "RocketMQ's own"),
     ],
 )
 def test_messages_that_cannot_be_stored_say_why(fields: dict[str, Any], text: str) -> None:

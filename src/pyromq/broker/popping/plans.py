@@ -1,7 +1,8 @@
 """Pop plans: a request that was checked, with all that taking messages needs; made once, also for one that waits.
 
 queues of a plan    retry topics of a store that Apache RocketMQ wrote, then the topic's, each time from another one
-priority topics     the topic's from the last to the first: the queue is the priority
+priority topics     the topic's from the last to the first: the queue is the priority; then retry topics. The group's
+                    attribute ``priority.factor`` (0 to 100) is the share of pops that do so, 100 by default
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from pyromq.broker.state.subscriptions import (
 )
 from pyromq.broker.state.tables import Tables
 from pyromq.model.names import RETRY_PREFIX, pop_retry_topic, pop_retry_topic_v2
+from pyromq.model.system_names import MESSAGE_TYPE
 from pyromq.model.topic import Perm, TopicConfig
 from pyromq.wire.codes import ResponseCode
 
 INVISIBLE_MS_MAX: Final = 12 * 3_600_000
 POLL_MS_MAX: Final = 600_000
 _READ: Final = int(Perm.READ)
-_TYPE: Final = "message.type"
+_FACTOR: Final = "priority.factor"
+_WHOLE: Final = 100
+_STRIDE: Final = 61  # no common divisor with 100: any 100 walks in a row meet every remainder once
 _ALL: Final = PullFilter()
 
 
@@ -117,19 +121,26 @@ class Plans:
         topic = self._topics.get(request.topic)
         if topic is None:
             return
-        if not request.order:
+        self._turn += 1
+        by_priority = not request.order and is_by_priority(topic) and self._has_turn(request.group)
+        if not request.order and not by_priority:
             yield from self._retries(request)
         if request.queue_id != ANY_QUEUE:
             yield Source(request.topic, request.queue_id, TopicKind.NORMAL)
-            return
-        count = topic.read_queue_nums
-        if is_by_priority(topic):
-            numbers = range(count - 1, -1, -1)
-            yield from (Source(request.topic, number, TopicKind.NORMAL) for number in numbers)
-            return
-        self._turn += 1
-        for step in range(count):
-            yield Source(request.topic, (self._turn + step) % count, TopicKind.NORMAL)
+        else:
+            count, turn = topic.read_queue_nums, self._turn
+            numbers = reversed(range(count)) if by_priority else ((turn + step) % count for step in range(count))
+            for number in numbers:
+                yield Source(request.topic, number, TopicKind.NORMAL)
+        if by_priority:
+            yield from self._retries(request)
+
+    def _has_turn(self, group: str) -> bool:
+        """Whether this walk is among the share that the group wants by priority."""
+        config = self._groups.find(group)
+        text = config.attributes.get(_FACTOR, "") if config is not None else ""
+        factor = int(text) if text.isdecimal() else _WHOLE
+        return factor >= _WHOLE or self._turn * _STRIDE % _WHOLE < factor
 
     def _retries(self, request: PopRequest) -> Iterator[Source]:
         names = (
@@ -143,7 +154,8 @@ class Plans:
 
 
 def is_by_priority(topic: TopicConfig) -> bool:
-    return topic.attributes.get(_TYPE, "").upper() == "PRIORITY"
+    """Whether its queues are priorities."""
+    return topic.attributes.get(MESSAGE_TYPE, "").upper() == "PRIORITY"
 
 
 def _check_numbers(request: PopRequest) -> None:

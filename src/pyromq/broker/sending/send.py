@@ -14,6 +14,7 @@ from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour, recall_handle
+from pyromq.broker.sending.priority import queue_by_priority
 from pyromq.broker.sending.retry_policy import attempts_allowed
 from pyromq.broker.sending.send_lane import LaneTexts, SendLane
 from pyromq.broker.state.tables import Tables
@@ -45,6 +46,7 @@ _TIMED: Final = names.TIMED
 _DELAY: Final = names.DELAY
 _INNER: Final = names.INNER_NUM
 _POP_CHECK: Final = names.POP_CHECK
+_PRIORITY: Final = names.PRIORITY
 _NO_WAIT: Final = item_key(names.WAIT) + "false"
 
 Prepare = Callable[[str, int, str, str], Detour]
@@ -123,6 +125,8 @@ class SendHandler:
         if not unique_key:
             unique_key = self._new_unique_key()
             text += join_items([(_UNIQUE_KEY, unique_key)])
+        if _PRIORITY in text:
+            queue_id, text = queue_by_priority(text, queue_id, config.write_queue_nums)
         sys_flag, queue, handle = header.sys_flag, queue_id, None
         if sys_flag & _INNER_BATCH:
             raise inner_batch()

@@ -21,7 +21,7 @@ from pyromq.model.property_names import RESERVED
 if TYPE_CHECKING:
     from pyromq.aio import Message, ReceivedMessage
 
-_NUMBERS: Final = ("delay_ms", "deliver_at_ms", "delay_level", "flag")
+_NUMBERS: Final = ("delay_ms", "deliver_at_ms", "delay_level", "flag", "priority")
 LINE_BYTES_PER_BODY_BYTE: Final = 6  # JSON writes a control character as \u0001
 LINE_BYTES_MORE: Final = 1 << 18  # everything but the body: properties fit in 32 KiB, and may be escaped as well
 
@@ -43,6 +43,8 @@ def line_row(message: ReceivedMessage) -> dict[str, Any]:
         row["properties"] = own
     if message.sharding_key:
         row["sharding_key"] = message.sharding_key
+    if message.priority is not None:
+        row["priority"] = message.priority
     if message.flag:
         row["flag"] = message.flag
     return {**row, **body_fields(message.body)}

@@ -46,6 +46,7 @@ class MessageOptions:
         list[str] | None, Option("--property", "-p", metavar="NAME=VALUE", help="Property; may be repeated.")
     ] = None
     sharding_key: Annotated[str, Option(help="Messages with the same one go to one queue, in order.")] = ""
+    priority: Annotated[int | None, Option(min=0, help="Larger is more urgent, on topics of type PRIORITY.")] = None
     delay: Annotated[str, Option(help="Deliver them this much later: 30s, 10m, 1h30m.")] = ""
 
     def message(self, topic: str, body: bytes) -> Message:
@@ -59,11 +60,13 @@ class MessageOptions:
             keys=self.keys,
             properties=self._properties(),
             sharding_key=self.sharding_key,
+            priority=self.priority,
             delay_ms=self._delay_ms(),
         )
 
     def is_empty(self) -> bool:
-        return not (self.tags or self.keys or self.properties or self.sharding_key or self.delay)
+        chosen = self.sharding_key or self.delay or self.priority is not None
+        return not (self.tags or self.keys or self.properties or chosen)
 
     def _properties(self) -> dict[str, str]:
         pairs = [text.partition("=") for text in self.properties or ()]

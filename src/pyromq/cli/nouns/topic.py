@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 _NAMES_MAX = 5  # of one queue
 
 app = Commands(help="Topics: ls, create, describe, delete.")
+
+
+class MessageTypeWord(StrEnum):
+    NORMAL = "normal"
+    FIFO = "fifo"
+    DELAY = "delay"
+    TRANSACTION = "transaction"
+    MIXED = "mixed"
+    PRIORITY = "priority"
 
 
 _COLUMNS = (
@@ -69,10 +79,16 @@ def list_topics(
 def create(
     topic: TopicArgument,
     queues: Annotated[int, Option("--queues", "-Q", min=1, max=65_536, help="Queues on each broker.")] = 8,
+    message_type: Annotated[
+        MessageTypeWord | None, Option("--type", help="What kind of messages it is for; by default it does not say.")
+    ] = None,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Create a topic on every master, or change its number of queues."""
-    with_admin(nameserver, lambda admin: admin.create_topic(topic, queues=queues))
+    from pyromq.model.system_names import MESSAGE_TYPE
+
+    attributes = {MESSAGE_TYPE: message_type.value.upper()} if message_type else None
+    with_admin(nameserver, lambda admin: admin.create_topic(topic, queues=queues, attributes=attributes))
     click.echo(f"topic {topic} has {queues} queues", err=True)
 
 

@@ -42,7 +42,7 @@ from pyromq.wire.send_statuses import SEND_STATUSES
 
 _PRODUCER: Final = REDRIVE_PREFIX
 _COMPRESSION_FLAGS: Final = 0x1 | 0x700
-_KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.INSTANCE_ID)
+_KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.PRIORITY, names.INSTANCE_ID)
 _LEFT_OUT: Final = names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE, *STORY_NAMES}
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
 

@@ -60,6 +60,7 @@ _WAIT_S: Final = 0.05
 _WAITS_MAX: Final = 600  # half a minute
 _COMPRESSED: Final = 1
 _TAGS, _KEYS, _SHARDING_KEY = names.TAGS.encode(), names.KEYS.encode(), names.SHARDING_KEY.encode()
+_PRIORITY = names.PRIORITY.encode()
 _RETRY_TOPIC, _UNIQUE_KEY = names.RETRY_TOPIC.encode(), names.UNIQUE_KEY.encode()
 _ORIGIN_MESSAGE_ID, _TRANSACTION_ID = names.ORIGIN_MESSAGE_ID.encode(), names.TRANSACTION_ID.encode()
 _OF_THE_PULL: Final = frozenset((names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME))
@@ -191,6 +192,12 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     def sharding_key(self) -> str:
         """What chose its queue; empty if nothing did."""
         return self._stored(_SHARDING_KEY) or ""
+
+    @property
+    def priority(self) -> int | None:
+        """How urgent it is, larger is more; None if its producer did not say."""
+        text = self._stored(_PRIORITY)
+        return int(text) if text is not None and text.isdecimal() else None
 
     @property
     def flag(self) -> int:

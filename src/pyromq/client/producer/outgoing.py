@@ -80,6 +80,10 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise MessageRefusedError("a batch goes to one queue, so its messages must have the same sharding key")
         if message.delay_level or message.delay_ms or message.deliver_at_ms:
             raise MessageRefusedError("messages of a batch cannot be delayed; send delayed messages one by one")
+        if message.priority is not None:
+            raise MessageRefusedError(
+                "messages of a batch have no priority, which chooses a queue; send them one by one"
+            )
 
 
 def split_batch(messages: Sequence[Message], unique_ids: Sequence[str], system: str, bytes_max: int) -> list[BatchPart]:

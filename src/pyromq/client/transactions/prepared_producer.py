@@ -14,7 +14,7 @@ from typing import Any
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.producer import Producer
 from pyromq.client.producer.selectors import QueueSelector
-from pyromq.errors import MQError
+from pyromq.errors import MessageRefusedError, MQError
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
@@ -49,6 +49,8 @@ class PreparedProducer(Producer):
         timeout_ms: int | None,
     ) -> SendReceipt:
         self._require_open()
+        if message.priority is not None:
+            raise MessageRefusedError("priority in a transaction: brokers drop it; send one without the other")
         return await self._slow_path.send(message, queue, selector, timeout_ms, system, sys_flag=SysFlag.PREPARED.value)
 
     async def register(self) -> None:

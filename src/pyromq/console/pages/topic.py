@@ -127,6 +127,7 @@ def message_from(form: dict[str, str]) -> NewMessage:
         "keys": form.get("keys", "").split(),
         "properties": properties,
         "order_key": form.get("order_key", "").strip(),
+        "priority": form.get("priority", "").strip() or None,
         "delay_ms": delay_ms(delay) if delay else 0,
         "count": form.get("count") or "1",
     }

@@ -64,6 +64,7 @@ class MessageLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     keys: tuple[str, ...]
     properties: dict[str, str] = {}
     sharding_key: str = ""
+    priority: int | None = None
     flag: int = 0
     body: str | None = None
     body_base64: str | None = None
@@ -132,6 +133,7 @@ def line_of(message: ReceivedMessage) -> MessageLine:
         keys=message.keys,
         properties={name: value for name, value in message.properties.items() if name not in RESERVED},
         sharding_key=message.sharding_key,
+        priority=message.priority,
         flag=message.flag,
         body=text,
         body_base64=coded,

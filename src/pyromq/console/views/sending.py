@@ -12,6 +12,7 @@ import msgspec
 from pyromq.aio import Message, SendReceipt
 from pyromq.console.desk import Desk
 from pyromq.errors import ConfigError, MessageRefusedError, MQError, SendFailedError, printable
+from pyromq.model.message import PRIORITY_MAX
 
 COUNT_MAX: Final = 1_000
 _AT_ONCE: Final = 32
@@ -21,7 +22,8 @@ _DELAY_MS_MAX: Final = 10 * 365 * 86_400_000
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A message to send: ``body`` as text, or ``body_base64``. At most one of the delays.
 
-    Messages with the same ``order_key`` go to the same queue. ``count`` sends it that often.
+    Messages with the same ``order_key`` go to the same queue; ``priority`` chooses the queue, larger is more urgent.
+    ``count`` sends it that often.
     """
 
     body: str | None = None
@@ -30,6 +32,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     keys: list[str] = []
     properties: dict[str, str] = {}
     order_key: str = ""
+    priority: Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)] | None = None
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=_DELAY_MS_MAX)] = 0
     deliver_at_ms: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] = 0
     delay_level: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 0
@@ -44,6 +47,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             keys=self.keys,
             properties=self.properties,
             sharding_key=self.order_key,
+            priority=self.priority,
             delay_level=self.delay_level,
             delay_ms=self.delay_ms,
             deliver_at_ms=self.deliver_at_ms,

@@ -23,7 +23,7 @@ from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
 
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
 COPIED_FROM: Final = "COPIED_FROM"
-_KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.INSTANCE_ID)
+_KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.PRIORITY, names.INSTANCE_ID)
 _LEFT_OUT: Final = names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE, *STORY_NAMES}
 _BODY_FLAGS: Final = int(SysFlag.COMPRESSED | COMPRESSION_MASK)
 

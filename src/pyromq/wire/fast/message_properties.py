@@ -19,6 +19,7 @@ _UNIQUE_KEY: Final = names.UNIQUE_KEY + names.NAME_END
 _TAGS: Final = names.TAGS + names.NAME_END
 _KEYS: Final = names.KEYS + names.NAME_END
 _SHARDING_KEY: Final = names.SHARDING_KEY + names.NAME_END
+_PRIORITY: Final = names.PRIORITY + names.NAME_END
 _NO_WAIT: Final = f"{names.WAIT}{names.NAME_END}false{names.ITEM_END}"
 _DELAY: Final = names.DELAY + names.NAME_END
 _TIMER_DELAY_MS: Final = names.TIMER_DELAY_MS + names.NAME_END
@@ -39,6 +40,8 @@ def properties_text(message: Message, unique_id: str, system: str = "") -> str:
         text += "".join([f"{name}\x01{value}\x02" for name, value in message.properties.items()])
     if message.sharding_key:
         text += f"{_SHARDING_KEY}{message.sharding_key}\x02"
+    if message.priority is not None:
+        text += f"{_PRIORITY}{message.priority}\x02"
     if not message.wait_stored:
         text += _NO_WAIT
     if message.delay_level or message.delay_ms or message.deliver_at_ms:

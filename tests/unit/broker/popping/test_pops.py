@@ -101,6 +101,26 @@ async def test_a_priority_topic_hands_out_the_largest_priority_first() -> None:
     assert bodies(await rig.pop(2)) == ["p0"]
 
 
+async def test_a_share_of_the_pops_of_a_priority_topic_may_leave_the_order() -> None:
+    rig = PopRig(queues=2, kind="PRIORITY")
+    rig.groups.update(GroupConfig(group_name=GROUP, attributes={"priority.factor": "70"}))
+    for number in range(100):
+        rig.send(f"low-{number}", queue_id=0)
+        rig.send(f"high-{number}", queue_id=1)
+    firsts = [bodies(await rig.pop(1))[0] for _ in range(100)]
+    assert 70 <= sum(body.startswith("high") for body in firsts) < 100
+
+
+async def test_a_priority_survives_a_retry() -> None:
+    rig = PopRig(queues=3, kind="PRIORITY")
+    rig.send("urgent", queue_id=2)
+    await rig.pop(1, invisible_ms=1_000)
+    for number in range(3):
+        rig.send(f"later-{number}", queue_id=1)
+    await rig.pass_ms(1_000)
+    assert bodies(await rig.pop(2)) == ["urgent", "later-0"]
+
+
 async def test_a_filter_passes_over_what_the_group_does_not_want_for_good() -> None:
     rig = PopRig()
     rig.send("a", TAGS="red")
