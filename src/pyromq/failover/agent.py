@@ -67,8 +67,11 @@ class BrokerControl(Protocol):
 class Peers(Protocol):
     """The other members, and what name servers know of them."""
 
-    async def census(self, members: tuple[str, ...], broker: BrokerStatus) -> Census:
-        """What they say, in bounded time; who does not answer is left out. Never raises."""
+    async def census(self, members: tuple[str, ...], broker: BrokerStatus, *, only: bool = False) -> Census:
+        """Return what they say, in bounded time; who does not answer is left out. Never raises.
+
+        Unless ``only`` these are asked, so are members that name servers or those who answer know of.
+        """
 
 
 @dataclass
@@ -237,8 +240,10 @@ class Agent:
         step = decide(sight)
         if isinstance(step, Ask):
             state.asked_s = min(state.asked_s, now_s)
-            census = await self._peers.census(step.members, broker)
+            census = await self._peers.census(step.members, broker, only=step.only)
             step = decide(replace(sight, now_s=self._now_s(), census=census, asked_s=state.asked_s))
+            if not isinstance(step, Wait):
+                state.asked_s = float("inf")  # they have answered: what follows is not waited for
             await self._note(step.reason if isinstance(step, Wait) else "", broker)
         else:
             state.asked_s = float("inf")
@@ -277,7 +282,7 @@ class Agent:
 
     async def _carry_out(self, step: Step, broker: BrokerStatus) -> str:
         match step:
-            case Ask(members):
+            case Ask(members=members):
                 return f"asking {', '.join(members)}"
             case Wait(reason):
                 return reason

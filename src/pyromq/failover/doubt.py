@@ -25,6 +25,7 @@ class Ask:
     """Ask these members what they have seen, then decide."""
 
     members: tuple[str, ...]
+    only: bool = False  # nobody else: neither whom name servers know, such as a master that hangs, nor whom they know
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

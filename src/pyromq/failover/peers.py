@@ -24,8 +24,8 @@ class MemberPeers:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def census(self, members: tuple[str, ...], broker: BrokerStatus) -> Census:
-        named = await self._registered(broker)
+    async def census(self, members: tuple[str, ...], broker: BrokerStatus, *, only: bool = False) -> Census:
+        named = set() if only else await self._registered(broker)
         answers: dict[str, BrokerStatus] = {}
         left = {*members, *named} - {broker.address}
         for _ in range(2):  # those who answer may know of others
@@ -34,7 +34,7 @@ class MemberPeers:
             answers |= {each: status for each, status in zip(asked, found, strict=True) if status is not None}
             known = {name for status in answers.values() for name in status.members}
             left = known - set(asked) - {broker.address}
-            if not left:
+            if only or not left:
                 break
         return Census(answers=answers, named=frozenset(named - {broker.address}))
 

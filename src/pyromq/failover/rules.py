@@ -390,7 +390,7 @@ def _take(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         return step
     others = tuple(each for each in record.in_sync if each not in (sight.me, record.holder))
     if others and sight.is_sure and sight.census is None:
-        return Ask(others)
+        return Ask(others, only=True)
     kept = _that_answer(sight, record, others) if sight.is_sure else ()
     return Write(_taken(sight, broker, record, kept), f"{record.holder} has not renewed its lease")
 

@@ -290,7 +290,7 @@ class SimulatedPeers:
     def __init__(self, group: Group, node: Node) -> None:
         self._group, self._node = group, node
 
-    async def census(self, members: tuple[str, ...], broker: BrokerStatus) -> Census:
+    async def census(self, members: tuple[str, ...], broker: BrokerStatus, *, only: bool = False) -> Census:
         await self._node.breathe(0.2)
         answers = {}
         for name in members:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from unittest.mock import Mock
+import asyncio
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from pyromq.failover.agent import Agent
+from pyromq.failover.doubt import Census
 from pyromq.failover.record import BrokerStatus, LeaseRecord, Role
 from pyromq.failover.store import Found
 
-ME, MASTER = "10.0.0.2:10911", "10.0.0.1:10911"
+ME, MASTER, THIRD = "10.0.0.2:10911", "10.0.0.1:10911", "10.0.0.3:10911"
 
 
 @pytest.mark.parametrize(
@@ -26,3 +28,24 @@ def test_the_end_of_a_lease_is_looked_at_when_it_comes(seen_for_s: float, pause_
     state.broker = BrokerStatus(address=ME, role=Role.REPLICA, number=3, end=0, metadata=1)
     assert state.is_settled
     assert agent._pause_s() == pytest.approx(pause_s)
+
+
+def test_who_took_the_lease_after_asking_goes_on_at_once() -> None:
+    """Promotion is the next step: clients wait for it."""
+
+    async def take() -> float:
+        store, broker, peers = AsyncMock(), AsyncMock(), AsyncMock()
+        record = LeaseRecord(holder=MASTER, number=3, in_sync=(MASTER, ME, THIRD), duration_ms=4_000)
+        store.read.return_value = Found(record, "7")
+        store.write.return_value = "8"
+        broker.status.return_value = BrokerStatus(address=ME, role=Role.REPLICA, number=3, end=0, metadata=1)
+        peers.census.return_value = Census(answers={})
+        agent = Agent(ME, store, broker, peers, now_s=lambda: 1_000.0)
+        state = agent.state
+        state.found, state.seen_s, state.read_s, state.is_sure = Found(record, "7"), 990.0, 999.9, True
+        await agent.look()
+        peers.census.assert_awaited_once_with((THIRD,), broker.status.return_value, only=True)
+        assert store.write.await_args.args[0].holder == ME
+        return agent._pause_s()
+
+    assert asyncio.run(take()) == pytest.approx(0.05)
