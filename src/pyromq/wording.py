@@ -30,7 +30,7 @@ def until(time_ms: int, now_ms: int) -> str:
 
 
 def times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 
 import pytest
 
-from pyromq.cli.servers.commands import _PrintableFormatter
+from pyromq.app.supervisor import NUMBER_VARIABLE
+from pyromq.cli.servers.commands import _formatter, _PrintableFormatter
+from pyromq.cli.servers.options import LogFormat
 from pyromq.errors import BrokerError, printable
 
 CURSOR = "\x1b[2J\x1b]0;owned\x07"
@@ -22,6 +25,14 @@ def test_control_characters_of_a_remark_are_escaped_in_the_text_and_kept_in_the_
 @pytest.mark.parametrize("text", ["", "plain", "grün, 已经", "two\nlines"])
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert printable(text) == text
+
+
+def test_a_log_line_of_a_worker_has_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = logging.LogRecord("pyromq.app", logging.INFO, "", 0, "ready", (), None)
+    assert "worker" not in _formatter(LogFormat.TEXT).format(record)
+    monkeypatch.setenv(NUMBER_VARIABLE, "2")
+    assert _formatter(LogFormat.TEXT).format(record).endswith(" INFO worker-2 pyromq.app ready")
+    assert json.loads(_formatter(LogFormat.JSON).format(record))["worker"] == 2
 
 
 def test_a_log_line_is_one_line_without_control_characters() -> None:

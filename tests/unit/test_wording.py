@@ -38,4 +38,4 @@ def test_one_is_not_many() -> None:
         "0 queues",
         "2 entries",
     )
-    assert (times(1), times(2)) == ("once", "2 times")
+    assert (times(1), times(2), times(3)) == ("once", "twice", "3 times")

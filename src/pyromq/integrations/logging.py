@@ -12,6 +12,7 @@ are read from the message when a line is written, not before.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -134,6 +135,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": record.getMessage(),
+            **({} if (number := worker_number()) is None else {"worker": number}),
             **message_fields(),
             **{name: value for name, value in record.__dict__.items() if name not in _USUAL},
         }
@@ -142,6 +144,12 @@ class JsonFormatter(logging.Formatter):
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
         return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def worker_number() -> int | None:
+    """The number of this process among the workers of ``pyromq run --workers``; None elsewhere."""
+    number = os.environ.get("PYROMQ_WORKER", "")  # as pyromq.app.supervisor sets it
+    return int(number) if number.isdecimal() else None
 
 
 _USUAL: Final = frozenset((*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName"))

@@ -66,6 +66,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     time_ms: int = 0
 
     @property
+    def line(self) -> str:
+        """Class and text of the error, in one line."""
+        return f"{self.error_class}: {self.text}" if self.text else self.error_class
+
+    @property
     def error(self) -> tuple[str, str]:
         """What tells errors apart: class and stack hash."""
         return self.error_class, self.stack

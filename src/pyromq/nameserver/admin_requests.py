@@ -26,11 +26,20 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 
-def put_kv(state: State, request: Received[PutKvConfigHeader], _: Hashable) -> Response:
+def put_kv(state: State, request: Received[PutKvConfigHeader], connection: Hashable) -> Response:
     """100."""
     header = request.header
+    before = state.kv.revision
     state.kv.put(header.namespace, header.key, header.value)
+    if state.kv.revision != before:
+        facts = (header.namespace, header.key, len(header.value), _peer(connection))
+        logger.info("configuration set: namespace=%r key=%r characters=%d client=%s", *facts)
     return Response()
+
+
+def _peer(connection: Hashable) -> object:
+    """The address of a client, for a log line."""
+    return getattr(connection, "remote_text", connection)
 
 
 def get_kv(state: State, request: Received[KvConfigHeader], _: Hashable) -> Response:
@@ -42,9 +51,13 @@ def get_kv(state: State, request: Received[KvConfigHeader], _: Hashable) -> Resp
     return Response(header=GetKvConfigResponseHeader(value=value))
 
 
-def delete_kv(state: State, request: Received[KvConfigHeader], _: Hashable) -> Response:
+def delete_kv(state: State, request: Received[KvConfigHeader], connection: Hashable) -> Response:
     """102."""
-    state.kv.delete(request.header.namespace, request.header.key)
+    header, before = request.header, state.kv.revision
+    state.kv.delete(header.namespace, header.key)
+    if state.kv.revision != before:
+        facts = (header.namespace, header.key, _peer(connection))
+        logger.info("configuration deleted: namespace=%r key=%r client=%s", *facts)
     return Response()
 
 

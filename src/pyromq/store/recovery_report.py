@@ -57,7 +57,10 @@ class RecoveryReport:
         return not (self.cuts or self.damaged or self.rebuilt)
 
     def log(self) -> None:
-        """Tell operators what was lost, cut and rebuilt."""
+        """Logs that the last run did not end by itself, and what was lost, cut and rebuilt."""
+        if not self.clean:
+            facts = (self.scanned_from, self.end, self.records)
+            logger.info("the store was not closed, recovered: scanned_from=%d end=%d records=%d", *facts)
         for cut in self.cuts:
             logger.warning(
                 "torn log cut: position=%d lost_bytes=%d reason=%s copy=%s",

@@ -91,6 +91,7 @@ class ConsumeEnded(msgspec.Struct, frozen=True, kw_only=True, tag="consume ended
     code: ConsumeCode = ConsumeCode.SUCCESS
     time_ms: int = 0
     group: str = ""
+    client_host: str = ""  # not in the record: ``sent_from`` adds it
 
 
 class TransactionEnded(msgspec.Struct, frozen=True, kw_only=True, tag="transaction ended"):
@@ -185,6 +186,13 @@ def decode_records(body: bytes) -> list[TraceRecord]:
         except (ValueError, IndexError):
             continue
     return found
+
+
+def sent_from(record: TraceRecord, born_host: str) -> TraceRecord:
+    """The record with the address of the client that sent it, unless it has one: who produced, and who consumed."""
+    if isinstance(record, Published | ConsumeBegan | ConsumeEnded) and not record.client_host:
+        return msgspec.structs.replace(record, client_host=born_host)
+    return record
 
 
 def _published(f: Sequence[str]) -> Published:

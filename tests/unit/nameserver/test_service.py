@@ -379,6 +379,21 @@ def test_key_values_are_kept_listed_and_deleted(ask: Asking) -> None:
     assert ask(Code.GET_KV_CONFIG, place).code == 22
 
 
+def test_changes_of_the_configuration_are_logged_with_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    ask, place = Asking(), {"namespace": "n", "key": "k"}
+    for value in ("v", "v", "w"):
+        ask(Code.PUT_KV_CONFIG, {**place, "value": value}, over="10.0.0.9:5")
+    for _ in range(2):
+        ask(Code.DELETE_KV_CONFIG, place, over="10.0.0.9:6")
+    told = [line for line in caplog.messages if line.startswith("configuration")]
+    assert told == [
+        "configuration set: namespace='n' key='k' characters=1 client=10.0.0.9:5",
+        "configuration set: namespace='n' key='k' characters=1 client=10.0.0.9:5",
+        "configuration deleted: namespace='n' key='k' client=10.0.0.9:6",
+    ]
+
+
 def test_settings_are_shown_and_changed(ask: Asking) -> None:
     assert b"scanNotActiveBrokerInterval=5000\n" in ask(Code.GET_NAMESRV_CONFIG).body
     assert ask(Code.UPDATE_NAMESRV_CONFIG, body=b"scanNotActiveBrokerInterval=1000\n").code == 0

@@ -335,6 +335,20 @@ def test_a_clean_stop_needs_no_scan(bench: Bench) -> None:
     assert bench.send(message(20)) == [20]
 
 
+def test_a_store_that_was_not_closed_is_logged_when_it_is_opened_again(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "pyromq.store")
+    bench.send(*[message(n) for n in range(3)])
+    bench.reopen()
+    assert not [line for line in caplog.messages if "was not closed" in line]
+    bench.send(message(3))
+    bench.disk = bench.disk.after_crash()
+    bench.store = bench.open()
+    [line] = [line for line in caplog.messages if "was not closed" in line]
+    assert line.startswith("the store was not closed, recovered: scanned_from=") and "records=" in line
+
+
 def test_a_store_is_open_only_once(bench: Bench) -> None:
     with pytest.raises(StoreInUseError):
         bench.open()

@@ -77,7 +77,13 @@ class ClientHandler:
         self.notices.tell(changed)
         if refused is not None:
             raise refused
-        return HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=not is_known, takes_stories=True)
+        odd = self._members.odd_groups(connection, (consumer.group_name for consumer in served))
+        return HeartbeatResponseHeader(
+            is_support_heart_beat_v2=True,
+            is_sub_change=not is_known,
+            takes_stories=True,
+            odd_subscriptions=msgspec.json.encode(odd).decode() if odd else None,
+        )
 
     def _check(self, heartbeat: Heartbeat) -> None:
         """What is kept of it is bounded; raises RefusedError."""

@@ -80,7 +80,7 @@ class OffsetHandler:
         if not 0 <= header.commit_offset <= end:
             text = f"offset {header.commit_offset} of queue {header.queue_id} of {header.topic} is outside [0, {end}]"
             raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
-        self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection)
 
     def search(self, connection: Connection, request: Received[SearchOffsetHeader]) -> OffsetResponseHeader:
         header = request.header

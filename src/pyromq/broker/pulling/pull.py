@@ -118,7 +118,8 @@ class PullHandler:
         result = self._read(header, header.queue_offset, wanted)
         if commits and header.commit_offset <= result.end:  # one beyond it is not believed
             if self._progress.has_room(header.consumer_group, header.topic, header.queue_id):
-                self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+                key = header.consumer_group, header.topic, header.queue_id
+                self._progress.commit(*key, header.commit_offset, connection)
         code = self._code(header, result)
         if self.master_is_near is not None and code is not _SUCCESS:
             code, result = self._of_a_replica(header, code, result)

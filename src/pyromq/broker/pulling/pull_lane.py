@@ -180,7 +180,7 @@ class PullLane:
             if committed is not None:
                 topic, group, queue_id = key
                 if progress.has_room(group, topic, queue_id):
-                    progress.commit(group, topic, queue_id, committed)
+                    progress.commit(group, topic, queue_id, committed, connection)
             messages += count
             size_bytes += size
             counters.gets[pair] += CALL + count * MESSAGE + size

@@ -23,14 +23,13 @@ from pyromq.wire.json.heartbeat import (
     MessageModel,
     Subscription,
 )
+from pyromq.wire.json.subscribed import Wish, difference, wish_of
 
 logger = logging.getLogger(__name__)
 
 _NAMED_MAX: Final = 10  # clients in a log line
+_ODD_GROUPS_MAX: Final = 16  # groups in the response to one heartbeat
 DISAGREEMENT_INTERVAL_MS: Final = 10_000  # a group that disagrees is named so often at most
-
-Wish = frozenset[tuple[str, str]]
-"""Topics and expressions that a member subscribes to; compared by hash, for a group has thousands of equal ones."""
 
 C = TypeVar("C")  # the connection, of which nothing but identity is needed here
 
@@ -95,6 +94,10 @@ class ConsumerGroup(Generic[C]):
     @property
     def disagreeing(self) -> list[str]:
         """Clients that subscribe to something else than most of their group; empty when all agree."""
+        return sorted(client_id for client_id, _, _ in self.differences())
+
+    def differences(self) -> list[tuple[str, Wish, Wish]]:
+        """Each of those clients, what it subscribes to, and what most of its group do."""
         if self.agrees:
             return []
         spoken = [
@@ -102,7 +105,7 @@ class ConsumerGroup(Generic[C]):
         ]
         most = max(self._wishes.values())
         usual = next(wish for _, wish in spoken if self._wishes[wish] == most)  # of equals that of the oldest member
-        return sorted(client_id for client_id, wish in spoken if wish != usual)
+        return [(client_id, wish, usual) for client_id, wish in spoken if wish != usual]
 
     def odd_wish(self, connection: C, wanted: Wish) -> Wish | None:
         """What the other members subscribe to, if it is something else; None when they agree, or there are none."""
@@ -192,9 +195,22 @@ class Members(Generic[C]):
 
     def odd_wish(self, connection: C, data: ConsumerData) -> str:
         """How a member would differ from the rest of its group, in words; empty when it would not."""
-        group, wanted = self._consumers.get(data.group_name), _wish(data)
+        group, wanted = self._consumers.get(data.group_name), wish_of(data.subscription_data_set)
         usual = group.odd_wish(connection, wanted) if group else None
-        return "" if usual is None else f"it subscribes to {_shown(wanted)}, the others to {_shown(usual)}"
+        return "" if usual is None else "it subscribes to {}, the others to {}".format(*difference(wanted, usual))
+
+    def odd_groups(self, connection: C, groups: Iterable[str]) -> dict[str, str]:
+        """Groups in which the client of a connection subscribes to something else than other members, and what."""
+        found: dict[str, str] = {}
+        for name in groups:
+            group = self._consumers.get(name)
+            if group is None or group.agrees or len(found) >= _ODD_GROUPS_MAX:
+                continue
+            member = group.members.get(connection)
+            wanted = member.subscribed if member is not None else None
+            if wanted is not None and (usual := group.odd_wish(connection, wanted)) is not None:
+                found[name] = "this client subscribes to {}, others to {}".format(*difference(wanted, usual))
+        return found
 
     # --- changing ---
 
@@ -251,13 +267,14 @@ class Members(Generic[C]):
             group.put(member)
             return joined
         member.fingerprint = fingerprint
-        member.subscribed = _wish(data)
+        member.subscribed = wish_of(data.subscription_data_set)
+        wishes_else = known is None or known.subscribed != member.subscribed
         group.put(member)
         before = dict(group.subscriptions)
         resubscribed = _merge_subscriptions(group.subscriptions, data.subscription_data_set)
         if group.subscriptions != before:
             self.subscriptions_version += 1
-        if (joined or resubscribed) and not group.agrees:
+        if (joined or wishes_else) and not group.agrees:
             self._warn(group)
         return joined or resubscribed
 
@@ -265,10 +282,13 @@ class Members(Generic[C]):
         now = self._clock.monotonic_ms()
         if now - self._warned_ms.get(group.name, -DISAGREEMENT_INTERVAL_MS) >= DISAGREEMENT_INTERVAL_MS:
             self._warned_ms[group.name] = now
-            others = group.disagreeing
+            odd = sorted(group.differences(), key=lambda each: each[0])
+            clients = ",".join(client_id for client_id, _, _ in odd[:_NAMED_MAX]) + (",…" if odd[_NAMED_MAX:] else "")
+            first, others = difference(*odd[0][1:])
             logger.warning(
-                "members of a group have different subscriptions: group=%s members=%d clients=%s%s",
-                *(group.name, len(others), ",".join(others[:_NAMED_MAX]), ",…" if len(others) > _NAMED_MAX else ""),
+                "members of a group have different subscriptions: group=%s members=%d clients=%s: "
+                "%s subscribes to %s, most others to %s",
+                *(group.name, len(odd), clients, odd[0][0], first, others),
             )
 
     def leave(self, connection: C, consumer_group: str) -> set[str]:
@@ -334,16 +354,6 @@ class Members(Generic[C]):
             self._warned_ms.pop(group.name, None)
             return set()
         return {group.name}
-
-
-def _wish(data: ConsumerData) -> Wish:
-    return frozenset((each.topic, each.sub_string) for each in data.subscription_data_set)
-
-
-def _shown(wish: Wish) -> str:
-    texts = [f"{topic} ({expression})" for topic, expression in sorted(wish)]
-    more = f" and {len(texts) - _NAMED_MAX} more" if len(texts) > _NAMED_MAX else ""
-    return (", ".join(texts[:_NAMED_MAX]) + more) or "nothing"
 
 
 def _merge_subscriptions(known: dict[str, Subscription], wanted: Iterable[Subscription]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, ItemsView, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from pyromq.clock import Clock
 from pyromq.errors import StoreReadOnlyError
@@ -16,6 +16,15 @@ logger = logging.getLogger(__name__)
 _COMMITS_PER_VERSION = 500
 OFFSETS_MAX: Final = 1_000_000  # of all groups and queues together
 _COUNT_AGAIN: Final = 1_000  # new offsets between two counts
+BACKWARD_LINES_MAX: Final = 20  # log lines about commits that go back, in each interval
+BACKWARD_INTERVAL_MS: Final = 10_000
+
+
+class Committer(Protocol):
+    """The connection of a client that commits."""
+
+    @property
+    def remote_text(self) -> str: ...
 
 
 class Progress:
@@ -30,6 +39,8 @@ class Progress:
         self._commits = 0  # since the start; the version of the table moves with them
         self._pulled: dict[tuple[str, str, int], int] = {}  # by topic, group and queue: where the next pull begins
         self._resets: dict[tuple[str, str, int], int] = {}  # likewise: what the next pull is told
+        self._backward_lines = 0  # since ``_backward_since_ms``
+        self._backward_since_ms = clock.monotonic_ms()
 
     @property
     def table(self) -> OffsetTable:
@@ -40,14 +51,28 @@ class Progress:
         offset = self._table.get(topic, group, queue_id)
         return offset if offset is not None and offset >= 0 else None
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Clients may go back; a pending reset wins over what they still commit."""
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, client: Committer | None = None) -> None:
+        """Stores an offset. Clients may go back, which is logged; a pending reset wins over what they still commit.
+
+        ``client`` is None for what the broker commits itself.
+        """
         if offset < 0 or (topic, group, queue_id) in self._resets:
             return
+        if client is not None and (before := self._table.get(topic, group, queue_id)) is not None and offset < before:
+            self._log_backward(client, f"group={group} topic={topic} queue={queue_id} from={before} to={offset}")
         self._table.put(topic, group, queue_id, offset)
         self._commits += 1
         if self._commits % _COMMITS_PER_VERSION == 0:
             self._table.bump(self._clock.now_ms())
+
+    def _log_backward(self, client: Committer, facts: str) -> None:
+        """Messages come again after such a commit; the lines are bounded, as any client may commit what it likes."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._backward_since_ms >= BACKWARD_INTERVAL_MS:
+            self._backward_lines, self._backward_since_ms = 0, now_ms
+        self._backward_lines += 1
+        if self._backward_lines <= BACKWARD_LINES_MAX:
+            logger.warning("commit goes back, messages come again: %s client=%s", facts, client.remote_text)
 
     def has_room(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether an offset may be committed: one that moves may always, a new one until there are too many."""
@@ -183,8 +208,8 @@ class ReplicaProgress(Progress):
         super().__init__(table, clock, offsets_max=offsets_max)
         self._here: Commits = {}
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        super().commit(group, topic, queue_id, offset)
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, client: Committer | None = None) -> None:
+        super().commit(group, topic, queue_id, offset, client)
         if offset >= 0:
             self._here[topic, group, queue_id] = offset
 

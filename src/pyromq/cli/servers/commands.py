@@ -147,7 +147,9 @@ def log_to_stderr(level: str, form: LogFormat = LogFormat.TEXT) -> None:
 
 def _formatter(form: LogFormat) -> logging.Formatter:
     if form is LogFormat.TEXT:
-        return _PrintableFormatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+        number = os.environ.get("PYROMQ_WORKER", "")  # as pyromq.app.supervisor sets it
+        worker = f"worker-{number} " if number.isdecimal() else ""
+        return _PrintableFormatter(f"%(asctime)s %(levelname)s {worker}%(name)s %(message)s")
     from pyromq.integrations.logging import JsonFormatter
 
     return JsonFormatter()

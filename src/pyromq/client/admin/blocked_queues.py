@@ -15,13 +15,15 @@ from pyromq.client.consumer.rules.retry_copy import story_text
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ConfigError, GroupOfflineError, MQError
 from pyromq.model import property_names as names
-from pyromq.model.failure import failure_told, story_after
+from pyromq.model.failure import FailureStory, failure_told, story_after
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.headers.shared import ConsumerRunningInfoHeader
 from pyromq.wire.json import java_json
 from pyromq.wire.json.bodies import QueueProgress
+from pyromq.wire.json.heartbeat import Subscription
+from pyromq.wire.json.subscribed import Wish, wish_of
 
 _PARKED: Final = failure_told("parked", "an operator moved it out of the way")
 
@@ -32,7 +34,7 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str
     queues: dict[QueueId, QueueInfo] = {}
     heads: tuple[HeadOfLine, ...] = ()
-    subscriptions: frozenset[tuple[str, str]] = frozenset()  # topics and expressions
+    subscriptions: Wish = frozenset()
     problem: str = ""
 
 
@@ -55,6 +57,12 @@ class BlockedQueue(msgspec.Struct, frozen=True, kw_only=True):
     stage: str = ""
     since_ms: int = 0
     stack: str = ""
+    story: FailureStory | None = None
+
+    @property
+    def error(self) -> str:
+        """The error that it failed with last, in one line; empty when it did not, or nobody told."""
+        return "" if self.story is None else self.story.newest.line
 
     @property
     def lag(self) -> int:
@@ -132,9 +140,10 @@ class BlockedQueueAdmin(OffsetAdmin, LookupAdmin):
         """
         message, move = await self.plan_park(group, queue, offset)
         name = self.client.wire_name(group)
-        parked = msgspec.structs.replace(
-            _PARKED, attempt=message.delivery_attempt + 1, time_ms=self.client.clock.now_ms()
-        )
+        head = await self._told_of(group, queue, message)
+        attempt = max(message.delivery_attempt, head.attempt if head else 0)
+        story = (head.story if head else None) or message.failure_story
+        parked = msgspec.structs.replace(_PARKED, attempt=attempt + 1, time_ms=self.client.clock.now_ms())
         header = SendBackHeader(
             position=message.position,
             group=name,
@@ -142,11 +151,17 @@ class BlockedQueueAdmin(OffsetAdmin, LookupAdmin):
             origin_msg_id=message.get(names.ORIGIN_MESSAGE_ID) or message.offset_message_id,
             origin_topic=message.get(names.RETRY_TOPIC) or message.stored_topic,
             max_reconsume_times=message.delivery_attempt,
-            failure_story=story_text(story_after(message.failure_story, parked)),
+            failure_story=story_text(story_after(story, parked)),
         )
         await self._ask(await self._address(queue.broker), RequestCode.CONSUMER_SEND_MSG_BACK, header)
         await self.carry_out(group, [move])
         return Parked(move=move, message_id=message.message_id, dead_letter_topic=f"%DLQ%{name}")
+
+    async def _told_of(self, group: str, queue: QueueId, message: ReceivedMessage) -> HeadOfLine | None:
+        """What the member that has the queue knows of the message: an orderly one counts failures that brokers miss."""
+        states = await self.client_states(group)
+        heads = (head for state in states for head in state.heads)
+        return next((head for head in heads if _is_of(head, queue) and head.offset == message.offset), None)
 
 
 def read_client_state(client_id: str, body: bytes) -> ClientState:
@@ -154,11 +169,7 @@ def read_client_state(client_id: str, body: bytes) -> ClientState:
     told = java_json.parse(body)
     table = told.get("mqTable") or {}
     queues = java_json.convert({_queue_key(key): value for key, value in table.items()}, dict[QueueId, QueueInfo])
-    subscriptions = frozenset(
-        (str(each.get("topic")), str(each.get("subString")))
-        for each in told.get("subscriptionSet") or ()
-        if isinstance(each, dict)
-    )
+    subscriptions = wish_of(java_json.convert(told.get("subscriptionSet") or [], list[Subscription]))
     heads = tuple(heads_of_line(body))
     return ClientState(client_id=client_id, queues=queues, heads=heads, subscriptions=subscriptions)
 
@@ -182,6 +193,7 @@ def head_of(
             keys=message.keys,
             age_ms=max(0, now_ms - message.stored_ms),
             attempt=message.delivery_attempt,
+            story=message.failure_story,
         )
     if told is not None:
         head = msgspec.structs.replace(
@@ -194,6 +206,7 @@ def head_of(
             stage=told.stage.value,
             since_ms=told.since_ms,
             stack=told.stack or "",
+            story=told.story or head.story,
         )
     return head
 

@@ -26,6 +26,7 @@ class GroupState(StrEnum):
     FILTERED = "filtered out"
     RETRYING = "retrying"
     DEAD = "dead letter"
+    REDRIVEN = "redriven"  # as a message of its own
     NOT_KNOWN = "not available"  # members that broadcast keep their own progress
 
 
@@ -43,13 +44,16 @@ class GroupStory(msgspec.Struct, frozen=True, kw_only=True):
     consumed_ms: int = 0
     is_online: bool = False
     attempts: tuple[Failure, ...] = ()
+    deliveries: int = 0  # successful ones that the trace tells of
+    members: tuple[str, ...] = ()  # addresses of those that consumed it, from the trace
+    redriven_ms: int = 0  # when its dead letter was sent again
 
 
 def story_of(facts: Facts, group: GroupFacts) -> GroupStory:
     """Of a message that is stored in its topic."""
     done = _successes(facts.trace, group.group)
     if done:
-        return _consumed_by_trace(facts, group, done[-1])
+        return _consumed_by_trace(facts, group, done)
     if group.is_broadcasting:
         text = "Its members broadcast: each keeps its own progress, which brokers do not know."
         return _story(group, GroupState.NOT_KNOWN, text)
@@ -70,14 +74,23 @@ def story_of(facts: Facts, group: GroupFacts) -> GroupStory:
     return _in_topic(facts, group)
 
 
-def _consumed_by_trace(facts: Facts, group: GroupFacts, ended: ConsumeEnded) -> GroupStory:
+def _consumed_by_trace(facts: Facts, group: GroupFacts, done: Sequence[ConsumeEnded]) -> GroupStory:
+    ended = done[-1]
     began = [r for r in facts.trace if isinstance(r, ConsumeBegan) and r.request_id == ended.request_id]
     failures = began[-1].delivery_attempt if began else 0
     tried = f", having failed {times(failures)}" if failures else ""
-    text = f"Consumed at {shown_time(ended.time_ms)}{tried}; the listener took {ended.cost_ms} ms (from the trace)."
-    if group.dead:
+    members = tuple(dict.fromkeys(each.client_host for each in done if each.client_host))
+    often = f" {times(len(done))}" if len(done) > 1 else ""
+    by = f"{',' if often else ''} by {_listed(members)}" if members else ""
+    last = " the last time at" if often else " at"
+    text = f"Consumed{often}{by},{last} {shown_time(ended.time_ms)}{tried};"
+    text += f" the listener took {ended.cost_ms} ms (from the trace)."
+    if redriven := _redriven(group):
+        text += f" {redriven}"
+    elif group.dead:
         text += " A dead letter of it is there as well."
-    return _story(group, GroupState.CONSUMED, text, failures=failures, consumed_ms=ended.time_ms)
+    story = _story(group, GroupState.CONSUMED, text, failures=failures, consumed_ms=ended.time_ms)
+    return msgspec.structs.replace(story, deliveries=len(done), members=members)
 
 
 def _dead(facts: Facts, group: GroupFacts) -> GroupStory:
@@ -85,7 +98,21 @@ def _dead(facts: Facts, group: GroupFacts) -> GroupStory:
     tried = f"Given up after {counted(copy.attempt, 'delivery', 'deliveries')}"
     where = f"it lies in {DEAD_LETTER_PREFIX}{group.group} since {shown_time(copy.stored_ms)}"
     text = f"{tried}: {where} ({copy.broker}, queue {copy.queue}, offset {copy.offset})."
-    return _story(group, GroupState.DEAD, text, failures=copy.attempt)
+    if redriven := _redriven(group):
+        text += f" {redriven}"
+    return _story(group, GroupState.REDRIVEN if redriven else GroupState.DEAD, text, failures=copy.attempt)
+
+
+def _redriven(group: GroupFacts) -> str:
+    if not group.redriven:
+        return ""
+    copy = group.redriven[-1]
+    where = f"{copy.topic}, {copy.broker}, queue {copy.queue}, offset {copy.offset}"
+    return f"Its dead letter was redriven at {shown_time(copy.stored_ms)}: {where}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _in_retry_topic(facts: Facts, group: GroupFacts) -> GroupStory:
@@ -137,6 +164,7 @@ def _story(
         failures=failures,
         next_attempt_ms=next_attempt_ms,
         consumed_ms=consumed_ms,
+        redriven_ms=group.redriven[-1].stored_ms if group.redriven else 0,
         is_online=group.is_online,
         attempts=attempts_of(group),
     )

@@ -40,6 +40,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     retries: tuple[StoredCopy, ...] = ()  # in its retry topic
     waiting: tuple[StoredCopy, ...] = ()  # in a delay topic, on the way to its retry topic
     dead: tuple[StoredCopy, ...] = ()
+    redriven: tuple[StoredCopy, ...] = ()  # copies that its dead letters became
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from pyromq.client.admin.base import TIME_MAX
 from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.errors import NotFoundError
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.trace import TRACE_TOPIC, ConsumeBegan, ConsumeEnded, TraceRecord, decode_records, keys_of
+from pyromq.wire.trace import TRACE_TOPIC, ConsumeBegan, ConsumeEnded, TraceRecord, decode_records, keys_of, sent_from
 
 TRACES_MAX = 64
 
@@ -23,7 +23,7 @@ class TraceAdmin(LookupAdmin):
         """
         found = await self._query(topic, message_id, TRACES_MAX, begin_ms, end_ms, is_unique_key=False)
         packs = [message for message in found if message_id in message.keys]
-        records = [record for pack in packs for record in decode_records(pack.body)]
+        records = [sent_from(record, str(pack.born_host)) for pack in packs for record in decode_records(pack.body)]
         chosen = in_order([record for record in records if message_id in keys_of(record)])
         if not chosen:
             text = f"topic {topic} tells nothing of {message_id}: were its producer and consumers tracing?"

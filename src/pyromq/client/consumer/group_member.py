@@ -22,6 +22,7 @@ from pyromq.client.consumer.base.consume_stats import SAMPLE_MS, ConsumeStats
 from pyromq.client.consumer.base.expression_check import ExpressionCheck
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.rebalance_listener import RebalanceListener
+from pyromq.client.consumer.base.running_info import RunningInfo, encode_running_info, queue_info
 from pyromq.client.consumer.base.settings import ConsumerOptions, MemberSettings
 from pyromq.client.consumer.offsets.offset_keeper import BrokerOffsets, FileOffsets, OffsetKeeper
 from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, default_folder, offsets_path
@@ -34,6 +35,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.identity import client_id
 from pyromq.client.core.options import check_callable
 from pyromq.client.core.roles import ConsumerRole
+from pyromq.client.core.stack_dump import dump_stacks
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.errors import (
     BrokerError,
@@ -46,7 +48,7 @@ from pyromq.errors import (
 from pyromq.model.names import RETRY_PREFIX, validate_topic
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.route import TopicRoute
-from pyromq.wire.headers.shared import ResetOffsetHeader
+from pyromq.wire.headers.shared import ConsumerRunningInfoHeader, ResetOffsetHeader
 from pyromq.wire.json.heartbeat import ConsumerData, ConsumeType, MessageModel, Subscription
 
 logger = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ logger = logging.getLogger(__name__)
 Topics: TypeAlias = str | Sequence[str] | Mapping[str, str]
 """What to subscribe: a topic, several topics, or topics with their tag expressions (``{"orders": "new || paid"}``)."""
 
+_VERSION_NAME: Final = "V5_3_3"  # what wire.codes.VERSION stands for
 _LASTING_INSTANCE: Final = "DEFAULT"  # RocketMQ's: the file of a broadcasting group must be found again
 
 
@@ -82,12 +85,14 @@ class GroupMember(ConsumerRole, PullTarget):
         self._common = settings
         self._consume_type = consume_type
         self._is_clustering = settings.model is MessageModel.CLUSTERING
+        self._is_orderly = orderly
         self._uses_locks = orderly and self._is_clustering
         self._commits_to_broker = self._is_clustering and settings.offset_store is None
         self._subscriptions = Subscriptions()
         is_push = consume_type is ConsumeType.CONSUME_PASSIVELY
         if is_push and self._is_clustering:
             self._subscriptions.add_retries(self.group, self._clock.now_ms())
+        self._started_ms = 0
         self._is_open = False
         self._was_open = False
         self._rebalancing: asyncio.Task[None] | None = None
@@ -162,6 +167,7 @@ class GroupMember(ConsumerRole, PullTarget):
         if self._was_open:
             raise ClientClosedError("a consumer cannot be opened twice; make a new one")
         self._was_open = True
+        self._started_ms = self._clock.now_ms()
         if self._owns_client:
             await self.client.open()
         self._tasks = self._share.tasks = TaskOwner(f"consumer {self.group}")
@@ -355,6 +361,34 @@ class GroupMember(ConsumerRole, PullTarget):
         for owned in self._share.owned.values():
             self._note(owned)
         return self._keeper.table.of_topic(topic)
+
+    def running_info(self, header: ConsumerRunningInfoHeader) -> bytes:
+        return encode_running_info(self._running(header))
+
+    def _running(self, header: ConsumerRunningInfoHeader) -> RunningInfo:
+        """Everything a member knows about itself; push consumers add what their listeners do."""
+        ahead_ms = self._clock.now_ms() - self._clock.monotonic_ms()
+        return RunningInfo(
+            name_servers=";".join(self.client.settings.nameservers),
+            consume_type=self._consume_type,
+            orderly=False,
+            threads=0,
+            client_version=_VERSION_NAME,
+            started_ms=self._started_ms,
+            subscriptions=self._subscriptions.effective.values(),
+            queues={
+                queue: queue_info(
+                    owned,
+                    commit_offset=self._note(owned),
+                    orderly=self._is_orderly,
+                    wall_minus_monotonic_ms=ahead_ms,
+                )
+                for queue, owned in self._share.owned.items()
+            },
+            rates=self._stats.rates(),
+            flow=self._flow.counts,
+            stacks=dump_stacks(asyncio.get_running_loop()) if header.jstack_enable else None,
+        )
 
     # --- what pull loops ask and tell ---
 

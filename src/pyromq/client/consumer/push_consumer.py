@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, Self, Unpack
 
 from pyromq.client.consumer.base.consume_stats import Totals
@@ -22,14 +23,7 @@ from pyromq.client.consumer.base.failure_teller import FailureTeller
 from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, MessageListener
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
-from pyromq.client.consumer.base.running_info import (
-    HeadOfLine,
-    QueueInfo,
-    RunningInfo,
-    encode_running_info,
-    head_of_line,
-    queue_info,
-)
+from pyromq.client.consumer.base.running_info import HeadOfLine, RunningInfo, head_of_line
 from pyromq.client.consumer.base.settings import PushConsumerOptions, PushConsumerSettings, Start, require
 from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
 from pyromq.client.consumer.dispatch.consume_timeouts import ConsumeTimeouts
@@ -45,7 +39,6 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.hooks import ConsumeHook, with_installed
 from pyromq.client.core.options import check_options, checked_group, client_for, with_given
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.stack_dump import dump_stacks
 from pyromq.client.core.stop_signals import stop_signals
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.producer.producer import trace_dispatcher
@@ -58,8 +51,7 @@ from pyromq.model.times import Span, given_ms, given_timeout_ms
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader
 from pyromq.wire.json.heartbeat import ConsumeType
 
-_VERSION_NAME: Final = "V5_3_3"  # what wire.codes.VERSION stands for
-_STACKS_MAX: Final = 32  # of listeners, in a response to an operator; those that run longest are told
+_STACKS_MAX: Final = 32  # stacks of listeners, and stories, in a response to an operator
 _COUNT_S: Final = 0.02  # how often ``run`` compares what was consumed with what it waits for
 
 
@@ -127,7 +119,6 @@ class PushConsumer(GroupMember):
             hooks = (*hooks, ConsumerTrace(self._tracing, self.client, name))
         self._hook_runner = HookRunner(hooks, lambda: self._consume_timeout_ms)
         self._hook_runner.wrap(self._listener, name, self._clock)
-        self._started_ms = 0
         self._stop = asyncio.Event()  # what ``run`` waits for
         self._is_run = False  # somebody waits in ``run``
         self._subscribe_all(topics)
@@ -147,7 +138,6 @@ class PushConsumer(GroupMember):
     async def _get_ready(self) -> None:
         if self._tracing is not None:
             await self._tracing.open()
-        self._started_ms = self._clock.now_ms()
         self._service = self._make_service()
         if self._listener.watch is not None:
             self._tasks.start(self._listener.watch.run(), name="loop watch")
@@ -305,7 +295,8 @@ class PushConsumer(GroupMember):
         found = [(owned.queue, head) for owned in self._share.owned.values() if (head := owned.settle().head())]
         running = [head for _, head in found if head.stage is Stage.CONSUMING]
         told = {id(head.message) for head in sorted(running, key=lambda head: head.taken_ms)[:_STACKS_MAX]}
-        now_ms = self._clock.now_ms()
+        failed = [id(head.message) for _, head in found if head.message.delivery_attempt]
+        with_story, now_ms = frozenset(failed[:_STACKS_MAX]), self._clock.now_ms()
         return [
             head_of_line(
                 queue,
@@ -313,6 +304,7 @@ class PushConsumer(GroupMember):
                 now_ms=now_ms,
                 wall_minus_monotonic_ms=now_ms - self._clock.monotonic_ms(),
                 stack=self._listener.stack_of(head.message) if id(head.message) in told else None,
+                has_story=id(head.message) in with_story,
             )
             for queue, head in found
         ]
@@ -324,7 +316,7 @@ class PushConsumer(GroupMember):
             self._listener, message, self._clock, orderly=settings.orderly, auto_commit=settings.auto_commit
         )
 
-    def running_info(self, header: ConsumerRunningInfoHeader) -> bytes:
+    def _running(self, header: ConsumerRunningInfoHeader) -> RunningInfo:
         settings = self.settings
         options = {
             "consumeMessageBatchMaxSize": settings.batch_max,
@@ -338,27 +330,10 @@ class PushConsumer(GroupMember):
             "pyromq.timedOut": self.counts.timed_out,
             "pyromq.lateVerdicts": self.counts.late,
         }
-        info = RunningInfo(
-            name_servers=";".join(self.client.settings.nameservers),
-            consume_type=self._consume_type,
+        return replace(
+            super()._running(header),
             orderly=settings.orderly,
             threads=settings.concurrency_max if self._listener.is_coroutine else settings.threads,
-            client_version=_VERSION_NAME,
-            started_ms=self._started_ms,
-            subscriptions=self._subscriptions.effective.values(),
-            queues={queue: self._queue_info(owned) for queue, owned in self._share.owned.items()},
-            rates=self._stats.rates(),
             options={name: str(value) for name, value in options.items()},
             heads=self.heads,
-            flow=self.flow_counts,
-            stacks=dump_stacks(asyncio.get_running_loop()) if header.jstack_enable else None,
-        )
-        return encode_running_info(info)
-
-    def _queue_info(self, owned: OwnedQueue) -> QueueInfo:
-        return queue_info(
-            owned,
-            commit_offset=self._note(owned),
-            orderly=self.settings.orderly,
-            wall_minus_monotonic_ms=self._clock.now_ms() - self._clock.monotonic_ms(),
         )

@@ -5,7 +5,8 @@ brokers hear one from time to time: a client that is silent for too long is take
 others.
 
 The response says whether the broker takes the story of a failure with a send-back (``wire.headers``: PyroMQ's does,
-Apache's does not). That holds for the connection it came on: behind the next one there may be another broker.
+Apache's does not). That holds for the connection it came on: behind the next one there may be another broker. It also
+says in which groups other members subscribe to something else, which is logged whenever it changes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from pyromq.client.core.brokers import Brokers
 from pyromq.client.core.errors import error_of
@@ -51,6 +54,7 @@ class Heartbeats:
         self._brokers = brokers
         self._signer = signer
         self._timeout_ms = timeout_ms
+        self._odd: dict[tuple[str, str], str] = {}  # by broker and group: how our subscription differs from others'
 
     async def tell_all(self) -> HeartbeatResult:
         """All known brokers, connecting if need be; those that cannot be reached are logged."""
@@ -77,6 +81,7 @@ class Heartbeats:
         response = await link.request(_HEART_BEAT, self._signer.signed(None, body), body, timeout_ms=self._timeout_ms)
         if response.code != ResponseCode.SUCCESS:
             raise error_of(response)
+        self._compare(address, response)
 
     async def ask_whether_it_takes_stories(self, link: Link) -> bool:
         """By a heartbeat, without groups if there are none, where none was answered yet. Raises TransportError."""
@@ -104,7 +109,36 @@ class Heartbeats:
         body = encode_heartbeat(heartbeat)
         signed = self._signer.signed(None, body)
         response = connection.request_nowait(_HEART_BEAT, signed, body, timeout_ms=self._timeout_ms)
-        response.add_done_callback(partial(_log_greeting, connection))
+        response.add_done_callback(partial(self._greeted, connection))
+
+    def _greeted(self, connection: Connection, response: asyncio.Future[Received[Any]]) -> None:
+        if response.cancelled():
+            return
+        if (error := response.exception()) is not None:
+            logger.warning("heartbeat failed: broker=%s error=%s", connection.remote_text, error)
+            return
+        told = response.result()
+        if told.code == ResponseCode.SUCCESS or connection.session is None:
+            _learn(connection, told)
+        if told.code != ResponseCode.SUCCESS:
+            logger.warning("heartbeat refused: broker=%s error=%s", connection.remote_text, error_of(told))
+        else:
+            self._compare(connection.remote_text, told)
+
+    def _compare(self, broker: str, response: Received[Any]) -> None:
+        """Logs that members of a group subscribe to different things, once for all brokers that say the same."""
+        told: dict[str, str] = {}
+        with suppress(MQError, msgspec.MsgspecError):  # a broker that says it in another way does not say it
+            text = response.header_as(HeartbeatResponseHeader).odd_subscriptions
+            told = msgspec.json.decode(text, type=dict[str, str]) if text else {}
+        known = {each: text for each, text in self._odd.items() if each[0] == broker}
+        for group, text in told.items():
+            if (group, text) not in {(each[1], said) for each, said in self._odd.items()}:
+                logger.warning("members of a group have different subscriptions: group=%s: %s", group, text)
+            self._odd[broker, group] = text
+        for broker_and_group in known:
+            if broker_and_group[1] not in told:
+                del self._odd[broker_and_group]
 
 
 def takes_stories(connection: Connection) -> bool | None:
@@ -118,15 +152,3 @@ def _learn(connection: Connection, response: Received[Any]) -> None:
     if response.code == ResponseCode.SUCCESS:
         with suppress(MQError):  # a broker that says it in another way does not say it
             connection.session = bool(response.header_as(HeartbeatResponseHeader).takes_stories)
-
-
-def _log_greeting(connection: Connection, response: asyncio.Future[Received[Any]]) -> None:
-    if response.cancelled():
-        return
-    if (error := response.exception()) is not None:
-        logger.warning("heartbeat failed: broker=%s error=%s", connection.remote_text, error)
-        return
-    if response.result().code == ResponseCode.SUCCESS or connection.session is None:
-        _learn(connection, response.result())
-    if response.result().code != ResponseCode.SUCCESS:
-        logger.warning("heartbeat refused: broker=%s error=%s", connection.remote_text, error_of(response.result()))

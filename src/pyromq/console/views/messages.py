@@ -320,6 +320,7 @@ BADGES: Final = {
     GroupState.FILTERED: "plain",
     GroupState.RETRYING: "warning",
     GroupState.DEAD: "bad",
+    GroupState.REDRIVEN: "plain",
     GroupState.NOT_KNOWN: "plain",
 }
 """By what a group has done with a message, how its mark looks."""

@@ -122,6 +122,7 @@ class HeartbeatResponseHeader(Header, frozen=True, kw_only=True):
     is_support_heart_beat_v2: bool | None = msgspec.field(name="IS_SUPPORT_HEART_BEAT_V2", default=None)
     is_sub_change: bool | None = msgspec.field(name="IS_SUB_CHANGE", default=None)
     takes_stories: bool | None = msgspec.field(name="PYROMQ_FAILURE_STORY", default=None)  # ``failure_story`` of 36
+    odd_subscriptions: str | None = msgspec.field(name="PYROMQ_ODD_SUBSCRIPTIONS", default=None)  # JSON: group → text
 
 
 class UnregisterClientHeader(Header, frozen=True, kw_only=True):

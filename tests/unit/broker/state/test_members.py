@@ -191,7 +191,38 @@ def test_a_disagreement_is_logged_once_in_a_while_and_names_a_few(caplog: pytest
     assert len(caplog.messages) == 1
     rig.clock.advance_ms(DISAGREEMENT_INTERVAL_MS)
     rig.hear("late", heartbeat("c-late", "others"))
-    assert len(caplog.messages) == 2 and caplog.messages[1].endswith(",…") and len(caplog.messages[1]) < 300
+    assert len(caplog.messages) == 2 and ",…: " in caplog.messages[1] and len(caplog.messages[1]) < 400
+    assert caplog.messages[0].endswith("c1 subscribes to topic-1 (*), most others to topic-0 (*)")
+
+
+def test_a_push_and_a_lite_pull_consumer_of_the_same_tags_agree(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    rig.hear("push", heartbeat("c1", "orders:a || b", "%RETRY%readers"))
+    rig.hear("pull", heartbeat("c2", "orders:b||a"))
+    assert rig.group.agrees and not caplog.messages, "a push consumer reads the retry topic, too; tags have no order"
+
+
+def test_a_member_hears_how_its_subscription_differs_from_the_others() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders:new", "refunds"))
+    assert rig.members.odd_groups("a", ["readers"]) == {}
+    rig.hear("b", heartbeat("c2", "orders:paid", "refunds"))
+    assert rig.members.odd_groups("a", ["readers", "unknown"]) == {
+        "readers": "this client subscribes to orders (new), others to orders (paid)"
+    }
+    assert rig.members.odd_groups("b", ["readers"]) == {
+        "readers": "this client subscribes to orders (paid), others to orders (new)"
+    }
+    rig.hear("b", heartbeat("c2", "orders:new", "refunds", version=2))
+    assert rig.members.odd_groups("a", ["readers"]) == {}
+
+
+def test_a_new_expression_that_differs_is_logged_although_no_topic_changed(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders"))
+    rig.hear("b", heartbeat("c2", "orders"))
+    rig.hear("b", heartbeat("c2", "orders:TagA", version=2))
+    assert [line for line in caplog.messages if "c2 subscribes to orders (TagA), most others to orders (*)" in line]
 
 
 def test_members_are_sorted_once_for_all_that_ask() -> None:

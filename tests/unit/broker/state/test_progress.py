@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from pyromq.broker.state.progress import BACKWARD_LINES_MAX
 from pyromq.testing import FaultyDisk
 from tests.unit.broker.builders import progress
 
@@ -24,6 +25,25 @@ def test_a_commit_may_go_back() -> None:
     found.commit(*READERS, 10)
     found.commit(*READERS, 4)
     assert found.committed(*READERS) == 4
+
+
+class _Client:
+    remote_text = "10.0.0.9:51000"
+
+
+def test_a_commit_of_a_client_that_goes_back_is_logged_with_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    found = progress()
+    found.commit(*READERS, 10, _Client())
+    found.commit(*READERS, 12, _Client())
+    found.commit(*READERS, 3)
+    assert not caplog.messages, "forwards, or by the broker itself"
+    found.commit(*READERS, 2, _Client())
+    assert caplog.messages == [
+        "commit goes back, messages come again: group=readers topic=orders queue=0 from=3 to=2 client=10.0.0.9:51000"
+    ]
+    for offset in range(4 * BACKWARD_LINES_MAX, 0, -1):
+        found.commit(*READERS, offset, _Client())
+    assert len(caplog.messages) == BACKWARD_LINES_MAX, "a client cannot fill the disk with them"
 
 
 def test_a_pending_reset_wins_over_what_clients_still_commit() -> None:

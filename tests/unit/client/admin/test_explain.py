@@ -165,3 +165,24 @@ def test_a_listener_that_has_not_returned_is_told() -> None:
         request_id="R", message_id="ID", is_success=False, code=ConsumeCode.FAILED, group="billing", time_ms=1
     )
     assert story(committed=11, trace=(failed,)).consumed_ms == 0
+
+
+def test_the_trace_says_which_members_consumed_and_how_often() -> None:
+    def end(request: str, host: str) -> ConsumeEnded:
+        return ConsumeEnded(
+            request_id=request, message_id="ID", group="billing", time_ms=NOW_MS, cost_ms=7, client_host=host
+        )
+
+    once = story(committed=11, trace=(end("R", "10.0.0.1:5"),))
+    assert "Consumed by 10.0.0.1:5, at " in once.text and once.members == ("10.0.0.1:5",)
+    twice = story(committed=11, trace=(end("R", "10.0.0.1:5"), end("S", "10.0.0.2:6")))
+    assert "Consumed twice, by 10.0.0.1:5 and 10.0.0.2:6, the last time at " in twice.text
+    assert (twice.deliveries, twice.members) == (2, ("10.0.0.1:5", "10.0.0.2:6"))
+    assert "Consumed twice, by 10.0.0.1:5," in story(trace=(end("R", "10.0.0.1:5"), end("S", "10.0.0.1:5"))).text
+
+
+def test_a_dead_letter_that_was_redriven_says_so() -> None:
+    copy = StoredCopy(topic="orders", broker="broker-a", queue=2, offset=44, stored_ms=NOW_MS - 1_000)
+    found = story(committed=11, dead=(retry(attempt=3),), redriven=(copy,))
+    assert (found.state, found.redriven_ms) == (GroupState.REDRIVEN, NOW_MS - 1_000)
+    assert "was redriven at " in found.text and "orders, broker-a, queue 2, offset 44" in found.text

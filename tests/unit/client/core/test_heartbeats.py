@@ -72,3 +72,26 @@ async def test_who_does_not_answer_is_asked_again() -> None:
     assert takes_stories(peer) is None
     peer.fails = None
     assert await heartbeats().ask_whether_it_takes_stories(peer)
+
+
+def _told(text: str | None) -> Any:
+    return SimpleNamespace(header_as=lambda _: HeartbeatResponseHeader(odd_subscriptions=text))
+
+
+def test_different_subscriptions_in_a_group_are_logged_once_with_both_texts(caplog: pytest.LogCaptureFixture) -> None:
+    beats, odd = heartbeats(), '{"billing": "this client subscribes to orders (new), others to orders (paid)"}'
+    for broker in ("a:1", "b:1", "a:1"):
+        beats._compare(broker, _told(odd))
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        "members of a group have different subscriptions: group=billing: "
+        "this client subscribes to orders (new), others to orders (paid)"
+    )
+    for broker in ("a:1", "b:1"):
+        beats._compare(broker, _told(None))
+    assert not beats._odd
+    beats._compare("a:1", _told(odd))
+    assert len(caplog.records) == 2, "it was mended, and is there again"
+    beats._compare("a:1", _told("no JSON"))
+    assert len(caplog.records) == 2

@@ -26,6 +26,7 @@ from pyromq.client.consumer.rules.buffer_state import Head, Stage
 from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import RemoteProtocolError
+from pyromq.model.failure import FailureStory
 from pyromq.model.queue import QueueId
 from pyromq.wire.json import java_json
 from pyromq.wire.json.heartbeat import ConsumeType, Subscription
@@ -74,6 +75,7 @@ class HeadOfLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     stage: Stage = Stage.WAITING
     since_ms: int = 0  # when its listener began, by the wall clock; 0 when none has it
     stack: str | None = None  # where that listener is
+    story: FailureStory | None = None  # why it failed before, also what no broker knows: an orderly queue is held up
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ def head_of_line(
     now_ms: int,
     wall_minus_monotonic_ms: int,
     stack: str | None,
+    has_story: bool,
 ) -> HeadOfLine:
     """The first message of a buffer, in words for an operator."""
     message = head.message
@@ -170,6 +173,7 @@ def head_of_line(
         stage=head.stage,
         since_ms=head.taken_ms + wall_minus_monotonic_ms if head.stage is Stage.CONSUMING else 0,
         stack=stack,
+        story=message.failure_story if has_story else None,
     )
 
 

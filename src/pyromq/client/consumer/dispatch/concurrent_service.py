@@ -65,6 +65,7 @@ class ConcurrentService:
         self._line: deque[OwnedQueue] = deque()  # queues with messages
         self._listed: set[OwnedQueue] = set()  # those in the line
         self._teller = send_backs.teller
+        self._group = send_backs.group
         self._send_back_queue = SendBackQueue(send_backs, tasks, self._sent_back)
         self._is_closed = False
         self.is_paused = False  # by the application, all queues at once
@@ -129,8 +130,8 @@ class ConcurrentService:
             verdict = checked(result, _KINDS)
         except Exception as cause:  # the listener's own, or its result is none: the messages have failed
             failure = cause
-            facts = (owned.queue, batch[0].offset, batch[0].message_id)
-            logger.warning("listener failed: queue=%s offset=%d id=%s", *facts, exc_info=cause)
+            facts = (self._group, owned.queue, batch[0].offset, batch[0].message_id)
+            logger.warning("listener failed: group=%s queue=%s offset=%d id=%s", *facts, exc_info=cause)
         settings = self._settings
         outcome = decide(batch, verdict, model=settings.model, ladder=settings.retry_levels)
         self._tell([item.message for item in outcome.send_back], failure)
@@ -141,7 +142,7 @@ class ConcurrentService:
     def _give_up(self, owned: OwnedQueue, batch: list[ReceivedMessage], error: DeadLetterError, seconds: float) -> None:
         """Dead letters at once; what was taken with them is handed out again."""
         letters = letters_of(error, len(batch))
-        tell_of_dead_letters(owned, batch, letters, seconds)
+        tell_of_dead_letters(self._group, owned, batch, letters, seconds)
         if letters.stage == STAGE_DECODE:
             self._teller.reasons(batch, error, letters.reasons)
         else:
@@ -186,7 +187,8 @@ class ConcurrentService:
 
     def give_up_on(self, owned: OwnedQueue, late: list[ReceivedMessage]) -> None:
         """Listeners have had these for too long; what they say later counts for nothing."""
-        logger.warning("listener too slow: queue=%s offset=%d count=%d", owned.queue, late[0].offset, len(late))
+        facts = (self._group, owned.queue, late[0].offset, late[0].message_id, len(late))
+        logger.warning("listener too slow: group=%s queue=%s offset=%d id=%s count=%d", *facts)
         owned.counts.timed_out += len(late)
         if self._settings.model is MessageModel.BROADCASTING:
             self._settle(owned, Outcome(dropped=late))

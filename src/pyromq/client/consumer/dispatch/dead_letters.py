@@ -15,12 +15,14 @@ logger = logging.getLogger(__name__)
 _REASON_CHARACTERS_MAX = 300
 
 
-def tell_of_dead_letters(owned: OwnedQueue, batch: Sequence[ReceivedMessage], letters: Letters, seconds: float) -> None:
-    """Counts them, and a warning for each; what a body holds stays out of it, but for names and types."""
+def tell_of_dead_letters(
+    group: str, owned: OwnedQueue, batch: Sequence[ReceivedMessage], letters: Letters, seconds: float
+) -> None:
+    """Counts them and logs a warning for each; what a body holds stays out of it, but for names and types."""
     owned.counts.consumed(0, len(letters.reasons), seconds)
     owned.counts.dead += len(letters.reasons)
     for place, reason in letters.reasons.items():
         message = batch[place]
-        facts = (owned.queue, message.offset, message.message_id, letters.stage)
+        facts = (group, owned.queue, message.offset, message.message_id, letters.stage)
         shown = quoted(reason, _REASON_CHARACTERS_MAX)
-        logger.warning("dead letter at once: queue=%s offset=%d id=%s stage=%s reason=%s", *facts, shown)
+        logger.warning("dead letter at once: group=%s queue=%s offset=%d id=%s stage=%s reason=%s", *facts, shown)

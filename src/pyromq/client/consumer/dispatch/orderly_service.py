@@ -140,15 +140,15 @@ class OrderlyService:
             failure, letters = error, letters_of(error, len(batch))
         except Exception as error:  # the listener is the application's: its messages have failed
             failure = error
-            facts = (owned.queue, batch[0].offset, batch[0].message_id)
-            logger.warning("listener failed, queue rests: queue=%s offset=%d id=%s", *facts, exc_info=error)
+            facts = (self._send_backs.group, owned.queue, batch[0].offset, batch[0].message_id)
+            logger.warning("listener failed, queue rests: group=%s queue=%s offset=%d id=%s", *facts, exc_info=error)
         self._tell(batch, verdict, failure, letters)
         status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
         is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
         count, seconds = len(batch), self._now_s() - began
         self._listener.took(seconds)
         if letters is not None:
-            tell_of_dead_letters(owned, batch, letters, seconds)
+            tell_of_dead_letters(self._send_backs.group, owned, batch, letters, seconds)
         else:
             owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
         if self._hook_runner:

@@ -45,6 +45,7 @@ class SendBacks:
         self, client: Client, calls: BrokerCalls, group: str, attempts_max: int | None, teller: FailureTeller
     ) -> None:
         self.teller = teller
+        self.group = group
         self._client = client
         self._calls = SendBackCalls(client, calls, group, attempts_max)
         self._attempts_max = attempts_max
