@@ -17,7 +17,7 @@ from pyromq.testing import LoopbackBroker
 def main(nameserver: str) -> None:
     logging.disable(logging.ERROR)  # a task is rejected on purpose here
     app = Celery("shop", broker=f"pyromq://{nameserver}//", backend="cache+memory://")
-    app.conf.update(broker_transport="pyromq.integrations.kombu:Transport", task_acks_late=True)
+    app.conf.update(broker_transport="pyromq.integrations.celery:Transport", task_acks_late=True)
 
     @app.task
     def price(count: int) -> int:

@@ -30,7 +30,7 @@ from celery.exceptions import Reject
 
 app = Celery("jobs", broker=os.environ["BROKER"])
 app.conf.update(
-    broker_transport="pyromq.integrations.kombu:Transport",
+    broker_transport="pyromq.integrations.celery:Transport",
     broker_transport_options={{"topic_queues": 4, "requeue_ms": 0}},
     broker_connection_retry_on_startup=True,
     result_backend="file://" + os.environ["RESULTS"],
@@ -97,7 +97,7 @@ class Rig:
         }
         self.app = Celery("jobs", broker=self.environment["BROKER"], set_as_current=False)
         self.app.conf.update(
-            broker_transport="pyromq.integrations.kombu:Transport",
+            broker_transport="pyromq.integrations.celery:Transport",
             broker_transport_options={"topic_queues": 4},
             result_backend="file://" + self.environment["RESULTS"],
         )
@@ -284,7 +284,7 @@ def test_a_queue_of_its_own_for_some_workers(rig: Rig) -> None:
 
 def test_a_producer_without_a_broker_says_so(tmp_path: Path) -> None:
     app = Celery("jobs", broker="pyromq://127.0.0.1:1//", set_as_current=False)
-    app.conf.update(broker_transport="pyromq.integrations.kombu:Transport", broker_connection_timeout=1)
+    app.conf.update(broker_transport="pyromq.integrations.celery:Transport", broker_connection_timeout=1)
     with pytest.raises(OperationalError):
         app.send_task("note", (1,), retry=False)
     app.close()

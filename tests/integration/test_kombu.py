@@ -14,7 +14,7 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.message import Message as KombuMessage
 
-import pyromq.integrations.kombu
+import pyromq.integrations.celery
 from pyromq import Admin, Message
 from pyromq import Producer as MessageProducer
 from pyromq.errors import MessageTooLargeError, TransportError
@@ -286,12 +286,12 @@ def test_mistakes_are_told(loopback: LoopbackBroker) -> None:
     with pytest.raises((OperationalError, TransportError)):
         nowhere.ensure_connection(max_retries=1, interval_start=0)
     nowhere.close()
-    assert pyromq.integrations.kombu.Transport.driver_type == "pyromq"
+    assert pyromq.integrations.celery.Transport.driver_type == "pyromq"
 
 
 def test_a_virtual_host_is_a_namespace_and_a_path_names_the_transport(loopback: LoopbackBroker) -> None:
     url = f"pyromq://{loopback.nameserver}/staging"
-    with Connection(url, transport="pyromq.integrations.kombu:Transport") as connection:
+    with Connection(url, transport="pyromq.integrations.celery:Transport") as connection:
         publish(connection, "mail", 1)
         with Admin(loopback.nameserver) as admin:
             assert "staging%mail" in admin.topics()
@@ -312,7 +312,7 @@ def test_a_virtual_host_is_a_namespace_and_a_path_names_the_transport(loopback: 
 def test_a_child_of_a_fork_makes_a_connection_of_its_own(loopback: LoopbackBroker) -> None:
     program = f"""
 import os
-import pyromq.integrations.kombu
+import pyromq.integrations.celery
 from kombu import Connection, Producer, Queue
 connection = Connection("pyromq://{loopback.nameserver}//")
 send = lambda text: connection.Producer().publish(text, routing_key="mail", declare=[Queue("mail")], retry=True)

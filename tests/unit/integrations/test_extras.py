@@ -14,7 +14,7 @@ def test_a_plug_in_without_its_framework_names_the_extra(module: str, package: s
 import sys
 sys.modules[{module!r}] = None
 try:
-    import pyromq.integrations.{module}
+    import pyromq.integrations.{package}
 except ImportError as error:
     print(error)
 """
