@@ -140,6 +140,9 @@ lock: $(RELEASE)/.ready  ## requirements-dev.txt: exact versions and hashes of w
 surface: $(READY)  ## record the public names: release/surface.txt
 	@$(BIN)/python -W ignore -m release.surface
 
+rooms: $(READY)  ## the table of rooms in CONTRIBUTING.md, from the docstrings of the packages
+	@$(BIN)/python -m release.rooms
+
 surface-check: $(READY)
 	$(BIN)/python -m pytest -q tests/release/test_surface.py
 

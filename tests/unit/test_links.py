@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from release.rooms import page_with_rooms
 from tests.unit.test_docs import blocks_of
 
 ROOT = Path(__file__).parents[2]
@@ -108,9 +109,11 @@ def test_every_decision_has_its_line_with_number_and_status() -> None:
     assert [row for row in rows if not STATUS.fullmatch(row[2])] == [], "accepted, rejected, or superseded by another"
 
 
-def test_every_room_of_the_source_has_its_line_in_contributing() -> None:
-    """A folder of the package without its line: say there in a few words what belongs in it."""
-    listed = re.findall(r"^\| `([\w/]+)` \|", _read(ROOT / "CONTRIBUTING.md"), re.MULTILINE)
+def test_the_table_of_rooms_in_contributing_is_what_the_packages_say() -> None:
+    """``make rooms`` writes it, from the first line of each package's docstring."""
+    text = _read(ROOT / "CONTRIBUTING.md")
+    assert text == page_with_rooms(text)
+    listed = re.findall(r"^\| `([\w/]+)` \|", text, re.MULTILINE)
     rooms = [path.relative_to(ROOT / "src/pyromq").as_posix() for path in ROOMS]
     assert sorted(name for name in listed if not (ROOT / name).is_dir()) == sorted(rooms)
 
