@@ -14,8 +14,8 @@ import pytest
 import uvloop
 
 from pyromq.endpoint.endpoint import Endpoint, Shelter
-from pyromq.endpoint.http_head import HEAD_BYTES_MAX, HttpRequest
-from pyromq.endpoint.http_server import HttpLimits, HttpResponse, HttpServer
+from pyromq.httpd.head import HEAD_BYTES_MAX, HttpRequest
+from pyromq.httpd.server import HttpLimits, HttpResponse, HttpServer
 from pyromq.metrics.settings import MetricsSettings
 from pyromq.net.address import Address
 from tests.integration.certificates import make_certificate

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.pipeline.core.query_reports import QueryReport, read_reports, reports_folder
+from pyromq.operate.query_reports import QueryReport, read_reports, reports_folder
 from tests.spark.queries import Collected, run, start, until
 from tests.spark.topics import Topics, bodies
 

@@ -1,7 +1,7 @@
 """Connections of the console: uvicorn's protocol, with a time for every request and seats for those who ask.
 
 uvicorn waits for a head, and for a body, as long as its sender likes; and when all connections are taken it refuses the
-next. Here one that waits makes room for a newcomer (``pyromq.seats``), and a request has to arrive within a minute.
+next. Here one that waits makes room for a newcomer (``httpd.seats``), and a request has to arrive within a minute.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pyromq.seats import Seat, Seats
+from pyromq.httpd.seats import Seat, Seats
 
 CONNECTIONS_MAX: Final = 1_000
 RECEIVE_S: Final = 60.0  # for a request to arrive, and for the next one to begin

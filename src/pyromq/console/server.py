@@ -28,7 +28,7 @@ from pyromq.console.desk import Desk
 from pyromq.console.listening import listening_socket, url_of
 from pyromq.console.settings import PASSWORD_VARIABLE, ConsoleSettings
 from pyromq.errors import ConfigError
-from pyromq.seats import Seats
+from pyromq.httpd.seats import Seats
 
 logger = logging.getLogger(__name__)
 

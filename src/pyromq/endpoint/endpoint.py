@@ -15,12 +15,12 @@ from typing import Any, Final, Self, TypeVar
 
 from pyromq.clock import Clock, SystemClock
 from pyromq.endpoint.collecting import Collection
-from pyromq.endpoint.http_server import HttpServer
 from pyromq.endpoint.otlp_push import OtlpPush
 from pyromq.endpoint.pages import Pages
 from pyromq.endpoint.sources import Source
 from pyromq.endpoint.verdicts import LoopBeat, Probes
 from pyromq.errors import ConfigError
+from pyromq.httpd.server import HttpServer
 from pyromq.metrics.samples import Part
 from pyromq.metrics.settings import DEFAULT_PORT, MetricsSettings
 from pyromq.net.address import Address

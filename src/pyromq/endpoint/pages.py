@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from ipaddress import ip_address
 from typing import Final
 
-from pyromq.endpoint.http_head import HttpRequest
-from pyromq.endpoint.http_server import HttpResponse
 from pyromq.endpoint.verdicts import Verdict
+from pyromq.httpd.head import HttpRequest
+from pyromq.httpd.server import HttpResponse
 from pyromq.metrics.budget import LabelBudget
 from pyromq.metrics.exposition import TextForm, encoded, form_for, written
 from pyromq.metrics.process_table import OVERFLOW_SERIES

@@ -11,7 +11,7 @@ import pytest
 from pyromq.aio import Message, ReceivedMessage, TransactionOutcome, TransactionProducer
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.client.admin.delays import make_handle
-from pyromq.pipeline.core.query_reports import QueryReports, SourceReport
+from pyromq.operate.query_reports import QueryReports, SourceReport
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
 from pyromq.testing import LoopbackBroker

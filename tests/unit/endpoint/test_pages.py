@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.endpoint.http_head import HttpRequest
-from pyromq.endpoint.http_server import HttpResponse
 from pyromq.endpoint.pages import Pages
 from pyromq.endpoint.verdicts import Verdict
+from pyromq.httpd.head import HttpRequest
+from pyromq.httpd.server import HttpResponse
 from pyromq.metrics.broker_table import QUEUE_MESSAGES, TOPIC_NUMBER
 from pyromq.metrics.samples import Family, Part
 from tests.unit.metrics.grammar import read_text

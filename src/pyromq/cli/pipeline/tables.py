@@ -38,7 +38,7 @@ def _rate(value: float) -> str:
 
 
 def _drawn(points: list[dict[str, float]]) -> str:
-    from pyromq.pipeline.jobs.reporting.charts import sparkline
+    from pyromq.charts import sparkline
 
     return sparkline([point["value"] for point in points])
 

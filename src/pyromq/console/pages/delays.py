@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from pyromq.charts import Bar, column_chart
 from pyromq.client.admin.delays import DelayedMessage
 from pyromq.console.views.delays import HOUR_MS, Delays, Outcome, cancel, read_delays
-from pyromq.console.web.charts import Column, column_chart
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery, sorted_by
 from pyromq.console.web.visit import Drawn, Moved, Visit
@@ -64,7 +64,7 @@ def hours_chart(delays: Delays) -> Any:
     begin_ms = delays.hours[0].begin_ms
     end_ms = min(delays.hours[-1].begin_ms, begin_ms + (_HOURS_DRAWN - 1) * HOUR_MS)
     columns = [
-        Column(shown_time(at)[11:16], counts.get(at, 0), f"{counts.get(at, 0)} due from {shown_time(at)} on")
+        Bar(shown_time(at)[11:16], [counts.get(at, 0)], f"{counts.get(at, 0)} due from {shown_time(at)} on")
         for at in range(begin_ms, end_ms + 1, HOUR_MS)
     ]
     return column_chart(columns, "Messages due in each hour", height=150)

@@ -8,13 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from pyromq.aio import QueueId
+from pyromq.charts import Series, line_chart, spark
 from pyromq.client.admin.blocked_queues import BlockedQueue
 from pyromq.client.admin.steering.group_state import GroupState
 from pyromq.console.views import groups as view
 from pyromq.console.views.brokers import require_broker
 from pyromq.console.views.letters import waiting_retries
 from pyromq.console.views.times import read_moment
-from pyromq.console.web.charts import Series, line_chart, spark
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pyromq.charts import Bar, column_chart, spark
 from pyromq.console.views.pipelines import read_pipelines
-from pyromq.console.web.charts import Column, column_chart, spark
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.visit import Drawn, Visit
 from pyromq.errors import NotFoundError
@@ -31,8 +31,8 @@ async def pipeline(visit: Visit) -> Drawn:
         remark = f"no query {visit.path['query'][:80]} has left a report in {found.folder}"
         raise NotFoundError(code=ResponseCode.NO_MESSAGE, remark=remark)
     batches = one.report.batches
-    rows = [Column(shown_time(each.time_ms)[11:19], each.rows, f"{each.rows} rows") for each in batches]
-    took = [Column(shown_time(each.time_ms)[11:19], each.took_ms, shown_span(each.took_ms), 1) for each in batches]
+    rows = [Bar(shown_time(each.time_ms)[11:19], [each.rows], f"{each.rows} rows") for each in batches]
+    took = [Bar(shown_time(each.time_ms)[11:19], [each.took_ms], shown_span(each.took_ms), 1) for each in batches]
     model = {
         "pipeline": one,
         "rows": column_chart(rows, "Rows of the last batches", names_max=6),

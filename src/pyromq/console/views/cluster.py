@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from markupsafe import Markup
 
+from pyromq.charts import Series, Svg, line_chart
 from pyromq.console.broker_samples import BrokerSample, Forecast, forecast
 from pyromq.console.desk import Desk
 from pyromq.console.sampling import EVERY_MS, Sample, gaps
-from pyromq.console.web.charts import Series, line_chart
 
 
 class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,10 +84,10 @@ def _view(desk: Desk, each: BrokerSample, master_end: int | None) -> BrokerView:
     )
 
 
-def rates_chart(samples: Sequence[Sample], every_ms: int = EVERY_MS) -> Markup:
+def rates_chart(samples: Sequence[Sample], every_ms: int = EVERY_MS) -> Svg:
     """Messages in and out; empty until there are two samples."""
     if len(samples) < 2:
-        return Markup("")
+        return Svg()
     holes = gaps(samples, every_ms)
     points_in: list[tuple[int, float | None]] = []
     points_out: list[tuple[int, float | None]] = []

@@ -13,7 +13,7 @@ import msgspec
 from pyromq.console.desk import Desk
 from pyromq.errors import MQError, TopicNotFoundError
 from pyromq.model.names import DEAD_LETTER_PREFIX
-from pyromq.pipeline.core.query_reports import Batch, QueryReport, read_reports, reports_folder
+from pyromq.operate.query_reports import Batch, QueryReport, read_reports, reports_folder
 
 SILENT_MS: Final = 120_000  # a running query reports after every batch
 

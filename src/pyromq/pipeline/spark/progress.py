@@ -19,9 +19,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
+from pyromq.operate.query_reports import QueryReports, SourceReport
 from pyromq.pipeline.core.offsets import OffsetFormatError, from_json, from_tree
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.query_reports import QueryReports, SourceReport
 from pyromq.pipeline.reading.cluster import Cluster
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from pyromq.console.views.delays import HOUR_MS, by_hour
 from pyromq.console.views.pipelines import State, batches_per_min
 from pyromq.console.views.pipelines import state_of as pipeline_state
 from pyromq.console.views.users import changes_of, question_of
-from pyromq.pipeline.core.query_reports import Batch, QueryReport
+from pyromq.operate.query_reports import Batch, QueryReport
 from pyromq.security.audit import AuditEntry, Outcome
 
 NOW = 1_800_000_000_000 // HOUR_MS * HOUR_MS

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyromq.charts import Bar, Series, bar_chart, column_chart, line_chart, spark
 from pyromq.console.caches import Cache
 from pyromq.console.settings import ConsoleSettings
-from pyromq.console.web.charts import Column, Series, bar_chart, column_chart, line_chart, spark
 from pyromq.console.web.commands import command_line
 from pyromq.console.web.formatting import link, number, percent, rate, size, span, time
 from pyromq.console.web.pages import Nav
@@ -92,8 +92,8 @@ def test_charts_are_empty_without_data_and_escape_names() -> None:
     assert spark([1], "x") == ""
     for chart in (
         line_chart([Series(XSS, [(0, 1.0), (1, 2.0)]), Series("b", [(0, 1.0)])], XSS),
-        bar_chart([Column(XSS, 1, XSS)], XSS),
-        column_chart([Column(XSS, 1, XSS)], XSS),
+        bar_chart([Bar(XSS, [1], XSS)], XSS),
+        column_chart([Bar(XSS, [1], XSS)], XSS),
         spark([1, 2], XSS),
     ):
         assert "<script" not in chart and "<img" not in chart

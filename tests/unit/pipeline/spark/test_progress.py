@@ -11,8 +11,8 @@ import pytest
 
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
+from pyromq.operate.query_reports import SourceReport, read_reports
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.query_reports import SourceReport, read_reports
 from pyromq.pipeline.spark.progress import ProgressListener, _Ear, progress_of
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-from pyromq.pipeline.jobs.reporting.charts import COLOURS, Bar, Line, bars_chart, largest, lines_chart, shades_legend
-from pyromq.pipeline.jobs.reporting.numbers import Report
+from pyromq.charts import COLOURS, Bar, Series, bar_chart, largest, line_chart, shades_legend
+from pyromq.pipeline.jobs.reporting.numbers import Point, Report
 from pyromq.wording import shown_span, shown_time
 
 _STYLE: Final = """
@@ -29,16 +29,21 @@ p{color:var(--dim);margin:.3rem 0 .6rem}
 .card b{display:block;font-size:1.5rem;font-variant-numeric:tabular-nums}.card span{color:var(--dim);font-size:.85rem}
 svg{display:block;width:100%;height:auto;background:var(--card);border:1px solid var(--line);border-radius:8px;
 padding:4px}
-svg text{fill:var(--dim);font-size:11px}svg text.v{fill:var(--fg)}svg text.u{font-style:italic}
-svg .g{stroke:var(--line)}
+svg text{fill:var(--dim);font-size:11px}svg .value{fill:var(--fg)}svg .unit{font-style:italic}
+svg .grid{stroke:var(--line)}svg .line{fill:none;stroke-width:1.8}svg .area{opacity:.1}
+.shade1{opacity:.5}.shade2{opacity:.25}
 .legend{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;margin:.5rem 0;padding:0;list-style:none;color:var(--dim);
 font-size:.85rem}
-.legend span{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.4em}
+.legend i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.4em}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;margin:.6rem 0;font-variant-numeric:tabular-nums}
 th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:left;overflow-wrap:anywhere}
 tr>:first-child{padding-left:0}tr>:last-child{padding-right:0}
 th{font-weight:600;color:var(--dim)}td.n,th.n{text-align:right;overflow-wrap:normal;white-space:nowrap}
-"""
+""" + "".join(
+    f"svg .line.s{number}{{stroke:var(--c{number})}}svg .area.s{number},svg .bar.s{number}{{fill:var(--c{number})}}"
+    f".legend .s{number}{{background:var(--c{number})}}\n"
+    for number in range(COLOURS)
+)
 
 
 def page(report: Report) -> str:
@@ -83,7 +88,7 @@ def _cards(report: Report) -> str:
 
 
 def _throughput(report: Report) -> str:
-    lines = [Line(each.topic, each.points) for each in report.throughput]
+    lines = [_series(each.topic, each.points) for each in report.throughput]
     rows = [
         (
             each.topic,
@@ -96,7 +101,7 @@ def _throughput(report: Report) -> str:
     ]
     heads = ("topic", "#messages", "#a second", "first", "last")
     text = f"Messages a second, by the time brokers stored them.{_of_many(lines)}"
-    return _section("Throughput", text, lines_chart(largest(lines), "messages a second"), heads, rows)
+    return _section("Throughput", text, _lines(lines, "messages a second"), heads, rows)
 
 
 def _latencies(report: Report) -> str:
@@ -124,20 +129,28 @@ def _latencies(report: Report) -> str:
     text += "handling: inside the listener; end to end: born to handled with success."
     if not report.has_trace:
         text += " There is no trace topic, so consumers told nothing: only storing is known."
-    chart = bars_chart(bars, "latencies")
+    chart = bar_chart(bars, "latencies")
     return _section("Latency", text, chart and chart + shades_legend(("p50", "p90", "p99")), heads, rows)
 
 
 def _lags(report: Report) -> str:
-    lines = [Line(f"{each.group} · {each.topic}", each.points) for each in report.lags if each.points]
+    lines = [_series(f"{each.group} · {each.topic}", each.points) for each in report.lags if each.points]
     rows = [(each.group, each.topic, _count(each.last), _count(each.max)) for each in report.lags]
     text = "Stored and not yet handled; the times are from the trace of consumers, what is left now from their offsets."
     text += f" Of groups without trace there is no line.{_of_many(lines)}"
-    chart = lines_chart(largest(lines), "messages behind")
+    chart = _lines(lines, "messages behind")
     return _section("Lag over time", text, chart, ("group", "topic", "#now", "#most"), rows)
 
 
-def _of_many(lines: Sequence[Line]) -> str:
+def _series(name: str, points: Sequence[Point]) -> Series:
+    return Series(name, [(point.time_ms, point.value) for point in points])
+
+
+def _lines(lines: Sequence[Series], unit: str) -> str:
+    return line_chart(largest(lines), unit, unit=unit, height=232)
+
+
+def _of_many(lines: Sequence[Series]) -> str:
     return f" The chart has the {COLOURS} largest." if len(lines) > COLOURS else ""
 
 
@@ -147,7 +160,7 @@ def _attempts(report: Report) -> str:
         for each in report.attempts
     ]
     text = "How often messages were handed to listeners, by attempt; 1 is the first, and known from the trace alone."
-    section = _section("Attempts", text, bars_chart(bars, "attempts"))
+    section = _section("Attempts", text, bar_chart(bars, "attempts"))
     rows = [(each.group, each.topic, _count(each.messages)) for each in report.handled_twice]
     text = "Messages that a group handled with success more than once."
     return section + _section("Handled more than once", text, "", ("group", "topic", "#messages"), rows)
@@ -174,7 +187,7 @@ def _dead(report: Report) -> str:
         for each in report.dead
     ]
     heads = ("group", "topic", "cause", "hash", "#dead letters", "first seen", "last seen")
-    return _section("Dead letters", "What groups gave up on, and why.", bars_chart(bars, "dead letters"), heads, rows)
+    return _section("Dead letters", "What groups gave up on, and why.", bar_chart(bars, "dead letters"), heads, rows)
 
 
 def _time(time_ms: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.pipeline.core.query_reports import (
+from pyromq.operate.query_reports import (
     BATCHES_KEPT,
     QueryReports,
     SourceReport,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.endpoint.http_head import FIELDS_MAX, HttpError, parse_head
+from pyromq.httpd.head import FIELDS_MAX, HttpError, parse_head
 
 
 def head(*lines: str) -> bytes:

@@ -7,37 +7,24 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from pyromq.pipeline.jobs.reporting.charts import (
-    Bar,
-    Line,
-    bars_chart,
-    largest,
-    lines_chart,
-    nice_top,
-    short_number,
-    sparkline,
-    time_ticks,
-)
-from pyromq.pipeline.jobs.reporting.numbers import (
-    Point,
-)
+from pyromq.charts import Bar, Series, bar_chart, largest, line_chart, nice_top, short_number, sparkline, time_ticks
 from pyromq.pipeline.jobs.reporting.page import page
 from tests.unit.pipeline.jobs.reporting.reports import a_report
 
 
 def test_charts_are_xml_and_stay_within_their_box() -> None:
-    lines = lines_chart([Line("a & b", [Point(0, 0), Point(5_000, 10)]), Line("none", [])], "x")
+    lines = line_chart([Series("a & b", [(0, 0), (5_000, 10)]), Series("none", [])], "x")
     svg = ElementTree.fromstring(lines.partition("<ul")[0])
     places = [tuple(map(float, place.split(","))) for place in svg.findall("polyline")[0].attrib["points"].split()]
-    assert places == [(56.0, 194.0), (704.0, 26.0)]
-    bars = ElementTree.fromstring(bars_chart([Bar("x", (1, 2, 4), "four"), Bar("y", (0,), "none")], "bars"))
+    assert places == [(52.0, 156.0), (708.0, 12.0)]
+    bars = ElementTree.fromstring(bar_chart([Bar("x", (1, 2, 4), "four"), Bar("y", (0,), "none")], "bars"))
     assert [float(rect.attrib["width"]) for rect in bars.findall("rect")] == [300.0, 150.0, 75.0, 0.0]
-    assert lines_chart([], "x") == bars_chart([], "x") == ""
+    assert line_chart([], "x") == bar_chart([], "x") == ""
 
 
 def test_a_chart_has_no_more_lines_than_colours() -> None:
     heights = (3, 9, 1, 8, 2, 7, 6, 5, 4)
-    lines = [Line(f"{height}", [Point(0, height), Point(1, 0)]) for height in heights]
+    lines = [Series(f"{height}", [(0, height), (1, 0)]) for height in heights]
     assert [line.name for line in largest(lines)] == ["9", "8", "7", "6", "5", "4"]
     assert largest(lines[:6]) == lines[:6]
     topics = tuple(msgspec.structs.replace(a_report().throughput[0], topic=f"topic-{number}") for number in range(7))
@@ -45,7 +32,7 @@ def test_a_chart_has_no_more_lines_than_colours() -> None:
 
 
 def test_a_single_point_is_drawn_as_a_line() -> None:
-    assert "56.0,26.0 704.0,26.0" in lines_chart([Line("a", [Point(0, 1)])], "x")
+    assert "51.0,12.0 52.0,12.0" in line_chart([Series("a", [(0, 1)])], "x")
 
 
 @pytest.mark.parametrize(("value", "top"), [(0, 1), (1, 1), (3, 5), (21, 25), (99, 100), (100, 100), (101, 200)])
@@ -71,9 +58,9 @@ def test_an_axis_of_years_has_few_times() -> None:
 
 
 def test_labels_of_an_axis_differ() -> None:
-    chart = lines_chart([Line("a", [Point(0, 1), Point(900, 2)])], "messages a second")
+    chart = line_chart([Series("a", [(0, 1), (900, 2)])], "x", unit="messages a second")
     labels = [text.text for text in ElementTree.fromstring(chart.partition("<ul")[0]).findall("text")]
-    assert {"00:00.0", "00:00.2", "00:00.8", "messages a second", "time, UTC"} <= set(labels)
+    assert {"00:00.2", "00:00.8", "messages a second, time in UTC"} <= set(labels)
 
 
 def test_a_terminal_gets_a_line_of_blocks() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.seats import Seat, Seats
+from pyromq.httpd.seats import Seat, Seats
 
 
 class Room:

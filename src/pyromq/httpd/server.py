@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from pyromq.endpoint.http_head import HEAD_BYTES_MAX, HttpError, HttpRequest, parse_head
+from pyromq.httpd.head import HEAD_BYTES_MAX, HttpError, HttpRequest, parse_head
+from pyromq.httpd.seats import Seat, Seats
 from pyromq.net.address import Address
-from pyromq.seats import Seat, Seats
 
 logger = logging.getLogger(__name__)
 
@@ -90,8 +90,8 @@ class HttpServer:
     def connection_count(self) -> int:
         return len(self.seats)
 
-    async def start(self, address: Address) -> None:
-        """Raises OSError."""
+    async def start(self, address: tuple[str, int]) -> None:
+        """Listen on an address. Raises OSError."""
         self._server = await asyncio.start_server(self._accepted, *address, limit=HEAD_BYTES_MAX)
 
     async def stop(self) -> None:
