@@ -11,9 +11,6 @@ best of each counts. The last line is the floor: what the hash functions alone t
 from __future__ import annotations
 
 import argparse
-import os
-import re
-import signal
 import socket
 import ssl
 import subprocess
@@ -24,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from pyromq.compiled_core import SWITCH, core
+from pyromq.testing import ServerProcess
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import decode_command, encode_request
 from pyromq.wire.frame import FrameDecoder
@@ -46,14 +44,11 @@ class Server:
     """``pyromq up`` in a folder of its own."""
 
     def __init__(self, folder: str, *flags: str, is_pure: bool) -> None:
-        command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", "async"]
-        command += ["--nameserver-port", "0", "--broker-port", "0", *flags]
-        environment = {**os.environ, SWITCH: "1" if is_pure else ""}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        assert self.process.stdout is not None
-        found = re.search(r"broker=(\S+):(\d+)", self.process.stdout.readline())
-        assert found, "the server did not start"
-        self.socket = socket.create_connection((found[1], int(found[2])))
+        environment = {SWITCH: "1" if is_pure else ""}
+        self.process = ServerProcess("up", "--flush", "async", *flags, data=folder, env=environment)
+        self.process.start()
+        host, _, port = self.process.broker.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)))
         if _PERMISSIVE in flags:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # of our own, a moment old
@@ -75,8 +70,7 @@ class Server:
 
     def stop(self) -> None:
         self.socket.close()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
+        self.process.stop()
 
 
 def send_frame(number: int) -> bytes:

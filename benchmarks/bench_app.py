@@ -10,10 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import re
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -23,6 +19,7 @@ import msgspec
 
 from benchmarks.measure import Row, machine, print_rows
 from pyromq import App, ReceivedMessage, aio
+from pyromq.testing import ServerProcess
 
 MESSAGES = 15_000
 ROUNDS = 3
@@ -143,29 +140,8 @@ async def consume(nameserver: str, variant: Variant, group: str) -> float:
 
 @contextmanager
 def server() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="pyromq-bench-") as folder:
-        ports = ("--nameserver-port", "0", "--broker-port", "0")
-        command = [
-            sys.executable,
-            "-m",
-            "pyromq",
-            "up",
-            "--no-console",
-            "--data",
-            folder,
-            *ports,
-            "--set",
-            "broker.store.flush=async",
-        ]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        try:
-            assert process.stdout is not None
-            found = re.search(r"nameserver=(\S+)", process.stdout.readline())
-            assert found, "the broker did not start"
-            yield found[1]
-        finally:
-            process.terminate()
-            process.wait()
+    with ServerProcess("up", "--set", "broker.store.flush=async") as broker:
+        yield broker.nameserver
 
 
 @asynccontextmanager

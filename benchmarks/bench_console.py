@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 import secrets
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +25,7 @@ from pyromq.console.auth.roles import Identity, Role
 from pyromq.console.settings import ConsoleSettings
 from pyromq.model.topic import GroupConfig, TopicConfig
 from pyromq.security.secret import Secret
+from pyromq.testing import ServerProcess
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.json import java_json
 
@@ -50,19 +47,8 @@ PAGES: Final = (
 @contextmanager
 def servers() -> Iterator[str]:
     """The address of a name server whose broker has no topics yet."""
-    with tempfile.TemporaryDirectory(prefix="pyromq-bench-") as folder:
-        command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", "async"]
-        ports = ["--nameserver-port", "0", "--broker-port", "0"]
-        process = subprocess.Popen([*command, *ports], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        try:
-            found = re.match(r"ready nameserver=(\S+)", process.stdout.readline())
-            assert found is not None, "the servers did not start"
-            yield found[1]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
-            process.stdout.close()
+    with ServerProcess("up", "--flush", "async") as server:
+        yield server.nameserver
 
 
 async def fill(console: Console, topics: int, groups: int) -> None:

@@ -8,10 +8,6 @@ functions. Each line is measured with the compiled core and without, in turns (`
 from __future__ import annotations
 
 import asyncio
-import re
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -26,6 +22,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.producer import Producer
 from pyromq.client.sync.loop_thread import new_event_loop
 from pyromq.model.message import Message
+from pyromq.testing import ServerProcess
 
 MESSAGES = 40_000
 REPEAT = 2
@@ -40,17 +37,8 @@ def rows() -> list[Row]:
 
 
 def rows_of_one_mode() -> list[Row]:
-    with tempfile.TemporaryDirectory(prefix="pyromq-bench-") as folder:
-        command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", "async"]
-        command += ["--nameserver-port", "0", "--broker-port", "0"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-            try:
-                assert server.stdout is not None
-                found = re.match(r"ready nameserver=(\S+)", server.stdout.readline())
-                assert found is not None
-                return _all_rows(found[1])
-            finally:
-                server.kill()
+    with ServerProcess("up", "--flush", "async") as server:
+        return _all_rows(server.nameserver)
 
 
 def _all_rows(nameserver: str) -> list[Row]:

@@ -10,16 +10,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from benchmarks.generator import cpu_s
@@ -29,6 +22,7 @@ from pyromq.model.message import Message
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import GroupConfig, TopicConfig
 from pyromq.settings import ClientSettings
+from pyromq.testing import ServerProcess
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.json import java_json
 
@@ -36,21 +30,6 @@ _INTERVAL_S: Final = 15
 _SCRAPES: Final = 5
 _FRESH_S: Final = 1.05
 _AT_ONCE: Final = 16
-
-
-@contextmanager
-def server() -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    folder = tempfile.mkdtemp(prefix="pyromq-bench-")
-    command = [sys.executable, "-m", "pyromq", "up", "--data", folder, "--flush", "async", "--metrics-port", "0"]
-    command += ["--nameserver-port", "0", "--broker-port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process, dict(word.split("=", 1) for word in process.stdout.readline().split()[1:])
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        shutil.rmtree(folder)
 
 
 async def fill(nameserver: str, topics: int, queues: int) -> None:
@@ -122,8 +101,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4)
     given = parser.parse_args()
     print(machine())
-    with server() as (process, ready):
-        url, nameserver = ready["metrics"], ready["nameserver"]
+    with ServerProcess("up", "--flush", "async") as process:
+        url, nameserver = process.addresses["metrics"], process.nameserver
         asyncio.run(fill(nameserver, given.topics, given.queues))
         text = scrape(url)
         lines = len(text.splitlines())

@@ -14,12 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import re
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,6 +27,7 @@ from benchmarks.measure import machine
 from pyromq.clock import SystemClock
 from pyromq.compiled_core import SWITCH, core
 from pyromq.net import Address, open_connection
+from pyromq.testing import ServerProcess
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.json import bodies, java_json
 
@@ -142,36 +138,9 @@ def _following(master: Server) -> tuple[str, ...]:
 
 @contextmanager
 def _broker(mode: str, *words: str) -> Iterator[Server]:
-    folder = tempfile.mkdtemp(prefix="pyromq-bench-")
-    command = [sys.executable, "-m", "pyromq", "broker", "--data", folder, "--port", _free_pair(), "--no-metrics"]
-    process = subprocess.Popen(
-        [*command, "-n", _NOBODY, "--log", "error", *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, SWITCH: "1" if mode == "pure" else ""},
-    )
-    try:
-        assert process.stdout is not None
-        found = re.search(r"broker=(\S+)", process.stdout.readline())
-        assert found, "the broker did not start"
-        yield Server(process.pid, found[1])
-    finally:
-        process.terminate()
-        process.wait(_PATIENCE_S)
-        shutil.rmtree(folder)
-
-
-def _free_pair() -> str:
-    """A port for clients whose neighbour, for replicas, is free too."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return str(port)
+    environment = {SWITCH: "1" if mode == "pure" else ""}
+    with ServerProcess("broker", "--no-metrics", "-n", _NOBODY, "--log", "error", *words, env=environment) as server:
+        yield Server(server.pid, server.broker)
 
 
 class Seen(NamedTuple):

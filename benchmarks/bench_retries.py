@@ -14,10 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +26,7 @@ from benchmarks.measure import machine
 from pyromq import aio
 from pyromq.client.sync.loop_thread import new_event_loop
 from pyromq.settings import PushConsumerSettings
+from pyromq.testing import ServerProcess
 
 BODY = bytes(1024)
 TOPIC, REPEAT, AT_ONCE = "bench", 3, 500
@@ -55,17 +53,8 @@ class Taken(NamedTuple):
 
 @contextmanager
 def server(flush: str) -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix="pyromq-bench-") as folder:
-        command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", flush]
-        command += ["--nameserver-port", "0", "--broker-port", "0", "--set", LADDER]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                assert process.stdout is not None
-                found = re.match(r"ready nameserver=(\S+)", process.stdout.readline())
-                assert found is not None
-                yield Server(process.pid, found[1])
-            finally:
-                process.kill()
+    with ServerProcess("up", "--flush", flush, "--set", LADDER) as process:
+        yield Server(process.pid, process.nameserver)
 
 
 async def fill(nameserver: str, messages: int) -> None:

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
 import struct
-import subprocess
-import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -22,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.measure import Row
+from pyromq.testing import ServerProcess
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import encode_request
 from pyromq.wire.headers.producer import EndTransactionHeader, SendV2Header
@@ -45,20 +42,8 @@ class Broker(NamedTuple):
 
 @contextmanager
 def broker(flush: str) -> Iterator[Broker]:
-    folder = tempfile.mkdtemp(prefix="pyromq-bench-")
-    command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", flush]
-    process = subprocess.Popen(
-        [*command, "--nameserver-port", "0", "--broker-port", "0"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        found = re.search(r"broker=127\.0\.0\.1:(\d+)", process.stdout.readline())
-        assert found, "the broker did not start"
-        yield Broker(process.pid, int(found[1]))
-    finally:
-        process.terminate()
-        process.wait(30)
-        shutil.rmtree(folder)
+    with ServerProcess("up", "--flush", flush) as server:
+        yield Broker(server.pid, int(server.broker.rpartition(":")[2]))
 
 
 class Peer:

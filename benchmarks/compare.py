@@ -29,7 +29,6 @@ from pathlib import Path
 from statistics import median
 
 from interop.jars import Jars, prepare_jars
-from interop.process import free_port
 
 from benchmarks import compare_others, compare_spark
 from benchmarks.compare_lines import less, more, print_lines
@@ -37,6 +36,7 @@ from benchmarks.generator import Outcome, Scenario, build, resident_mb, run
 from benchmarks.measure import machine
 from benchmarks.our_broker import MODES, our_broker
 from pyromq.aio import Admin
+from pyromq.testing import free_port
 
 ROWS = (
     Scenario("send, 1 sender waiting for each answer", "send", 1, 1),

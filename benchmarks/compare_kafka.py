@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from interop.process import free_port
+from pyromq.testing import free_port
 
 POM = Path(__file__).parent / "kafka" / "pom.xml"
 _FETCH_TIMEOUT_S = 900

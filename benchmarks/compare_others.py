@@ -27,13 +27,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interop.process import free_port
-
 from benchmarks.compare_lines import Line, less, more, print_lines
 from benchmarks.generator import cpu_s, resident_mb
 from benchmarks.measure import machine
 from benchmarks.our_broker import MODES, our_broker
 from pyromq.compiled_core import SWITCH
+from pyromq.testing import free_port
 
 MESSAGES = 40_000
 OUTSTANDING = 64

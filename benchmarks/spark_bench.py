@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from subprocess import PIPE, Popen
 from typing import Any, NamedTuple
 
 from pyromq import Admin, Message, aio
 from pyromq.errors import TopicNotFoundError
 from pyromq.model.queue import QueueId
+from pyromq.testing import ServerProcess
 
 TOPIC = "orders"
 QUEUES = 2
@@ -150,15 +149,9 @@ def print_figure(name: str, measured: str, goal: str) -> None:
 @contextmanager
 def broker(folder: Path, *more: str) -> Iterator[tuple[str, int]]:
     """Its name server and the number of its process; ``more`` are options of ``pyromq up``."""
-    command = (sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(folder / "data"))
-    process = Popen([*command, "--nameserver-port", "0", "--broker-port", "0", *more], stdout=PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        ready = dict(part.split("=") for part in process.stdout.readline().split()[1:])
-        yield ready["nameserver"], process.pid
-    finally:
-        process.terminate()
-        process.wait()
+    with ServerProcess("up", *more, data=folder / "data") as server:
+        yield server.nameserver, server.pid
+        server.stop()
 
 
 def fill(nameserver: str, count: int, topic: str = TOPIC) -> list[QueueId]:

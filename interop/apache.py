@@ -9,7 +9,8 @@ from typing import Final, Self
 
 from interop.asking import answers, signed
 from interop.jars import Jars
-from interop.process import Child, free_port
+from interop.process import Child
+from pyromq.testing import free_port
 from pyromq.wire.codes import RequestCode
 
 _READY_TIMEOUT_S: Final = 240  # a second on a free machine, minutes on a crowded one

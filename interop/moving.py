@@ -23,8 +23,9 @@ from typing import Any, Final
 
 from interop.driver import ClientUnderTest, DriverError
 from interop.drivers import Drivers
-from interop.process import Child, free_port, python_path
+from interop.process import Child, python_path
 from interop.world import Member, until
+from pyromq.testing import free_port
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "how-to" / "grow.md"
 _COMMAND_S_MAX: Final = 60

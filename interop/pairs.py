@@ -8,8 +8,9 @@ from pathlib import Path
 from interop.apache import ApacheBroker
 from interop.asking import answers
 from interop.jars import Jars
-from interop.process import Child, free_port, python_path
+from interop.process import Child, python_path
 from interop.pyromq_server import SMALL_STORE
+from pyromq.testing import free_port
 from pyromq.wire.codes import RequestCode
 
 _READY_S = 60

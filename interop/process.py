@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +16,6 @@ from typing import Final
 _STOP_TIMEOUT_S: Final = 30
 _POLL_S: Final = 0.2
 _PR_SET_PDEATHSIG: Final = 1
-_PORTS: Final = (12_000, 32_000)
 
 
 class StartFailedError(Exception):
@@ -84,16 +81,3 @@ def _end_with_parent() -> None:
 def python_path() -> str:
     """For children that import this package."""
     return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).parent.parent)]))
-
-
-def free_port(*, neighbours: Sequence[int] = ()) -> int:
-    """A port that no process listens on, nor on those at the given distances from it.
-
-    Below the range that systems take for outgoing connections: one of those could have it before the server starts.
-    """
-    while True:
-        port = random.randrange(*_PORTS)
-        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
-            for distance in (0, *neighbours):
-                held.enter_context(socket.socket()).bind(("127.0.0.1", port + distance))
-            return port

@@ -11,13 +11,15 @@ from typing import Final, Self
 
 from interop import apache
 from interop.asking import answers, signed
-from interop.process import Child, free_port, python_path
+from interop.process import Child, python_path
 from pyromq.broker.base.settings import BrokerSettings
+from pyromq.model.delay_levels import parse_ladder
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
 from pyromq.standalone import run_up
-from pyromq.store.settings import Flush, StoreSettings, parse_ladder
+from pyromq.store.settings import Flush, StoreSettings
+from pyromq.testing import free_port
 from pyromq.wire.codes import RequestCode
 
 _READY_TIMEOUT_S: Final = 90

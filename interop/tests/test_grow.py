@@ -16,13 +16,14 @@ from interop.drivers import Drivers
 from interop.jars import Jars
 from interop.moving import PAGE, Machine, Traffic, commands, hand_over, properties
 from interop.pending import collect, leave
-from interop.process import Child, free_port
+from interop.process import Child
 from interop.pyromq_server import SMALL_STORE
 from interop.tests.conftest import Note, case
 from interop.traffic import TOPICS, send_all
 from interop.world import until
+from pyromq.model.delay_levels import parse_ladder
 from pyromq.model.topic import GroupConfig
-from pyromq.store.settings import parse_ladder
+from pyromq.testing import free_port
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.consumer import (
     OffsetResponseHeader,

@@ -25,7 +25,6 @@ from interop.asking import connected
 from interop.conversation import pull_header, send_header, topic_header
 from interop.jars import Jars
 from interop.pairs import a_broker, role_of
-from interop.process import free_port
 from interop.pyromq_server import SMALL_STORE
 from interop.replicas import scripted_replica
 from interop.report import Case, column
@@ -35,6 +34,7 @@ from pyromq.broker.broker import Broker
 from pyromq.net import Address
 from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.store.settings import Flush
+from pyromq.testing import free_port
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.json import bodies, java_json
 

@@ -29,12 +29,12 @@ from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.store.files.overlay import OverlayDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
+from pyromq.testing import free_port
 from pyromq.wire.properties import decode_properties
 from tests.crash.script import log_records
 from tests.faults.broker_worker import Plan, WorkerProcess, serve
 from tests.faults.proxy import Proxy
 from tests.integration.broker_process import BrokerProcess
-from tests.integration.up_process import lasting_port
 from tests.integration.waiting import LOOK_AGAIN_S, PATIENCE_S
 
 CLIENTS_HOST = "127.0.0.2"  # where clients find a broker: its proxy
@@ -61,8 +61,8 @@ class Member:
         self._store = store
         self._process: WorkerProcess | None = None
         self._asking = BrokerProcess(self.folder, "")
-        self.address = self._asking.address = Address("127.0.0.1", lasting_port())
-        self.replication_address = Address("127.0.0.1", lasting_port())
+        self.address = self._asking.address = Address("127.0.0.1", free_port())
+        self.replication_address = Address("127.0.0.1", free_port())
         self.log_file = folder / f"{name}.log"
         self.image: Path | None = None  # of a disk in memory, where the broker's process has one
         self.clients = Proxy(self.address, host=CLIENTS_HOST, port=self.address.port)

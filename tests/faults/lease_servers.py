@@ -13,10 +13,10 @@ from typing import Final, Protocol
 import psycopg
 
 from pyromq.net import Address
+from pyromq.testing import free_port
 from tests.integration.lease_stores import await_health
 from tests.integration.postgres import postgres
 from tests.integration.postgres import program as postgres_program
-from tests.integration.up_process import lasting_port
 
 _TABLE: Final = "pyromq_leases"
 
@@ -46,8 +46,8 @@ class EtcdServer:
         program = shutil.which("etcd")
         assert program is not None, "etcd is not installed (apt-get install etcd-server etcd-client)"
         self._program, self._folder = program, folder
-        self.addresses: Sequence[Address] = [Address("127.0.0.1", lasting_port()) for _ in range(nodes)]
-        self._peers = [f"http://127.0.0.1:{lasting_port()}" for _ in range(nodes)]
+        self.addresses: Sequence[Address] = [Address("127.0.0.1", free_port()) for _ in range(nodes)]
+        self._peers = [f"http://127.0.0.1:{free_port()}" for _ in range(nodes)]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._lives = 0
 

@@ -493,9 +493,8 @@ async def fuzz(
         progress(report)
     await work
     report.took_s = time.perf_counter() - began
-    assert server.process is not None
-    if server.process.returncode is not None:
-        report.problems.append(f"the server ended with code {server.process.returncode}")
+    if not server.is_running:
+        report.problems.append(f"the server ended with code {server.exit_code}")
         return report
     report.after_mb = server.rss_mb
     log = server.log

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
-import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyromq.testing import AsyncServerProcess
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import Command, decode_command, encode_request
 from pyromq.wire.frame import FrameDecoder
@@ -22,7 +21,6 @@ from pyromq.wire.signature import ACCESS_KEY, SIGNATURE, sign
 LONG = os.environ.get("PYROMQ_HOSTILE") == "long"
 STALL_MS_MAX = 100  # the promise: no request keeps the loop from the others for longer
 READY_S = 120  # tens of thousands of topics, on a busy machine
-_READY = re.compile(r"ready nameserver=(\S+) broker=(\S+)")
 
 
 ROOT = ("hostile-root", "hostile-root-secret")  # the super user of servers with access control
@@ -47,63 +45,22 @@ def count(short: int, long: int) -> int:
     return long if LONG else short
 
 
-class Victim:
-    """``pyromq up`` with its log in a file, which tests read for tracebacks and for what operators were told."""
+class Victim(AsyncServerProcess):
+    """``pyromq up`` whose log tests read for tracebacks and for what operators were told."""
 
-    def __init__(
-        self, folder: Path, *flags: str, environment: dict[str, str] | None = None, under: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, folder: Path, *flags: str, environment: dict[str, str] | None = None, **options: Any) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder = folder
-        self.data = folder / "data"
-        self._flags = flags
-        self._under = under  # the program that starts it, if there is one
-        self._environment = {**os.environ, **(environment or {})}
-        self._log = folder / "server.log"
-        self._ports = ("0", "0")
-        self.nameserver = self.broker = self.metrics = ""
-        self.process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        self.folder.mkdir(exist_ok=True)
-        with self._log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *(*self._under, sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(self.data)),
-                *("--nameserver-port", self._ports[0], "--broker-port", self._ports[1], *self._flags),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env=self._environment,
-            )
-        assert self.process.stdout is not None
-        line = (await asyncio.wait_for(self.process.stdout.readline(), READY_S)).decode()
-        found = _READY.match(line)
-        assert found, f"not ready: {line!r} {self.log[-2000:]}"
-        self.nameserver, self.broker = found[1], found[2]
-        self.metrics = line.rpartition("metrics=http://")[2].partition("/")[0]
-        self._ports = (self.nameserver.rsplit(":", 1)[1], self.broker.rsplit(":", 1)[1])
-
-    async def stop(self) -> None:
-        if self.process is not None and self.process.returncode is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                await asyncio.wait_for(self.process.wait(), 90)
-            except TimeoutError:
-                self.process.kill()
-                await self.process.wait()
-                raise
-
-    async def kill(self) -> None:
-        if self.process is not None and self.process.returncode is None:
-            self.process.kill()
-            await self.process.wait()
+        self.data: Path = options.pop("data", folder / "data")
+        super().__init__("up", *flags, data=self.data, env=environment, ready_s=READY_S, **options)
 
     @property
-    def log(self) -> str:
-        return self._log.read_text(errors="replace")
+    def metrics(self) -> str:
+        return self.addresses["metrics"].removeprefix("http://").partition("/")[0]
 
     @property
     def rss_mb(self) -> float:
-        assert self.process is not None
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) / 1024
         raise AssertionError("the server is gone")
@@ -118,12 +75,8 @@ class Victim:
 
 @asynccontextmanager
 async def victim(folder: Path, *flags: str, **options: Any) -> AsyncIterator[Victim]:
-    server = Victim(folder, *flags, **options)
-    await server.start()
-    try:
+    async with Victim(folder, *flags, **options) as server:
         yield server
-    finally:
-        await server.kill()
 
 
 async def no_stall(server: Victim) -> None:
@@ -188,10 +141,9 @@ async def beside_honest_client(
     server: Victim, name: str, tries: int, record: Any, *credentials: str
 ) -> AsyncIterator[Attack]:
     """Around an attack: an honest client works all the time, and is served."""
-    assert server.process is not None
     honest = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.hostile.honest", server.nameserver, server.broker),
-        *(str(server.process.pid), *credentials),
+        *(str(server.pid), *credentials),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

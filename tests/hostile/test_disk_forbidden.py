@@ -63,8 +63,7 @@ async def test_a_file_system_that_turns_read_only_costs_nothing_that_was_acknowl
         flags = ("--config", settings_file(tmp_path))
         acknowledged = 0
         for _ in range(count(1, 5)):
-            server = Victim(tmp_path / "v", *flags)
-            server.data = disk / "data"
+            server = Victim(tmp_path / "v", *flags, data=disk / "data")
             await server.start()
             try:
                 async with Peer(server.broker) as peer:
@@ -83,8 +82,7 @@ async def test_a_file_system_that_turns_read_only_costs_nothing_that_was_acknowl
             assert "ERROR" in server.log and "Traceback" not in server.log
             run("umount", str(disk))
             run("mount", "-o", "loop", str(disk.with_suffix(".ext4")), str(disk))
-            server = Victim(tmp_path / "v", *flags)
-            server.data = disk / "data"
+            server = Victim(tmp_path / "v", *flags, data=disk / "data")
             await server.start()
             try:
                 name = "a broker whose file system turned read-only, started again"

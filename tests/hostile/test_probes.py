@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from pyromq.testing import AsyncServerProcess
 from tests.hostile.rig import beside_honest_client, count, victim
 from tests.hostile.test_connections import with_files_for
 
@@ -20,7 +19,6 @@ Record = Callable[[str, object], None]
 DRIPPING = 200
 PROBES = count(30, 300)
 DROP_S = 0.5
-_CONSOLE = re.compile(r"console=http://(\S+)")
 
 
 def split(address: str) -> tuple[str, int]:
@@ -81,20 +79,9 @@ async def test_dripping_connections_do_not_keep_probes_out(path: str, tmp_path: 
 
 async def test_dripping_connections_do_not_keep_visitors_of_the_console_out(tmp_path: Path) -> None:
     number = with_files_for(1_200)  # more than the console has at once
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pyromq", "console", "--port", "0", "--nameserver", "127.0.0.1:1"),
-        *("--data", str(tmp_path / "console")),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 90)).decode()
-        found = _CONSOLE.search(line)
-        assert found, line
-        async with dripping(found[1], number):
-            answers = [await status_of(found[1], "/login") for _ in range(PROBES)]
+    flags = ("--nameserver", "127.0.0.1:1")
+    async with AsyncServerProcess("console", *flags, data=tmp_path / "console") as console:
+        address = console.addresses["console"].removeprefix("http://")
+        async with dripping(address, number):
+            answers = [await status_of(address, "/login") for _ in range(PROBES)]
         assert answers == [200] * PROBES
-    finally:
-        process.kill()
-        await process.wait()

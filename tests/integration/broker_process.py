@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import signal
-import sys
 from pathlib import Path
 
 from pyromq.clock import SystemClock
 from pyromq.net import Address, open_connection
+from pyromq.testing import AsyncServerProcess
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.json import bodies, java_json
 from tests.integration.waiting import LOOK_AGAIN_S, PATIENCE_S
 
-READY = re.compile(r"ready broker=(\S+)")
 SMALL = {
     "store.segment_bytes": "65536",
     "store.index_slots": "1000",
@@ -33,43 +29,32 @@ class BrokerProcess:
         self.folder = folder
         self._nameserver = nameserver
         self._settings = {**SMALL, **{name.replace("__", "."): value for name, value in settings.items()}}
-        self._process: asyncio.subprocess.Process | None = None
+        self._server: AsyncServerProcess | None = None
         self.address = Address("127.0.0.1", 0)
 
     async def start(self, role: str, broker_id: int = 0) -> None:
         assigned = [part for name, value in self._settings.items() for part in ("--set", f"broker.{name}={value}")]
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "pyromq", "broker", "--data", str(self.folder), "--port", "0"),
-            *("--nameserver", self._nameserver, "--role", role, "--broker-id", str(broker_id), *assigned),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        assert self._process.stdout is not None
-        line = (await asyncio.wait_for(self._process.stdout.readline(), PATIENCE_S)).decode()
-        found = READY.match(line)
-        assert found, f"not ready: {line!r}"
-        self.address = Address.parse(found[1])
+        words = ("--nameserver", self._nameserver, "--role", role, "--broker-id", str(broker_id), *assigned)
+        self._server = AsyncServerProcess("broker", *words, data=self.folder)
+        await self._server.start()
+        self.address = Address.parse(self._server.broker)
+
+    @property
+    def server(self) -> AsyncServerProcess:
+        assert self._server is not None
+        return self._server
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
-
-    def say(self, number: signal.Signals) -> None:
-        """SIGSTOP and SIGCONT."""
-        assert self._process is not None
-        os.kill(self._process.pid, number)
+        return self._server is not None and self._server.is_running
 
     async def kill(self) -> None:
         if self.is_running:
-            assert self._process is not None
-            self._process.kill()
-            await self._process.wait()
+            await self.server.kill()
 
     async def stop(self) -> None:
         if self.is_running:
-            assert self._process is not None
-            self._process.terminate()
-            await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+            await self.server.stop()
 
     async def facts(self) -> dict[str, str]:
         """Its run-time information."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,58 +16,12 @@ from pyromq.failover.opening import open_lease_store
 from pyromq.failover.record import BrokerStatus, LeaseRecord, Role
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
+from pyromq.testing import AsyncServerProcess, free_port
 from tests.integration.broker_process import SMALL
-from tests.integration.up_process import lasting_port
 from tests.integration.waiting import PATIENCE_S
 
 LEASE_S = 3.0
 CLUSTER = "DefaultCluster"
-
-
-class Program:
-    """One process of ours; its log lies in a file."""
-
-    def __init__(self, log: Path, *words: str) -> None:
-        self._words, self._log = words, log
-        self.sources: Path | None = None  # of another version than the one that runs the tests
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        version = {"PYTHONPATH": str(self.sources)} if self.sources else {}
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "pyromq", *self._words),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **version},
-            )
-        assert self._process.stdout is not None
-        line = (await asyncio.wait_for(self._process.stdout.readline(), PATIENCE_S)).decode()
-        assert line.startswith("ready"), f"not ready: {line!r}; {self.log[-3_000:]}"
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text(errors="replace")
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
-
-    def say(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, number)
-
-    async def kill(self) -> None:
-        if self.is_running:
-            assert self._process is not None
-            self._process.kill()
-            await self._process.wait()
-
-    async def stop(self) -> None:
-        if self.is_running:
-            assert self._process is not None
-            self._process.terminate()
-            await asyncio.wait_for(self._process.wait(), PATIENCE_S)
 
 
 class Member:
@@ -78,24 +30,22 @@ class Member:
     def __init__(self, folder: Path, rig: FailoverRig, number: int, role: str, **settings: str) -> None:
         nameserver, store = rig.nameserver, rig.store
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.address = folder, f"127.0.0.1:{lasting_port()}"
+        self.folder, self.address = folder, f"127.0.0.1:{free_port()}"
         port = self.address.rpartition(":")[2]
         chosen = {
             **SMALL,
             "replication.replica_id": str(10 + number),
-            "replication.port": str(lasting_port()),
+            "replication.port": str(free_port()),
             **{name.replace("__", "."): value for name, value in settings.items()},
         }
         assigned = [part for name, value in chosen.items() for part in ("--set", f"broker.{name}={value}")]
         broker_id = str(number) if role == "replica" else "0"
-        self.broker = Program(
-            folder / "broker.log",
+        self.broker = AsyncServerProcess(
             *("broker", "--data", str(folder / "store"), "--port", port, "--no-metrics", "--name", rig.name),
             *("--nameserver", nameserver, "--role", role, "--broker-id", broker_id, "--failover", "--log", "info"),
             *assigned,
         )
-        self.agent = Program(
-            folder / "agent.log",
+        self.agent = AsyncServerProcess(
             *("failover", "--store", store, "--broker", self.address, "--lease", str(rig.lease_s), "--log", "debug"),
         )
 
@@ -105,7 +55,8 @@ class Member:
 
     def use(self, sources: Path | None) -> None:
         """Broker and agent are of these sources when they are started again; None: of those that run the tests."""
-        self.broker.sources = self.agent.sources = sources
+        for program in (self.broker, self.agent):
+            program.set_environment(PYTHONPATH=str(sources or os.environ.get("PYTHONPATH", "")))
 
     async def stop(self) -> None:
         """As an operator does: the agent hands over if its broker is master, then the broker."""
@@ -116,9 +67,13 @@ class Member:
         await self.agent.kill()
         await self.broker.kill()
 
-    def say(self, number: signal.Signals) -> None:
-        self.broker.say(number)
-        self.agent.say(number)
+    def pause(self) -> None:
+        self.broker.pause()
+        self.agent.pause()
+
+    def resume(self) -> None:
+        self.broker.resume()
+        self.agent.resume()
 
 
 class FailoverRig:
@@ -128,7 +83,7 @@ class FailoverRig:
         self, folder: Path, nameserver: str, store: str, *, roles: list[str], lease_s: float, **settings: str
     ) -> None:
         self.nameserver, self.store, self.lease_s = nameserver, store, lease_s
-        self.name = f"broker-{lasting_port()}"  # a lease store serves many tests
+        self.name = f"broker-{free_port()}"  # a lease store serves many tests
         self.members = [
             Member(folder / f"member-{number}", self, number, kind, **settings) for number, kind in enumerate(roles)
         ]
@@ -153,7 +108,7 @@ class FailoverRig:
         if error is not None:
             for member in self.members:
                 for program in (member.broker, member.agent):
-                    sys.stdout.write(f"--- {member.address}\n{program.log[-6_000:]}\n")
+                    error.add_note(f"--- {member.address}\n{program.log[-6_000:]}")
 
     def member(self, address: str) -> Member:
         return next(each for each in self.members if each.address == address)

@@ -11,10 +11,9 @@ from pathlib import Path
 from pyromq.aio import Admin, Message, Producer, PushConsumer, ReceivedMessage
 from pyromq.net import Backoff
 from pyromq.settings import ClientSettings
-from pyromq.testing import LoopbackBroker
+from pyromq.testing import AsyncServerProcess, LoopbackBroker
 from tests.integration.ledger import Account, Ledger
 from tests.integration.ledger_worker import ATTEMPTS_MAX, SETTINGS, failures_of, is_to_fail
-from tests.integration.up_process import UpProcess
 
 TOPIC, GROUP = "orders", "billing"
 FAIL_PERCENT = 10
@@ -23,16 +22,16 @@ _AT_ONCE = 500
 
 
 @asynccontextmanager
-async def running(folder: Path, *flags: str) -> AsyncIterator[tuple[UpProcess, Ledger]]:
+async def running(folder: Path, *flags: str) -> AsyncIterator[tuple[AsyncServerProcess, Ledger]]:
     """A broker in a process of its own, all of whose delay levels are short, and the ledger of a topic."""
     ladder = "broker.store.delay_ladder_ms=" + ";".join([str(DELAY_MS)] * 18)
-    async with UpProcess(folder / "data", "--set", ladder, *flags) as server:
+    async with AsyncServerProcess("up", "--set", ladder, *flags, data=folder / "data") as server:
         async with Admin(server.nameserver) as admin:
             await admin.create_topic(TOPIC, queues=4)
         yield server, Ledger(server.nameserver, TOPIC, GROUP)
 
 
-async def fill(server: UpProcess | LoopbackBroker, ledger: Ledger, count: int) -> None:
+async def fill(server: AsyncServerProcess | LoopbackBroker, ledger: Ledger, count: int) -> None:
     async with Producer(server.nameserver, group="makers") as producer:
         for begin in range(0, count, _AT_ONCE):
             numbers = range(begin, min(begin + _AT_ONCE, count))
@@ -62,7 +61,7 @@ class Clerk:
             raise ValueError("this one fails")
         self._ledger.consumed[message.message_id] += 1
 
-    def member(self, server: UpProcess | LoopbackBroker) -> PushConsumer:
+    def member(self, server: AsyncServerProcess | LoopbackBroker) -> PushConsumer:
         made = PushConsumer(
             listener=self.consume, settings=SETTINGS, client_settings=patient(server.nameserver), group=GROUP
         )

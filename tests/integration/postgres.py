@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from pyromq.testing import free_port
 
 
 def program(name: str) -> str | None:
@@ -26,9 +27,7 @@ def postgres() -> Iterator[str]:
     initdb, server = program("initdb"), program("postgres")
     if initdb is None or server is None:
         pytest.skip("PostgreSQL is not installed (apt-get install postgresql): outboxes were not tried on it")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     user: dict[str, str] = {}
     if os.getuid() == 0:  # PostgreSQL refuses to run as root
         user = {"user": "postgres"}

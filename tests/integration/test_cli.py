@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from pyromq import Admin, Producer
-from pyromq.testing import LoopbackBroker
-from tests.integration.up_process import UpProcess
+from pyromq.testing import AsyncServerProcess, LoopbackBroker
 
 pytestmark = pytest.mark.integration
 
@@ -115,7 +114,7 @@ def test_a_line_that_fails_is_named_with_the_way_to_go_on(nameserver: str) -> No
 
 def test_a_broker_that_goes_while_lines_are_sent_is_4(tmp_path: Path) -> None:
     async def send() -> tuple[int | None, str, int]:
-        async with UpProcess(tmp_path) as server:
+        async with AsyncServerProcess("up", data=tmp_path) as server:
             command = (sys.executable, "-m", "pyromq", "send", "cut", "-n", server.nameserver)
             pipe = asyncio.subprocess.PIPE
             sending = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
@@ -125,7 +124,7 @@ def test_a_broker_that_goes_while_lines_are_sent_is_4(tmp_path: Path) -> None:
             await server.kill()
             with socket.socket() as nobody:  # a server of another test may not get the port meanwhile
                 nobody.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                nobody.bind(("127.0.0.1", int(server.broker_port)))
+                nobody.bind(("127.0.0.1", int(server.broker.rpartition(":")[2])))
                 sending.stdin.write(b"two\nthree\n")
                 sending.stdin.close()
                 out, err = await asyncio.gather(sending.stdout.read(), sending.stderr.read())

@@ -23,8 +23,8 @@ from pyromq.aio import Admin, Message, Producer, PullConsumer
 from pyromq.errors import MQError
 from pyromq.failover.opening import open_lease_store
 from pyromq.failover.record import LeaseRecord
+from pyromq.testing import free_port
 from pyromq.wire.json.membership import Role
-from tests.integration.up_process import lasting_port
 from tests.integration.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
@@ -46,7 +46,7 @@ class Composed:
     def port(self, given: str) -> str:
         """A free one in place of that; a broker has the next one, too, and the last but one."""
         while given not in self._ports:
-            port = lasting_port()
+            port = free_port()
             if all(abs(port - int(each)) > 3 for each in self._ports.values()):
                 self._ports[given] = str(port)
         return self._ports[given]

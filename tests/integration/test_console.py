@@ -11,12 +11,13 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
+
+from pyromq.testing import ServerProcess
 
 pytestmark = pytest.mark.integration
 
@@ -27,31 +28,13 @@ CONSOLE = [sys.executable, "-m", "pyromq", "console"]
 UP = [sys.executable, "-m", "pyromq", "up", "--nameserver-port", "0", "--broker-port", "0", "--console"]
 
 
-@contextmanager
-def running(command: list[str], **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process and the first line that it says."""
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYROMQ_CONSOLE_TOKEN": TOKEN, **environment},
-    )
-    assert process.stdout is not None and process.stderr is not None
-    try:
-        yield process, process.stdout.readline()
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(WAIT_S)
-        process.stdout.close()
-        process.stderr.close()
+def running(*words: str, **environment: str) -> ServerProcess:
+    return ServerProcess(*words, env={"PYROMQ_CONSOLE_TOKEN": TOKEN, **environment})
 
 
-def url_in(line: str) -> str:
-    found = re.search(r"console=(http://127\.0\.0\.1:\d+)$", line.strip())
-    assert found, line
-    return found[1]
+def url_of(server: ServerProcess) -> str:
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", server.addresses["console"])
+    return server.addresses["console"]
 
 
 def until_gone(url: str) -> None:
@@ -65,15 +48,6 @@ def until_gone(url: str) -> None:
         except OSError:
             return
     pytest.fail(f"{url} is still served")
-
-
-def said(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
-    """The line on standard error that has it; others may come before it."""
-    assert process.stderr is not None
-    for line in iter(process.stderr.readline, ""):
-        if found := re.search(pattern, line):
-            return found
-    pytest.fail(f"nothing like {pattern!r} was said")
 
 
 def children_of(parent: int) -> list[int]:
@@ -92,17 +66,16 @@ def sign_in(url: str, password: str) -> int:
 
 
 def test_it_says_where_it_is_and_stops_cleanly(tmp_path: Path) -> None:
-    with running([*CONSOLE, "-n", "127.0.0.1:1", "--port", "0", "--data", str(tmp_path / "c")]) as (process, line):
-        url = url_in(line)
-        assert line.startswith("console=")
-        password = said(process, r"sign in as admin with the password (\S+) \(shown this once")
+    with running("console", "-n", "127.0.0.1:1", "--data", str(tmp_path / "c")) as server:
+        url = url_of(server)
+        assert server.output.startswith("console=")
+        password = server.wait_for(r"sign in as admin with the password (\S+) \(shown this once")
         assert sign_in(url, password[1]) == 303
         response = httpx.get(f"{url}/api/v1/cluster", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=WAIT_S)
         assert response.status_code == 200, "a cluster that does not answer is shown as that"
         assert "no name server answered" in response.json()["problem"]
         assert "server" not in response.headers
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(WAIT_S) == 0
+        assert server.stop() == 0
     assert password[1] not in (tmp_path / "c" / "accounts.json").read_text()
 
 
@@ -110,17 +83,17 @@ def test_a_forgotten_password_is_replaced(tmp_path: Path) -> None:
     reset = [*CONSOLE, "--data", str(tmp_path), "--reset-password"]
     first, second = (subprocess.run(reset, capture_output=True, text=True, check=True).stdout.strip() for _ in range(2))
     assert first != second
-    with running([*CONSOLE, "-n", "127.0.0.1:1", "--port", "0", "--data", str(tmp_path)]) as (_, line):
-        assert sign_in(url_in(line), first) == 403
-        assert sign_in(url_in(line), second) == 303
+    with running("console", "-n", "127.0.0.1:1", "--data", str(tmp_path)) as server:
+        assert sign_in(url_of(server), first) == 403
+        assert sign_in(url_of(server), second) == 303
 
 
 def test_a_reset_password_ends_sessions_and_a_revoked_token_is_refused_by_every_console(tmp_path: Path) -> None:
-    command = [*CONSOLE, "-n", "127.0.0.1:1", "--port", "0", "--data", str(tmp_path)]
+    words = ("console", "-n", "127.0.0.1:1", "--data", str(tmp_path))
     reset = [*CONSOLE, "--data", str(tmp_path), "--reset-password"]
     first = subprocess.run(reset, capture_output=True, text=True, check=True).stdout.strip()
-    with running(command) as (_, line), running(command) as (_, other_line), httpx.Client(timeout=WAIT_S) as browser:
-        url, other = url_in(line), url_in(other_line)
+    with running(*words) as server, running(*words) as other_server, httpx.Client(timeout=WAIT_S) as browser:
+        url, other = url_of(server), url_of(other_server)
         form = {"name": "admin", "password": first}
         assert browser.post(f"{url}/login", data=form, headers={"Origin": url}).status_code == 303
         page = browser.get(f"{url}/access")
@@ -160,32 +133,29 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> N
 
 
 def test_up_starts_it_and_names_it_in_the_ready_line(tmp_path: Path) -> None:
-    command = [*UP, "--data", str(tmp_path / "d"), "--console-port", "0"]
-    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (process, line):
-        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ metrics=\S+ console=\S+\n", line)
-        url = url_in(line)
+    with running("up", "--console", PYROMQ_CONSOLE_PASSWORD=PASSWORD) as server:
+        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ metrics=\S+ console=\S+\n", server.output)
+        url = url_of(server)
         assert sign_in(url, PASSWORD) == 303
         headers = {"Authorization": f"Bearer {TOKEN}"}
         made = httpx.post(f"{url}/api/v1/topics", json={"name": "orders"}, headers=headers, timeout=WAIT_S)
         assert made.status_code == 201
         sent = httpx.post(f"{url}/api/v1/topics/orders/messages", json={"body": "1"}, headers=headers, timeout=WAIT_S)
         assert sent.json()["confirmed"] == 1
-        process.send_signal(signal.SIGINT)
-        assert process.wait(WAIT_S) == 0
+        server.signal(signal.SIGINT)
+        assert server.wait() == 0
         until_gone(url)
-        assert process.stderr is not None
-        told = process.stderr.read()
+        told = server.log
         assert "Traceback" not in told and "the console ended" not in told, told
 
 
 def test_up_and_its_console_log_in_the_same_format(tmp_path: Path) -> None:
-    command = [*UP, "--data", str(tmp_path / "d"), "--console-port", "0", "--log", "info"]
-    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD, PYROMQ_LOG_FORMAT="json") as (process, line):
-        assert httpx.get(f"{url_in(line)}/login", timeout=WAIT_S).status_code == 200
-        process.send_signal(signal.SIGINT)
-        assert process.wait(WAIT_S) == 0
-        assert process.stderr is not None
-        names = {json.loads(each)["logger"] for each in process.stderr.read().splitlines()}
+    variables = {"PYROMQ_CONSOLE_PASSWORD": PASSWORD, "PYROMQ_LOG_FORMAT": "json"}
+    with running("up", "--console", "--log", "info", **variables) as server:
+        assert httpx.get(f"{url_of(server)}/login", timeout=WAIT_S).status_code == 200
+        server.signal(signal.SIGINT)
+        assert server.wait() == 0
+        names = {json.loads(each)["logger"] for each in server.log.splitlines()}
         assert {name.split(".")[0] for name in names} >= {"pyromq", "uvicorn"}, "lines of both, and no other text"
 
 
@@ -194,9 +164,8 @@ def test_up_with_access_control_hands_its_console_credentials(tmp_path: Path) ->
     user = '{"username": "admin", "password": "a-long-admin-secret"}'
     config.write_text(f"[broker.access]\nenabled = true\ninitial_user = '{user}'\n", encoding="utf-8")
     config.chmod(0o600)
-    command = [*UP, "--config", str(config), "--data", str(tmp_path / "d"), "--console-port", "0"]
-    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (_, line):
-        url, headers = url_in(line), {"Authorization": f"Bearer {TOKEN}"}
+    with running("up", "--console", "--config", str(config), PYROMQ_CONSOLE_PASSWORD=PASSWORD) as server:
+        url, headers = url_of(server), {"Authorization": f"Bearer {TOKEN}"}
         made = httpx.post(f"{url}/api/v1/topics", json={"name": "orders"}, headers=headers, timeout=WAIT_S)
         assert made.status_code == 201, made.text
         told = httpx.get(f"{url}/api/v1/users", headers=headers, timeout=WAIT_S).json()
@@ -204,25 +173,21 @@ def test_up_with_access_control_hands_its_console_credentials(tmp_path: Path) ->
 
 
 def test_it_ends_with_up_even_if_that_is_killed(tmp_path: Path) -> None:
-    command = [*UP, "--data", str(tmp_path / "d"), "--console-port", "0"]
-    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (process, line):
-        url = url_in(line)
+    with running("up", "--console", PYROMQ_CONSOLE_PASSWORD=PASSWORD) as server:
+        url = url_of(server)
         assert httpx.get(f"{url}/login", timeout=WAIT_S).status_code == 200
-        process.kill()
-        process.wait(WAIT_S)
+        server.kill()
         until_gone(url)
 
 
 def test_a_console_that_dies_leaves_the_servers_alone(tmp_path: Path) -> None:
-    command = [*UP, "--data", str(tmp_path / "d"), "--console-port", "0"]
-    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (process, line):
-        assert httpx.get(f"{url_in(line)}/login", timeout=WAIT_S).status_code == 200
-        (child,) = children_of(process.pid)
+    with running("up", "--console", PYROMQ_CONSOLE_PASSWORD=PASSWORD) as server:
+        assert httpx.get(f"{url_of(server)}/login", timeout=WAIT_S).status_code == 200
+        (child,) = children_of(server.pid)
         os.kill(child, signal.SIGKILL)
-        until_gone(url_in(line))
-        said(process, "the console ended: exit_code=-9")
-        nameserver = line.split()[1].partition("=")[2]
-        listed = [sys.executable, "-m", "pyromq", "cluster", "ls", "-n", nameserver]
+        until_gone(url_of(server))
+        server.wait_for("the console ended: exit_code=-9")
+        listed = [sys.executable, "-m", "pyromq", "cluster", "ls", "-n", server.nameserver]
         assert subprocess.run(listed, capture_output=True, check=False, timeout=WAIT_S).returncode == 0
 
 
@@ -231,9 +196,9 @@ def test_without_its_packages_up_says_how_to_get_them_and_goes_on(tmp_path: Path
     hide = "import sys\nsys.modules['starlette'] = None\n"
     (tmp_path / "hidden" / "sitecustomize.py").write_text(hide)
     path = os.pathsep.join(filter(None, [str(tmp_path / "hidden"), os.environ.get("PYTHONPATH", "")]))
-    with running([*UP, "--data", str(tmp_path / "d")], PYTHONPATH=path) as (process, line):
-        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ metrics=\S+\n", line)
-        said(process, r"pip install 'pyromq\[console\]'")
+    with running("up", "--console", PYTHONPATH=path) as server:
+        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ metrics=\S+\n", server.output)
+        server.wait_for(r"pip install 'pyromq\[console\]'")
     alone = subprocess.run(
         CONSOLE, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}, timeout=WAIT_S
     )
@@ -246,10 +211,9 @@ def test_it_speaks_https_with_a_certificate(tmp_path: Path) -> None:
     subprocess.run(made, check=True, capture_output=True, timeout=WAIT_S)
     certificate, key = tmp_path / "tls" / "server.pem", tmp_path / "tls" / "server-key.pem"
     files = ["--certificate", str(certificate), "--key", str(key)]
-    command = [*CONSOLE, "-n", "127.0.0.1:1", "--port", "0", *files]
-    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (_, line):
-        found = re.fullmatch(r"console=(https://127\.0\.0\.1:\d+)\n", line)
-        assert found, line
+    with running("console", "-n", "127.0.0.1:1", *files, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as server:
+        found = re.fullmatch(r"console=(https://127\.0\.0\.1:\d+)\n", server.output)
+        assert found, server.output
         trusted = ssl.create_default_context(cafile=str(tmp_path / "tls" / "ca.pem"))
         form = {"name": "admin", "password": PASSWORD}
         with httpx.Client(verify=trusted, base_url=found[1], timeout=WAIT_S) as http:

@@ -19,7 +19,7 @@ from pyromq.clock import SystemClock
 from pyromq.net import Address, Connection, open_connection
 from pyromq.store.message_store import MessageStore
 from pyromq.store.timers.check import TimerCheck
-from pyromq.testing import LoopbackBroker, ManualClock
+from pyromq.testing import AsyncServerProcess, LoopbackBroker, ManualClock
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.producer import RecallMessageHeader, RecallMessageResponseHeader
@@ -27,7 +27,6 @@ from pyromq.wire.json import bodies
 from pyromq.wire.json.java_json import decode as decode_java
 from pyromq.wire.received import Received
 from pyromq.wire.record import split_records
-from tests.integration.up_process import UpProcess
 from tests.integration.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
@@ -177,7 +176,7 @@ async def test_what_cannot_be_taken_back_is_refused_with_a_reason() -> None:
 
 async def test_a_broker_killed_while_it_delivers_loses_no_delayed_message(tmp_path: Path) -> None:
     rng, sent = Random(5), set()
-    async with UpProcess(tmp_path / "data") as server:
+    async with AsyncServerProcess("up", data=tmp_path / "data") as server:
         async with aio.Producer(server.nameserver, group="makers") as producer:
 
             async def send(number: int) -> None:
@@ -193,7 +192,7 @@ async def test_a_broker_killed_while_it_delivers_loses_no_delayed_message(tmp_pa
             await server.start()
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         while True:
-            told = await runtime(f"127.0.0.1:{server.broker_port}")
+            told = await runtime(server.broker)
             if told["delayLevelsPending"] == told["timersPending"] == "0":
                 break
             assert asyncio.get_running_loop().time() < deadline, told

@@ -21,9 +21,8 @@ from dramatiq.middleware import default_middleware
 from pyromq import Admin, Message, Producer
 from pyromq.errors import ConfigError, MessageTooLargeError
 from pyromq.integrations.dramatiq import PyroMQBroker
-from pyromq.testing import LoopbackBroker
+from pyromq.testing import AsyncServerProcess, LoopbackBroker
 from tests.integration.task_worker import NOTE, Ledger, TaskWorker
-from tests.integration.up_process import UpProcess
 from tests.integration.waiting import until, until_on_thread
 
 pytestmark = pytest.mark.integration
@@ -198,7 +197,7 @@ def test_a_broker_may_restart_under_a_worker(broker: PyroMQBroker, loopback: Loo
 def test_a_broker_may_be_killed_under_a_worker(tmp_path: Path) -> None:
     async def main() -> None:
         done: list[int] = []
-        async with UpProcess(tmp_path) as server:
+        async with AsyncServerProcess("up", data=tmp_path) as server:
             broker = PyroMQBroker(server.nameserver, middleware=[], topic_queues=2)
 
             @dramatiq.actor(broker=broker)

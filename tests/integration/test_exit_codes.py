@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 
 from pyromq import Admin, Message, Producer
 from pyromq.cli.main import app, main
-from pyromq.testing import LoopbackBroker
+from pyromq.testing import LoopbackBroker, ServerProcess
 
 pytestmark = pytest.mark.integration
 
@@ -142,13 +140,8 @@ def cluster() -> Iterator[LoopbackBroker]:
 @pytest.fixture(scope="module")
 def lonely_nameserver() -> Iterator[str]:
     """A name server that no broker has registered with."""
-    command = [sys.executable, "-m", "pyromq", "nameserver", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().partition("nameserver=")[2].split()[0]
-        finally:
-            process.terminate()
+    with ServerProcess("nameserver") as server:
+        yield server.nameserver
 
 
 class Typed:

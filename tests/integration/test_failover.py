@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -97,7 +96,7 @@ async def test_a_master_that_was_stopped_for_longer_than_its_lease_acknowledges_
         await send_some(rig, 30, "before")  # every queue is known, also to the send lane
         await settled(rig)
         connection = await open_connection(Address.parse(first.address), clock=SystemClock())
-        first.say(signal.SIGSTOP)
+        first.pause()
         header = SendHeader(
             producer_group="senders",
             topic="orders",
@@ -113,7 +112,7 @@ async def test_a_master_that_was_stopped_for_longer_than_its_lease_acknowledges_
             for _ in range(20)
         ]
         assert await rig.master(but_not=first) is other
-        first.say(signal.SIGCONT)
+        first.resume()
         ended = await asyncio.gather(*sent, return_exceptions=True)
         codes = Counter(each.code if not isinstance(each, BaseException) else type(each).__name__ for each in ended)
         assert ResponseCode.SUCCESS not in codes and ResponseCode.FLUSH_SLAVE_TIMEOUT not in codes, codes

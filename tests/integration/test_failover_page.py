@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,9 +16,8 @@ from pyromq.aio import Producer
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.results import SendStatus
-from tests.integration.failover_rig import Program
+from pyromq.testing import AsyncServerProcess, free_port
 from tests.integration.lease_stores import etcd
-from tests.integration.up_process import lasting_port
 from tests.integration.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
@@ -31,15 +28,6 @@ def commands() -> list[str]:
     """Those of the example; a block inside of a list names machines that nobody has here."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     return [line for block in blocks for line in block.splitlines()]
-
-
-def broker_port() -> int:
-    """With the next one free as well, where replicas connect."""
-    while True:
-        port = lasting_port()
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port + 1))
-            return port
 
 
 async def run(words: list[str]) -> tuple[int, str]:
@@ -68,8 +56,8 @@ async def test_the_page_makes_a_pair_that_is_switched(tmp_path: Path) -> None:
         async with NameServer(NameServerSettings(port=0)) as names:
             ports = {
                 "9876": str(names.address.port),
-                "10911": str(broker_port()),
-                "10921": str(broker_port()),
+                "10911": str(free_port(neighbours=(1,))),
+                "10921": str(free_port(neighbours=(1,))),
                 "2379": lease_store.rpartition(":")[2],
             }
 
@@ -81,11 +69,8 @@ async def test_the_page_makes_a_pair_that_is_switched(tmp_path: Path) -> None:
             _, one, two, *agents, leases, switch = map(words, commands())
             more = ["--nameserver", str(names.address), "--no-metrics", "--set", "broker.vip_port=false"]
             programs = [
-                *(
-                    Program(tmp_path / f"broker-{number}.log", *each[1:], *more)
-                    for number, each in enumerate((one, two))
-                ),
-                *(Program(tmp_path / f"agent-{number}.log", *each[1:]) for number, each in enumerate(agents)),
+                *(AsyncServerProcess(*each[1:], *more) for each in (one, two)),
+                *(AsyncServerProcess(*each[1:]) for each in agents),
             ]
             try:
                 for program in programs:

@@ -20,6 +20,7 @@ from pyromq.aio import Admin, Message, MQError, Producer, PushConsumer
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.settings import ClientSettings, ProducerSettings
+from pyromq.testing import AsyncServerProcess
 from tests.integration.broker_process import SMALL
 from tests.integration.ledger import Ledger
 from tests.integration.ledger_rig import GROUP, TOPIC, Clerk
@@ -41,26 +42,11 @@ def commands(heading: str) -> list[str]:
     return [line for block in blocks for line in block.splitlines()]
 
 
-class Server:
-    """A server of the page as a process; ``says`` is its next line."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+class Server(AsyncServerProcess):
+    """A server of the page as a process; ``says`` waits for a line."""
 
     async def says(self, beginning: str) -> str:
-        assert self._process.stdout is not None
-        line = (await asyncio.wait_for(self._process.stdout.readline(), PATIENCE_S)).decode()
-        assert line.startswith(beginning), line
-        return line
-
-    async def stop(self) -> None:
-        self._process.terminate()
-        assert await asyncio.wait_for(self._process.wait(), PATIENCE_S) == 0
-
-    async def kill(self) -> None:
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.wait()
+        return (await self.wait_for(rf"^{beginning}.*$"))[0]
 
 
 class Reader:
@@ -75,21 +61,15 @@ class Reader:
         return ADDRESS.sub(lambda found: self.addresses[found[1]], command)
 
     async def start(self, command: str, *more: str) -> Server:
-        words = shlex.split(self._here(command))
-        port = words.index("--port") + 1
-        known, words[port] = words[port], "0"
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", *words, *more),
-            cwd=self.folder,
-            env={**os.environ, "PYROMQ_NAMESERVER": self.addresses["9876"]},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        server = Server(process)
+        words = shlex.split(self._here(command))[1:]
+        port = words.index("--port")
+        known = words[port + 1]
+        del words[port : port + 2]
+        environment = {"PYROMQ_NAMESERVER": self.addresses["9876"]}
+        server = Server(*words, *more, cwd=self.folder, env=environment)
         self.started.append(server)
-        found = re.search(r"broker=(\S+)", await server.says("ready"))
-        assert found is not None
-        self.addresses[known] = found[1]
+        await server.start()
+        self.addresses[known] = server.broker
         return server
 
     async def types(self, command: str) -> str:
@@ -213,8 +193,8 @@ async def test_a_live_broker_moves_twice_and_nothing_is_lost(tmp_path: Path) -> 
                 await copy.says("caught up")
                 await senders.flow()
                 end = await reader.closes(steps)
-                await broker.stop()
-                await copy.stop()
+                assert await broker.stop() == 0
+                assert await copy.stop() == 0
                 assert log_in(tmp_path / "shop", end) == log_in(tmp_path / "store", end)
                 broker = await reader.start(own_broker.replace("--data back", "--data store"), *small())
                 await senders.flow()
@@ -223,11 +203,11 @@ async def test_a_live_broker_moves_twice_and_nothing_is_lost(tmp_path: Path) -> 
                 await copy.says("caught up")
                 await senders.flow()
                 await reader.closes(steps_back)
-                await broker.stop()
+                assert await broker.stop() == 0
                 await copy.says("master broker=")
                 await senders.flow()
 
-                await copy.stop()
+                assert await copy.stop() == 0
                 await reader.start(own_broker, *small())
                 await senders.flow()
                 senders.stop()

@@ -22,6 +22,7 @@ from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address
 from pyromq.net.settings import TlsMode
 from pyromq.store.message_store import MessageStore
+from pyromq.testing import AsyncServerProcess
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import Command, decode_command
 from pyromq.wire.frame import FrameDecoder
@@ -31,7 +32,6 @@ from tests.crash.script import check_agreement, log_records
 from tests.integration.certificates import make_certificate
 from tests.integration.guarded import ROOT, guarded_access
 from tests.integration.test_broker import settings
-from tests.integration.up_process import UpProcess
 
 pytestmark = [
     pytest.mark.integration,
@@ -167,12 +167,12 @@ async def test_lanes_serve_clients_that_sign(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_killed_broker_loses_nothing_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
     rng, told, number = Random(seed), set[int](), 0
-    server = UpProcess(tmp_path, "--no-metrics")
+    server = AsyncServerProcess("up", "--no-metrics", data=tmp_path)
     for _ in range(2):
         await server.start()
         try:
             wanted = len(told) + rng.randrange(200, 3_000)
-            async with client(Address("127.0.0.1", int(server.broker_port))) as raw, asyncio.timeout(PATIENCE_S):
+            async with client(Address.parse(server.broker)) as raw, asyncio.timeout(PATIENCE_S):
                 while len(told) < wanted:
                     raw.write(b"".join(send(each, f"topic-{each % 8}") for each in range(number, number + 64)))
                     number += 64

@@ -13,9 +13,9 @@ import pytest
 
 from pyromq.aio import Message, MQError, Producer, ReceivedMessage, TransactionOutcome, TransactionProducer
 from pyromq.client.core.transaction import Transaction
+from pyromq.testing import AsyncServerProcess
 from tests.integration.ledger import Ledger, report
 from tests.integration.ledger_rig import TOPIC, Clerk, expected_dead, patient, running
-from tests.integration.up_process import UpProcess
 from tests.integration.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
@@ -39,7 +39,9 @@ async def keep_sending(send: Callable[[int], Awaitable[None]]) -> None:
     await asyncio.gather(*(lane() for _ in range(LANES)))
 
 
-async def kill_again_and_again(server: UpProcess, ledger: Ledger, progress: Callable[[], int], step: int) -> None:
+async def kill_again_and_again(
+    server: AsyncServerProcess, ledger: Ledger, progress: Callable[[], int], step: int
+) -> None:
     """Each time in the middle of what makes progress; the account is right after every restart."""
     rng = Random(step)
     for _ in range(KILLS):

@@ -14,8 +14,6 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,7 @@ from pyromq.exporter.exporter import Exporter, ExporterSettings
 from pyromq.metrics.exporter_table import ALSO_EXPORTED, EXPORTER_METRICS
 from pyromq.metrics.settings import DEFAULT_PORT, MetricsSettings
 from pyromq.metrics.table import METRICS
-from pyromq.testing import LoopbackBroker, metrics_of
+from pyromq.testing import LoopbackBroker, ServerProcess, ServerProcessError, metrics_of
 from pyromq.testing.loopback import SMALL_FILES
 from tests.integration.certificates import make_certificate
 from tests.unit.metrics.grammar import read_text
@@ -43,28 +41,6 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 START_S = 120
-
-
-@contextmanager
-def pyromq(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """A server, and what its ready line says."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pyromq", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None and process.stderr is not None
-    try:
-        words = process.stdout.readline().split()[1:]
-        yield process, dict(word.split("=", 1) for word in words)
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        process.wait(START_S)
-        process.stdout.close()
-        process.stderr.close()
-
-
-def up(folder: Path, *options: str) -> tuple[str, ...]:
-    return ("up", "--data", str(folder), "--nameserver-port", "0", "--broker-port", "0", *options)
 
 
 def get(url: str, **headers: str) -> tuple[int, str]:
@@ -91,7 +67,8 @@ def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_up_shows_both_servers_and_health_has_an_exit_code(tmp_path: Path) -> None:
-    with pyromq(*up(tmp_path, "--metrics-port", "0")) as (_, ready):
+    with ServerProcess("up", data=tmp_path) as server:
+        ready = server.addresses
         url = ready["metrics"]
         with Producer(ready["nameserver"], group="shop") as producer:
             producer.send(Message("orders", b"42"))
@@ -115,12 +92,13 @@ def test_up_shows_both_servers_and_health_has_an_exit_code(tmp_path: Path) -> No
 
 
 def test_no_metrics_serves_none(tmp_path: Path) -> None:
-    with pyromq(*up(tmp_path, "--no-metrics")) as (_, ready):
-        assert set(ready) == {"nameserver", "broker"}
+    with ServerProcess("up", "--no-metrics") as server:
+        assert set(server.addresses) == {"nameserver", "broker"}
 
 
 def test_a_name_server_by_itself_has_its_own() -> None:
-    with pyromq("nameserver", "--port", "0", "--metrics-port", "0") as (_, ready):
+    with ServerProcess("nameserver") as server:
+        ready = server.addresses
         assert read_text(get(ready["metrics"])[1])["pyromq_nameserver_brokers"].value() == 0
         assert health(ready["metrics"], "ready")[0] == 200
 
@@ -128,11 +106,11 @@ def test_a_name_server_by_itself_has_its_own() -> None:
 def test_a_port_that_was_asked_for_is_used_or_the_start_fails(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        with pyromq(*up(tmp_path, "--metrics-port", port)) as (process, ready):
-            assert ready == {} and process.wait(START_S) == 1
-            assert process.stderr is not None
-            told = process.stderr.read()
-            assert port in told and "--metrics-port" in told and "--no-metrics" in told
+        ports = ("--nameserver-port", "0", "--broker-port", "0", "--metrics-port", port)
+        server = ServerProcess("up", *ports, data=tmp_path)
+        with pytest.raises(ServerProcessError, match="ended with 1"):
+            server.start()
+        assert port in server.log and "--metrics-port" in server.log and "--no-metrics" in server.log
 
 
 async def test_a_default_port_that_is_taken_is_a_warning(
@@ -194,8 +172,8 @@ def test_over_tls_with_a_token_it_may_listen_beyond_loopback(tmp_path: Path) -> 
         *("--set", f"broker.tls_key_file={certificate.key}", "--set", "broker.metrics.tls=true"),
         *("--set", f"broker.metrics.token_file={token}", "--set", "broker.metrics.host=0.0.0.0"),
     )
-    with pyromq(*up(tmp_path / "data", "--metrics-port", "0", *settings)) as (_, ready):
-        url = ready["metrics"].replace("0.0.0.0", "127.0.0.1")
+    with ServerProcess("up", *settings) as server:
+        url = server.addresses["metrics"].replace("0.0.0.0", "127.0.0.1")
         assert url.startswith("https://")
         trusting = ssl.create_default_context(cafile=str(certificate.file))
         request = urllib.request.Request(url, headers={"Authorization": "Bearer a-long-enough-token"})
@@ -367,14 +345,13 @@ async def test_without_name_servers_the_exporter_is_not_ready() -> None:
 
 def test_the_exporter_is_a_process(tmp_path: Path) -> None:
     with (
-        pyromq(*up(tmp_path, "--no-metrics")) as (_, servers),
-        pyromq("exporter", "-n", servers["nameserver"], "--port", "0", "--label", "zone:a") as (process, ready),
+        ServerProcess("up", "--no-metrics", data=tmp_path) as servers,
+        ServerProcess("exporter", "-n", servers.nameserver, "--port", "0", "--label", "zone:a") as exporter,
     ):
-        url = ready["metrics"]
+        url = exporter.addresses["metrics"]
         while health(url, "startup")[0] != 200:
-            assert process.poll() is None
+            assert exporter.is_running
         found = read_text(get(url)[1])
         assert found["pyromq_exporter_broker_up"].value(zone="a", broker="broker-a") == 1
         assert run_cli("health", "--url", url.removesuffix("/metrics")).returncode == 0
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(START_S) == 0
+        assert exporter.stop() == 0

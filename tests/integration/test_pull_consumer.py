@@ -20,8 +20,7 @@ from pyromq.client.consumer.rules.start_offset import SeekTo
 from pyromq.client.core.settings import ClientSettings
 from pyromq.errors import ClientClosedError, ConfigError, OffsetOutOfRangeError
 from pyromq.net import Backoff
-from pyromq.testing import LoopbackBroker
-from tests.integration.up_process import UpProcess
+from pyromq.testing import AsyncServerProcess, LoopbackBroker
 from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -244,7 +243,7 @@ async def test_fetching_ahead_has_bounds() -> None:
 
 async def test_reading_goes_on_after_a_broker_was_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
-    async with UpProcess(tmp_path / "data") as server:
+    async with AsyncServerProcess("up", data=tmp_path / "data") as server:
         settings = ClientSettings(nameservers=server.nameserver, backoff=Backoff(first_ms=50, ceiling_ms=300))
         async with Producer(client_settings=settings, group="makers") as producer:
             sent = await send(producer, 0, 50)

@@ -27,10 +27,9 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.settings import ClientSettings
 from pyromq.errors import ConfigError
 from pyromq.net import Backoff
-from pyromq.testing import LoopbackBroker
+from pyromq.testing import AsyncServerProcess, LoopbackBroker
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader, ResetOffsetHeader
 from tests.integration.quick_delays import QUICK_DELAYS
-from tests.integration.up_process import UpProcess
 from tests.integration.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
@@ -650,7 +649,7 @@ async def test_consuming_goes_on_by_itself_after_a_broker_was_killed(
             else:
                 acknowledged.append(body)
 
-    async with UpProcess(tmp_path / "data") as server:
+    async with AsyncServerProcess("up", data=tmp_path / "data") as server:
         settings = ClientSettings(nameservers=server.nameserver, backoff=Backoff(first_ms=50, ceiling_ms=300))
         async with Producer(client_settings=settings, group="makers") as producer:
             await producer.send(Message(TOPIC, b"first"))

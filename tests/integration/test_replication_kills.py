@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -100,9 +99,9 @@ async def one_round(folder: Path, role: str, rng: Random, fault: str) -> tuple[i
                 await first.until("replicationInSync", "1")
                 await asyncio.sleep(rng.random() / 2)
             elif fault == "replica paused first":
-                second.say(signal.SIGSTOP)
+                second.server.pause()
                 await asyncio.sleep(rng.random())
-                second.say(signal.SIGCONT)
+                second.server.resume()
                 await asyncio.sleep(rng.random() / 2)
             if fault == "both killed":
                 await asyncio.gather(first.kill(), second.kill())

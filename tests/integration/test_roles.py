@@ -29,12 +29,12 @@ from pyromq.net import open_connection
 from pyromq.net.connection import FRAMES_AT_ONCE
 from pyromq.replication.settings import Role
 from pyromq.results import SendStatus
+from pyromq.testing import free_port
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
 from tests.integration.replication_pair import QUICK, SMALL, a_pair
 from tests.integration.test_replication import log_bytes, messages_in, same_stores
 from tests.integration.test_replication_faults import HeldDisk
-from tests.integration.up_process import lasting_port
 from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -44,7 +44,7 @@ class Managed:
     """A broker on a port and in a folder of its own, and the door through which an agent would come."""
 
     def __init__(self, folder: Path, nameserver: str, role: Role, number: int, **replication: Any) -> None:
-        self.folder, self.port = folder, lasting_port()
+        self.folder, self.port = folder, free_port()
         self.address = f"127.0.0.1:{self.port}"
         self._settings = BrokerSettings(
             port=self.port,
@@ -53,7 +53,7 @@ class Managed:
             broker_id=number if role is Role.REPLICA else 0,
             store=SMALL,
             replication=replace(
-                QUICK, role=role, managed=True, port=lasting_port(), replica_id=10 + number, **replication
+                QUICK, role=role, managed=True, port=free_port(), replica_id=10 + number, **replication
             ),
         )
         self.broker = Broker(self._settings, folder)

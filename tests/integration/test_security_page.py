@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from pyromq.testing import free_port
 from tests.unit.test_docs import blocks_of
 
 pytestmark = pytest.mark.integration
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/security.md"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def test_a_secured_cluster_in_ten_commands(tmp_path: Path) -> None:

@@ -14,15 +14,9 @@ from pathlib import Path
 import pytest
 
 from pyromq import Admin, Message, Producer, aio
-from pyromq.testing import LoopbackBroker
-from tests.integration.up_process import READY
+from pyromq.testing import AsyncServerProcess, LoopbackBroker
 
 pytestmark = pytest.mark.integration
-
-
-def start(folder: Path, *words: str) -> tuple[str, ...]:
-    ports = ("--nameserver-port", "0", "--broker-port", "0")
-    return (sys.executable, "-m", "pyromq", "up", "--data", str(folder / "data"), *ports, *words)
 
 
 async def test_a_drained_broker_leaves_routes_first_and_serves_until_it_stops(tmp_path: Path) -> None:
@@ -30,32 +24,21 @@ async def test_a_drained_broker_leaves_routes_first_and_serves_until_it_stops(tm
         manager.bind(str(tmp_path / "notify"))
         manager.setblocking(False)
         loop = asyncio.get_running_loop()
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *start(tmp_path, "--set", "broker.drain_ms=600000"),
-            stdout=pipe,
-            env={"NOTIFY_SOCKET": str(tmp_path / "notify"), "PYTHONPATH": ":".join(sys.path)},
-        )
-        try:
-            assert process.stdout is not None
-            found = READY.match((await process.stdout.readline()).decode())
-            assert found and (await loop.sock_recv(manager, 1000)).startswith(b"READY=1\nSTATUS=nameserver=")
-            nameserver = f"{found[1]}:{found[2]}"
+        flags, env = ("--set", "broker.drain_ms=600000"), {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+        async with AsyncServerProcess("up", *flags, data=tmp_path / "data", env=env) as server:
+            assert (await loop.sock_recv(manager, 1000)).startswith(b"READY=1\nSTATUS=nameserver=")
+            nameserver = server.nameserver
             async with aio.Producer(nameserver, group="shop") as producer, aio.Admin(nameserver) as admin:
                 await producer.send(Message("orders", b"before"))
-                process.send_signal(signal.SIGTERM)
+                server.signal(signal.SIGTERM)
                 assert await loop.sock_recv(manager, 1000) == b"STOPPING=1\nEXTEND_TIMEOUT_USEC=660000000"
                 assert await loop.sock_recv(manager, 1000) == b"STATUS=draining for 600 s"
                 await until_not_writable(admin)
                 assert (await admin.route("orders")).readable_queues("orders")
                 assert [message.body for message in await admin.newest("orders")] == [b"before"]
-            process.send_signal(signal.SIGTERM)  # the second one ends the drain
-            assert await asyncio.wait_for(process.wait(), 60) == 0
+            server.signal(signal.SIGTERM)  # the second one ends the drain
+            assert await server.wait(60) == 0
             assert await loop.sock_recv(manager, 1000) == b"STOPPING=1"
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
     assert not (tmp_path / "data" / "abort").exists()
 
 
@@ -65,15 +48,9 @@ async def until_not_writable(admin: aio.Admin) -> None:
 
 
 async def test_json_logs_are_an_object_on_each_line(tmp_path: Path) -> None:
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *start(tmp_path, "--log", "info", "--log-format", "json"), stdout=pipe, stderr=pipe
-    )
-    assert process.stdout is not None
-    await process.stdout.readline()
-    process.send_signal(signal.SIGTERM)
-    _, err = await asyncio.wait_for(process.communicate(), 60)
-    lines = [json.loads(line) for line in err.splitlines()]
+    async with AsyncServerProcess("up", "--log", "info", "--log-format", "json") as server:
+        await server.stop()
+        lines = [json.loads(line) for line in server.log.splitlines()]
     assert {"time", "level", "logger", "event"} <= lines[0].keys()
     assert any("broker stopped" in line["event"] for line in lines)
 

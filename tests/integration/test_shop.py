@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -20,8 +19,7 @@ import pytest
 from pyromq import Admin, aio
 from pyromq.errors import ConfigError, MQError
 from pyromq.outbox import Outbox
-from pyromq.testing import LoopbackBroker
-from tests.integration.up_process import UpProcess
+from pyromq.testing import AsyncServerProcess, LoopbackBroker
 from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -59,29 +57,16 @@ def order_of(number: int) -> dict[str, Any]:
     return {"id": f"o{number:03}", "customer": f"c{number % CUSTOMERS}", "items": items, "card": card}
 
 
-@asynccontextmanager
-async def workers(nameserver: str, database: Path, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    environment = {**os.environ, "SHOP_DATABASE": str(database), "SHOP_PATIENCE_S": str(PATIENCE_S)}
-    command = ("-m", "pyromq", "run", "shop:app", "--workers", str(WORKERS), "--nameserver", nameserver)
-    with (folder / "workers.log").open("w") as log:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *command, cwd=SHOP, env=environment, stdout=asyncio.subprocess.PIPE, stderr=log
-        )
-    try:
-        assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), 40)
-        assert line.startswith(b"ready app=shop:app workers=3"), (folder / "workers.log").read_text()
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+def workers(nameserver: str, database: Path) -> AsyncServerProcess:
+    environment = {"SHOP_DATABASE": str(database), "SHOP_PATIENCE_S": str(PATIENCE_S)}
+    words = ("run", "shop:app", "--workers", str(WORKERS), "--nameserver", nameserver)
+    return AsyncServerProcess(*words, env=environment, cwd=SHOP)
 
 
 async def test_the_books_are_right_after_a_broker_was_killed_under_three_workers(tmp_path: Path) -> None:
     database = tmp_path / "shop.db"
-    async with UpProcess(tmp_path / "data") as server:
-        async with workers(server.nameserver, database, tmp_path) as shop:
+    async with AsyncServerProcess("up", data=tmp_path / "data") as server:
+        async with workers(server.nameserver, database) as shop:
             await set_prices(database)
             async with aio.Producer(server.nameserver, group="web", timeout_ms=30_000) as web:
                 await place_all(web, range(ORDERS // 2))
@@ -90,8 +75,8 @@ async def test_the_books_are_right_after_a_broker_was_killed_under_three_workers
                 await place_all(web, range(ORDERS // 2, ORDERS))
                 await ask_prices(web, database)
             await until(lambda: is_settled(database), "every order shipped or cancelled", timeout_s=60)
-            shop.terminate()
-            assert await asyncio.wait_for(shop.wait(), 40) == 0, (tmp_path / "workers.log").read_text()
+            assert shop.output.startswith("ready app=shop:app workers=3")
+            assert await shop.stop(40) == 0
         check_books(database)
         async with aio.Admin(server.nameserver) as admin:
             letters = await admin.dead_letters("billing")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,13 +34,13 @@ async def test_sends_wait_for_a_hanging_member_once(
         async with Producer(rig.nameserver, group="senders") as producer:
             assert (await producer.send(Message("orders", b"before"))).status is SendStatus.SEND_OK
             await rig.caught_up(first, other)
-            other.say(signal.SIGSTOP)
+            other.pause()
             took = []
             for number in range(5):
                 began = time.monotonic()
                 receipt = await producer.send(Message("orders", f"{number}".encode()), timeout_ms=60_000)
                 took.append(round(time.monotonic() - began, 2))
                 assert receipt.status is left, f"send {number} after {took} s"
-            other.say(signal.SIGCONT)
+            other.resume()
             assert await rig.master(in_sync=count) is first, "it joins again"
             print(f"sends took {took} s")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import signal
@@ -24,7 +23,7 @@ from pyromq.cli.servers.store_folder import StandingClock, StoreFolder, served_f
 from pyromq.errors import MQError, StoreNotFoundError
 from pyromq.store.files.layout import Layout
 from pyromq.store.settings import StoreSettings
-from pyromq.testing import LoopbackBroker
+from pyromq.testing import LoopbackBroker, ServerProcess
 from pyromq.testing.loopback import SMALL_FILES
 
 pytestmark = pytest.mark.integration
@@ -159,13 +158,9 @@ def test_a_folder_is_served_beside_another_loop(folder: Path) -> None:
 def test_the_console_shows_a_folder_and_changes_nothing(folder: Path) -> None:
     lock_up(folder)
     before = fingerprint(folder)
-    command = [sys.executable, "-m", "pyromq", "console", "--store", str(folder), "--port", "0"]
-    environment = {**os.environ, "PYROMQ_CONSOLE_PASSWORD": "glass", "PYTHONWARNINGS": "error"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip().removeprefix("console=")
-        assert url.startswith("http://127.0.0.1:")
+    environment = {"PYROMQ_CONSOLE_PASSWORD": "glass", "PYTHONWARNINGS": "error"}
+    with ServerProcess("console", "--store", str(folder), env=environment) as console:
+        url = console.addresses["console"]
         with httpx.Client(base_url=url, headers={"Origin": url}, follow_redirects=True, timeout=30) as browser:
             browser.get("/login")
             token = re.findall(r'name="csrf" value="([^"]*)"', browser.get("/login").text)
@@ -176,10 +171,8 @@ def test_the_console_shows_a_folder_and_changes_nothing(folder: Path) -> None:
             (csrf,) = set(re.findall(r'name="csrf" content="([^"]+)"', browser.get("/topics").text))
             refused = browser.post("/delays/cancel", data={"handle": "x", "csrf": csrf})
             assert refused.status_code == 403
-    finally:
-        process.send_signal(signal.SIGINT)
-        with process:  # closes the pipe
-            assert process.wait(30) == 0
+        console.signal(signal.SIGINT)
+        assert console.wait(30) == 0
     assert fingerprint(folder) == before
 
 

@@ -16,6 +16,7 @@ from pyromq.broker.broker import Broker
 from pyromq.clock import SystemClock
 from pyromq.errors import MQError
 from pyromq.net import Address, Connection, open_connection
+from pyromq.testing import AsyncServerProcess
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.admin import ResumeCheckHalfMessageHeader
 from pyromq.wire.headers.callback import CheckTransactionHeader
@@ -27,7 +28,6 @@ from pyromq.wire.properties import decode_properties
 from pyromq.wire.received import Received
 from pyromq.wire.record import Record, decode_record
 from tests.integration.test_broker import Client, pull, pull_header, running, send, send_header
-from tests.integration.up_process import UpProcess
 from tests.integration.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
@@ -214,9 +214,9 @@ async def test_a_restart_knows_what_waits(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def connected(server: UpProcess, client: Client) -> AsyncIterator[Client]:
+async def connected(server: AsyncServerProcess, client: Client) -> AsyncIterator[Client]:
     address = Address.parse(server.nameserver)
-    address = Address(address.host, int(server.broker_port))
+    address = Address.parse(server.broker)
     client.connection = await open_connection(address, clock=SystemClock(), handler=client)
     yield client
     client.connection.close()
@@ -244,7 +244,7 @@ class Load:
 
 async def test_a_killed_broker_keeps_every_transaction_as_it_was_decided(tmp_path: Path) -> None:
     load, rng = Load(), Random(7)
-    async with UpProcess(tmp_path / "data") as server:
+    async with AsyncServerProcess("up", data=tmp_path / "data") as server:
         for life in range(2):
             client = Client()
             async with connected(server, client):

@@ -16,18 +16,12 @@ import pyspark
 
 from pyromq.pipeline.spark.home import light_home
 from pyromq.pipeline.spark.java import cache_folder, java_home
+from pyromq.testing import free_port
 
 ROOT = Path(__file__).parents[2]
 _START_S = 90
 _PROGRAM_S = 300
 _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def environment() -> dict[str, str]:

@@ -19,8 +19,8 @@ from pyromq.pipeline.core.offsets import OffsetRange
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.reading.pulls import read_ranges
+from pyromq.testing import ServerProcess
 from tests.spark.queries import Collected, run, start, until
-from tests.spark.servers import Servers
 from tests.spark.topics import Topics, bodies
 
 pytestmark = pytest.mark.spark
@@ -28,7 +28,7 @@ NARROW = "topic string, queue_id int, queue_offset bigint, body binary"
 
 
 def test_a_broker_killed_under_a_query_is_waited_for(spark: Any, tmp_path: Path, checkpoint: str) -> None:
-    with Servers(tmp_path / "data") as servers:
+    with ServerProcess("up", data=tmp_path / "data") as servers:
         with Topics(servers.nameserver, "restart") as topics:
             topic = topics.make(queues=2)
             options = topics.options(topic, group=topics.group, startingOffsets="earliest", requestTimeout="10s")
@@ -47,7 +47,7 @@ def test_a_broker_killed_under_a_query_is_waited_for(spark: Any, tmp_path: Path,
 
 
 def test_a_range_is_read_on_after_the_broker_came_back(tmp_path: Path) -> None:
-    with Servers(tmp_path / "data") as servers:
+    with ServerProcess("up", data=tmp_path / "data") as servers:
         with Topics(servers.nameserver, "read-on") as topics:
             topic = topics.make(queues=1)
             (queue,) = topics.queues(topic)
@@ -68,7 +68,7 @@ def test_a_range_is_read_on_after_the_broker_came_back(tmp_path: Path) -> None:
 
 
 def test_brokers_that_stay_away_end_a_read_in_words(tmp_path: Path) -> None:
-    with Servers(tmp_path / "data") as servers, Topics(servers.nameserver, "away") as topics:
+    with ServerProcess("up", data=tmp_path / "data") as servers, Topics(servers.nameserver, "away") as topics:
         topic = topics.make(queues=1)
         (queue,) = topics.queues(topic)
         options = SourceOptions(nameserver=servers.nameserver, topics=(topic,), request_ms=30_000, retry_ms=600)

@@ -24,10 +24,10 @@ import pytest
 
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.pipeline.jobs import read_archive
+from pyromq.testing import ServerProcess
 from tests.integration.ledger import Ledger, report
 from tests.spark.killed_pipelines import MODES, PIPELINES, archiving, consuming, copy
 from tests.spark.places import FOLDER, KILLING, LIFE, NOWHERE, PLACES, STARTED, checkpoint_of, go_to
-from tests.spark.servers import Servers
 from tests.spark.test_sink import bodies_of, stored
 from tests.spark.topics import Topics, bodies
 
@@ -48,7 +48,7 @@ delay_ladder_ms = {[500] * 18}
 class Rig:
     """Servers, their topics, and a folder with all that lives of the driver leave behind."""
 
-    def __init__(self, servers: Servers, topics: Topics, folder: Path) -> None:
+    def __init__(self, servers: ServerProcess, topics: Topics, folder: Path) -> None:
         self.servers, self.topics, self.folder = servers, topics, folder
         self.ledger = Ledger(servers.nameserver, "in", "consume")
         self.undecided = set[str]()  # prepared messages of the life that was killed before its decision
@@ -140,7 +140,7 @@ def message(text: str) -> Any:
 def rig(tmp_path: Path) -> Iterator[Rig]:
     (tmp_path / "quick.toml").write_text(QUICK)
     flags = "--config", str(tmp_path / "quick.toml")
-    with Servers(tmp_path / "data", *flags) as servers, Topics(servers.nameserver, "killed") as topics:
+    with ServerProcess("up", *flags, data=tmp_path / "data") as servers, Topics(servers.nameserver, "killed") as topics:
         for name in ("in", *MODES):
             topics.create(name, queues=2)
         folder = tmp_path / "lives"

@@ -16,8 +16,8 @@ from pyspark.errors import PySparkException
 from pyromq import Admin, Message, Producer
 from pyromq.errors import MQError
 from pyromq.settings import Credentials, TlsSettings
+from pyromq.testing import ServerProcess
 from tests.conftest import CANARY
-from tests.spark.servers import Servers
 
 pytestmark = pytest.mark.spark
 
@@ -53,7 +53,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     first = {"access.initial_user": f'{{"username":"{ROOT.access_key}","password":"{ROOT.secret_key}"}}'}
     flags = [f"{server}.{key}={value}" for server in ("broker", "nameserver") for key, value in settings.items()]
     flags += [f"broker.{key}={value}" for key, value in first.items()]
-    with Servers(folder / "data", *(part for flag in flags for part in ("--set", flag))) as servers:
+    with ServerProcess("up", *(part for flag in flags for part in ("--set", flag)), data=folder / "data") as servers:
         each = Guarded(servers.nameserver, folder / "tls/ca.pem")
         with each.admin() as admin:
             for topic in ("guarded-in", "guarded-out", "guarded-secret"):

@@ -23,7 +23,7 @@ from pyromq.pipeline.sink.options import parse_sink_options
 from pyromq.pipeline.sink.sender import RequestSender
 from pyromq.pipeline.sink.sink import Plan, StreamWriter, Task, Written, plan_of, write_rows
 from pyromq.pipeline.sink.transactions import decisions_of, with_group
-from tests.integration.up_process import UpProcess
+from pyromq.testing import AsyncServerProcess
 from tests.spark.test_sink import bodies_of
 from tests.spark.topics import Topics
 
@@ -36,7 +36,7 @@ async def test_a_broker_that_is_killed_while_rows_are_sent(
     mode: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """What it had stored without saying so is sent again, unless the mode looks first."""
-    async with UpProcess(tmp_path / "data") as server:
+    async with AsyncServerProcess("up", data=tmp_path / "data") as server:
         with Topics(server.nameserver, mode) as topics:
             target = await asyncio.to_thread(topics.make, "", 3)
             await asyncio.to_thread(topics.queues, target)

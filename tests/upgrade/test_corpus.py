@@ -16,7 +16,7 @@ from pyromq.aio import Admin, PushConsumer, ReceivedMessage
 from pyromq.idempotent import Marks, once
 from pyromq.outbox import Outbox
 from pyromq.store.check import StoreVerdict, check_store
-from tests.integration.up_process import UpProcess
+from pyromq.testing import AsyncServerProcess
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.tar.xz"))
 
@@ -65,7 +65,7 @@ async def test_a_folder_of_an_earlier_state_is_served(folder: Path) -> None:
     written = json.loads((folder / "written.json").read_text())
     report = check_store(folder / "data")
     assert report.verdict in (StoreVerdict.SOUND, StoreVerdict.RECOVERABLE), report.findings
-    async with UpProcess(folder / "data", "--no-metrics") as server:
+    async with AsyncServerProcess("up", "--no-metrics", data=folder / "data") as server:
         expected = {b"order %d" % number for number in range(written["plain"])}
         everything = await taken(server.nameserver, "audit", "orders", written["plain"])
         assert set(everything) == expected
@@ -80,7 +80,7 @@ async def test_a_folder_of_an_earlier_state_is_served(folder: Path) -> None:
 
 async def test_marks_and_progress_of_an_earlier_state_go_on(folder: Path) -> None:
     written = json.loads((folder / "written.json").read_text())
-    async with UpProcess(folder / "data", "--no-metrics") as server:
+    async with AsyncServerProcess("up", "--no-metrics", data=folder / "data") as server:
         left = written["plain"] - written["taken"]
         marks = Marks(str(folder / "marks.db"), scope="billing")
         rest = await taken(server.nameserver, "billing", "orders", left, marks)

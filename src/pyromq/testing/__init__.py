@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from pyromq.testing.observing.ledger import Ledger
     from pyromq.testing.observing.observed import GroupView
     from pyromq.testing.observing.seen import SeenMessage, SeenMessages
+    from pyromq.testing.server_process import AsyncServerProcess, ServerProcess, ServerProcessError, free_port
     from pyromq.testing.traffic.fault_rules import FaultKind
     from pyromq.testing.traffic.faults import Faults
     from pyromq.testing.virtual_time import NotSettledError
 
 _HOMES = {  # nothing is imported before it is wanted: pytest imports this package in every run
+    "AsyncServerProcess": "server_process",
     "BrokerClock": "broker_clock",
     "CrashMode": "faulty_disk",
     "Crashed": "faulty_disk",
@@ -34,9 +36,13 @@ _HOMES = {  # nothing is imported before it is wanted: pytest imports this packa
     "NotSettledError": "virtual_time",
     "SeenMessage": "observing.seen",
     "SeenMessages": "observing.seen",
+    "ServerProcess": "server_process",
+    "ServerProcessError": "server_process",
+    "free_port": "server_process",
 }
 
 __all__ = [
+    "AsyncServerProcess",
     "BrokerClock",
     "CrashMode",
     "Crashed",
@@ -50,6 +56,9 @@ __all__ = [
     "NotSettledError",
     "SeenMessage",
     "SeenMessages",
+    "ServerProcess",
+    "ServerProcessError",
+    "free_port",
     "guarded_by",
     "metrics_of",
 ]
