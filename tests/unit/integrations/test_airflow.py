@@ -101,6 +101,25 @@ def test_an_event_is_committed_when_it_was_taken_and_not_before() -> None:
     on_a_broker(test)
 
 
+def test_what_a_filter_passed_over_leaves_no_lag_and_an_unfinished_event_is_never_passed() -> None:
+    async def test(broker: LoopbackBroker) -> None:
+        tags = ["new", "new", *["old"] * 5]
+        await send(broker, *(Message("orders", b"%d" % n, tags=tag, sharding_key="one") for n, tag in enumerate(tags)))
+        stream = stream_of(broker, Subscription(topics={"orders": "new"}, group="airflow", start="earliest"))
+        events = stream.events()
+        taken = await take(events, 2)
+        waiting = asyncio.create_task(anext(events))
+        await stream.done([(taken[0][1], True)])
+        assert await committed(broker) == 1
+        await stream.done([(taken[1][1], True)])
+        assert await committed(broker) == 7
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await stream.close()
+
+    on_a_broker(test)
+
+
 def test_nothing_is_committed_past_an_event_that_failed() -> None:
     async def test(broker: LoopbackBroker) -> None:
         await send(broker, *(Message("orders", b"%d" % number, sharding_key="one") for number in range(3)))

@@ -45,6 +45,8 @@ class MessageStream:
         self._find_place = find_place
         self._consumer: PullConsumer | None = None
         self._room = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._newest: dict[QueueId, int] = {}  # polled last of each queue, as long as it is not done
+        self._committed: dict[QueueId, int] = {}
 
     async def events(self) -> AsyncIterator[tuple[dict[str, Any], Handed]]:
         """Without end. Raises what consumers raise."""
@@ -52,7 +54,12 @@ class MessageStream:
         await consumer.open()
         self._consumer = consumer
         while True:
-            for message in await consumer.poll():
+            batch = await consumer.poll()
+            if batch:
+                self._newest[batch[-1].queue] = batch[-1].offset
+            else:
+                await self._commit_passed(consumer)
+            for message in batch:
                 await self._room.acquire()
                 yield event_of(message), Handed(message.queue, message.offset)
 
@@ -74,11 +81,23 @@ class MessageStream:
         if consumer is None:
             return
         try:
-            consumer.position(last.queue)
+            position = consumer.position(last.queue)
         except ConfigError:  # another member of the group has the queue now, and reads these messages again
             logger.info("not committed, the queue has moved: queue=%s offset=%d", last.queue, last.offset)
             return
-        await consumer.commit({last.queue: last.offset + 1})
+        end = last.offset + 1
+        if self._newest.get(last.queue) == last.offset:  # all that was polled is done, so what was filtered out is, too
+            del self._newest[last.queue]
+            end = position
+        self._committed[last.queue] = end
+        await consumer.commit({last.queue: end})
+
+    async def _commit_passed(self, consumer: PullConsumer) -> None:
+        """Of queues without unfinished messages: what was filtered out behind the last one leaves no lag."""
+        done = {queue: consumer.position(queue) for queue in consumer.assignment if queue not in self._newest}
+        if news := {queue: end for queue, end in done.items() if end != self._committed.get(queue)}:
+            self._committed |= news
+            await consumer.commit(news)
 
     async def close(self) -> None:
         """Leaves the group; what was not committed comes again."""
