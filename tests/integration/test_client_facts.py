@@ -13,6 +13,7 @@ import pytest
 from pyromq import Message, ReceivedMessage
 from pyromq.aio import Admin, Producer, PullConsumer, PushConsumer
 from pyromq.model.queue import QueueId
+from pyromq.model.topic import GroupConfig
 from pyromq.testing import LoopbackBroker
 from pyromq.wire.headers.shared import ConsumerRunningInfoHeader
 from pyromq.wire.json import java_json
@@ -183,3 +184,25 @@ async def test_a_pull_consumer_says_what_it_subscribes_to_and_which_queues_it_ha
             assert [(each["topic"], each["subString"]) for each in told["subscriptionSet"]] == [("orders", "new")]
             [state] = await admin.client_states("billing")
             assert (state.subscriptions, len(state.queues), state.problem) == (frozenset({("orders", "new")}), 4, "")
+
+
+@on_own_loop
+async def test_a_group_that_is_paused_while_its_pull_waits_gets_nothing_until_it_is_resumed() -> None:
+    async with virtual() as broker:
+        await send(broker, "first")
+        seen: list[bytes] = []
+
+        async def note(message: ReceivedMessage) -> None:
+            seen.append(message.body)
+
+        groups = broker.broker.parts.tables.groups
+        async with PushConsumer(broker.nameserver, group="billing", listener=note, topics="orders", start="earliest"):
+            await asyncio.sleep(10)
+            assert seen == [b"0"]
+            groups.update(GroupConfig(group_name="billing", consume_enable=False))
+            await send(broker, "second", "third")
+            await asyncio.sleep(60)
+            assert seen == [b"0"], "also the pull that was held when the group was paused is refused"
+            groups.update(GroupConfig(group_name="billing"))
+            await asyncio.sleep(60)
+            assert seen == [b"0", b"0", b"1"]

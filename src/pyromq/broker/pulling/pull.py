@@ -377,6 +377,9 @@ class PullHandler:
         except AccessDeniedError as error:
             self._waiters.release(held)
             send_refusal(held.connection, held.request, ResponseCode.NO_PERMISSION, str(error))
+        except RefusedError as error:  # the group was paused, or the topic closed, while the pull waited
+            self._waiters.release(held)
+            send_refusal(held.connection, held.request, error.code, error.remark, error.ext)
         except Exception as error:  # a defect, or a damaged file
             logger.exception("held pull failed: topic=%s queue=%d", *held.queue)
             self._waiters.release(held)
@@ -403,7 +406,9 @@ class PullHandler:
         self._leave_held(held, result)
 
     def _leave_held(self, held: HeldPull, result: ReadResult) -> None:
+        """Raises RefusedError where the pull would be refused if it came now."""
         header = held.request.header
+        self._checked(header)
         code = self._code(header, result)
         if self.master_is_near is not None and code is not _SUCCESS:
             code, result = self._of_a_replica(header, code, result)
