@@ -23,7 +23,7 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
 from pyromq.client.admin.operating.measuring import MeasureAdmin
 from pyromq.endpoint.endpoint import Endpoint, Shelter
-from pyromq.endpoint.sources import Source
+from pyromq.endpoint.sources import MetricsSource
 from pyromq.exporter.exporter import Exporter, ExporterSettings
 from pyromq.failover.broker_control import BrokerBeside
 from pyromq.failover.opening import open_lease_store
@@ -232,7 +232,7 @@ async def _endpoint(settings: BrokerSettings | NameServerSettings | None, stack:
     return await stack.enter_async_context(endpoint)
 
 
-def _show(endpoint: Endpoint | None, server: Source) -> None:
+def _show(endpoint: Endpoint | None, server: MetricsSource) -> None:
     if endpoint is not None:
         endpoint.add(server)
 

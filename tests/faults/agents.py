@@ -29,7 +29,7 @@ from pyromq.failover.switching import switch
 from pyromq.net import Address
 from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.store.message_store import MessageStore
-from pyromq.wire.json.membership import Role as MemberRole
+from pyromq.wire.json.membership import MemberRole
 from tests.faults.broker_worker import AgentPlan, WorkerProcess, disk_after_power, serve_agent
 from tests.faults.cluster import CLIENTS_HOST, REPLICATION, STORE, Cluster, Member, ids_in
 from tests.faults.lease_servers import LeaseServer

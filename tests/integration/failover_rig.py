@@ -13,7 +13,7 @@ from typing import Self
 from pyromq.aio import Admin
 from pyromq.errors import MQError
 from pyromq.failover.opening import open_lease_store
-from pyromq.failover.record import BrokerStatus, LeaseRecord, Role
+from pyromq.failover.record import BrokerStatus, LeaseRecord, MemberRole
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.testing import AsyncServerProcess, free_port
@@ -134,7 +134,7 @@ class FailoverRig:
                 if member is but_not or not member.broker.is_running:
                     continue
                 status = await self.status(member)
-                if status is not None and status.role is Role.MASTER and status.granted_s > 0:
+                if status is not None and status.role is MemberRole.MASTER and status.granted_s > 0:
                     record = await self.record()
                     if record is None or record.holder != member.address or len(record.in_sync) < in_sync:
                         continue
@@ -175,7 +175,7 @@ class FailoverRig:
         """Once it follows the master under the newest lease."""
         for _ in range(round(PATIENCE_S / 0.05)):
             status, record = await self.status(member), await self.record()
-            if status is not None and record is not None and status.role is Role.REPLICA:
+            if status is not None and record is not None and status.role is MemberRole.REPLICA:
                 if status.following == "FOLLOWING" and status.number == record.number == status.log_number:
                     return status
             await asyncio.sleep(0.05)

@@ -10,9 +10,9 @@ from typing import Any
 
 from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.security.book import Book
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
+from pyromq.security.user_store import UserStore
 from pyromq.settings import Credentials
 from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import SMALL_FILES
@@ -47,7 +47,7 @@ def memory_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def book_of(broker: LoopbackBroker) -> Book:
+def book_of(broker: LoopbackBroker) -> UserStore:
     access = broker.broker.access
     assert isinstance(access, GuardedAccess)
     return access.guard.book

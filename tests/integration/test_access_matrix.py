@@ -22,9 +22,9 @@ import pytest
 from pyromq.nameserver import service
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
-from pyromq.security.book import Book
 from pyromq.security.resources import ALL_NAMES, Action, Need, topic
 from pyromq.security.rights import BROKER_RIGHTS, NAMESERVER_RIGHTS, Right
+from pyromq.security.user_store import UserStore
 from pyromq.testing import LoopbackBroker
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
@@ -62,7 +62,7 @@ def needs_of(right: Right, code: int, ext: dict[str, str], body: bytes, cluster:
     return list(right.needs(decode_received(frame), cluster))
 
 
-def grant(book: Book, user: str, needs: list[Need], *, elsewhere: bool) -> None:
+def grant(book: UserStore, user: str, needs: list[Need], *, elsewhere: bool) -> None:
     """Exactly the needs, or the same for other names."""
     merged: dict[str, set[str]] = {}
     for need in needs:
@@ -77,7 +77,7 @@ def refusal_of(user: str, need: Need) -> str:
 
 
 async def check(
-    address: str, book: Book, right: Right, code: int, request: tuple[dict[str, str], bytes], cluster: str
+    address: str, book: UserStore, right: Right, code: int, request: tuple[dict[str, str], bytes], cluster: str
 ) -> None:
     ext, body = request
     needs = needs_of(right, code, ext, body, cluster)
@@ -198,7 +198,7 @@ async def test_nobody_rises_above_their_station(broker: LoopbackBroker) -> None:
 
 
 @pytest.fixture(scope="module")
-def names() -> Iterator[tuple[str, Book]]:
+def names() -> Iterator[tuple[str, UserStore]]:
     """On a loop of its own, in a thread."""
     from threading import Event, Thread
 
@@ -239,12 +239,12 @@ def nameserver_request(code: Code) -> tuple[dict[str, str], bytes]:
 @pytest.mark.parametrize(
     "code", [Code(code) for code in sorted(service._HANDLES)], ids=lambda code: f"{int(code)}-{code.name}"
 )
-async def test_every_request_of_a_name_server_and_every_role(names: tuple[str, Book], code: Code) -> None:
+async def test_every_request_of_a_name_server_and_every_role(names: tuple[str, UserStore], code: Code) -> None:
     address, book = names
     await check(address, book, NAMESERVER_RIGHTS[code], int(code), nameserver_request(code), ALL_NAMES)
 
 
-async def test_a_route_is_not_poisoned(names: tuple[str, Book]) -> None:
+async def test_a_route_is_not_poisoned(names: tuple[str, UserStore]) -> None:
     """A user that may register a broker from its own machine leads nobody elsewhere."""
     address, book = names
     add_user(book, "broker-user")

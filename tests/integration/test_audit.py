@@ -15,7 +15,7 @@ from pyromq.cli.main import main
 from pyromq.client.admin import EARLIEST, LATEST
 from pyromq.client.core.client import Client
 from pyromq.errors import MQError
-from pyromq.security.audit import AuditEntry, Outcome, Question
+from pyromq.security.audit import AuditEntry, AuditOutcome, AuditSearch
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
 from pyromq.settings import ClientSettings
@@ -74,7 +74,7 @@ def test_a_reset_is_told_with_the_offsets(broker: LoopbackBroker) -> None:
             producer.send(Message("orders", b"42"))
         admin.reset_offset("billing", "orders", to_ms=LATEST)
         admin.reset_offset("billing", "orders", to_ms=EARLIEST)
-        last, first = admin.audit(Question(resource="Group:billing", limit=2))
+        last, first = admin.audit(AuditSearch(resource="Group:billing", limit=2))
     assert last.changes["Offsets:orders@billing"][0] == first.changes["Offsets:orders@billing"][1] == {"0": 3}
 
 
@@ -82,8 +82,8 @@ def test_what_a_handler_refuses_is_told_with_the_reason(broker: LoopbackBroker) 
     with Admin(broker.nameserver) as admin:
         with pytest.raises(MQError):
             admin.delete_topic("TBW102")
-        (entry,) = admin.audit(Question(outcome="refused"))
-    assert entry.outcome is Outcome.REFUSED and "TBW102" in entry.reason
+        (entry,) = admin.audit(AuditSearch(outcome="refused"))
+    assert entry.outcome is AuditOutcome.REFUSED and "TBW102" in entry.reason
 
 
 def test_sends_pulls_and_commits_are_not_for_the_audit(broker: LoopbackBroker) -> None:
@@ -122,9 +122,9 @@ def test_with_access_control_the_log_has_users_and_never_a_secret(tmp_path: Path
             asyncio.run(_delete(broker.address, "orders", credentials))
         with Admin(broker.nameserver, credentials=OPS) as admin:
             entries = admin.audit()
-    done = {(entry.action, entry.user) for entry in entries if entry.outcome is Outcome.DONE}
+    done = {(entry.action, entry.user) for entry in entries if entry.outcome is AuditOutcome.DONE}
     assert ("AUTH_CREATE_USER", "ops") in done and ("UPDATE_AND_CREATE_TOPIC", "ops") in done
-    refused = [(entry.action, entry.user) for entry in entries if entry.outcome is Outcome.REFUSED]
+    refused = [(entry.action, entry.user) for entry in entries if entry.outcome is AuditOutcome.REFUSED]
     assert ("DELETE_TOPIC_IN_BROKER", "billing") in refused
     assert any(user == "" for _, user in refused), "a name that was not verified is nobody's"
     text = b"".join(path.read_bytes() for path in (tmp_path / "data" / "audit").iterdir())

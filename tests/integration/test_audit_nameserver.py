@@ -20,7 +20,7 @@ from pyromq.nameserver import admin_requests
 from pyromq.nameserver.server import LATER_MAX, NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address, open_connection
-from pyromq.security.audit import AuditEntry, AuditLog, Outcome, Question, find_entries
+from pyromq.security.audit import AuditEntry, AuditLog, AuditOutcome, AuditSearch, find_entries
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.received import Received
@@ -46,7 +46,7 @@ async def ask(
 
 
 async def entries(address: Address, user: str = "", **wanted: Any) -> list[AuditEntry]:
-    body = msgspec.json.encode(Question(**wanted))
+    body = msgspec.json.encode(AuditSearch(**wanted))
     response = await ask(address, RequestCode.QUERY_AUDIT_LOG, {}, body, user)
     assert response.code == ResponseCode.SUCCESS, response.remark
     return msgspec.json.decode(response.body, type=list[AuditEntry])
@@ -67,7 +67,7 @@ async def test_what_tools_change_is_told_with_before_and_after_and_outlives_the_
     assert deleted.changes == {"Kv:rooms/orders": ("two", None)} and deleted.server == "nameserver"
     assert wiped.action == "WIPE_WRITE_PERM_OF_BROKER" and wiped.resources == ("Broker:broker-a",)
     assert config.changes == {"Setting:orderMessageEnable": ("false", "true")}
-    assert find_entries(tmp_path / "audit", Question()) == [config, wiped, deleted, changed, put]
+    assert find_entries(tmp_path / "audit", AuditSearch()) == [config, wiped, deleted, changed, put]
 
 
 async def test_what_it_refuses_is_told(tmp_path: Path) -> None:
@@ -75,7 +75,11 @@ async def test_what_it_refuses_is_told(tmp_path: Path) -> None:
         response = await ask(server.address, RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"listenPort=1")
         assert response.code == ResponseCode.NO_PERMISSION
         (entry,) = await entries(server.address, outcome="refused")
-    assert entry.action == "UPDATE_NAMESRV_CONFIG" and entry.outcome is Outcome.REFUSED and "listenPort" in entry.reason
+    assert (
+        entry.action == "UPDATE_NAMESRV_CONFIG"
+        and entry.outcome is AuditOutcome.REFUSED
+        and "listenPort" in entry.reason
+    )
 
 
 async def test_with_access_control_the_log_has_users_and_refusals_and_no_secret(tmp_path: Path) -> None:
@@ -90,7 +94,7 @@ async def test_with_access_control_the_log_has_users_and_refusals_and_no_secret(
         assert stranger.code == ResponseCode.NO_PERMISSION
     assert (created.action, created.user, created.resources) == ("AUTH_CREATE_USER", "root", ("User:shop",))
     assert created.changes["User:shop"] == (None, {"type": "Normal", "status": "enable"})
-    assert (kv.action, kv.outcome, kv.user) == ("PUT_KV_CONFIG", Outcome.REFUSED, "")
+    assert (kv.action, kv.outcome, kv.user) == ("PUT_KV_CONFIG", AuditOutcome.REFUSED, "")
     text = b"".join(path.read_bytes() for path in (tmp_path / "audit").iterdir())
     assert CANARY_PART.encode() not in text
 

@@ -12,7 +12,7 @@ import pytest
 from pyromq import Admin, Message, Producer
 from pyromq.client.admin.messages.search import MessageQuery
 from pyromq.testing import LoopbackBroker
-from tests.integration.test_console import CONSOLE, TOKEN, WAIT_S, running, url_in
+from tests.integration.test_console import TOKEN, WAIT_S, running, url_of
 
 pytestmark = pytest.mark.integration
 
@@ -42,16 +42,15 @@ def test_a_killed_console_leaves_an_interrupted_job_and_the_next_one_does_the_re
         with Producer(broker.nameserver, group="shop") as producer:
             for number in range(MESSAGES):
                 producer.send(Message("orders", b"%d" % number))
-        command = [*CONSOLE, "-n", broker.nameserver, "--port", "0", "--data", str(tmp_path)]
-        with running(command) as (process, line):
-            jobs = f"{url_in(line)}/api/v1/jobs"
+        words = ("console", "-n", broker.nameserver, "--data", str(tmp_path))
+        with running(*words) as console:
+            jobs = f"{url_of(console)}/api/v1/jobs"
             spec = {"kind": "copy", "topic": "orders", "to_topic": "copies"}
             job = ask("POST", jobs, json={"spec": spec, "pace": {"rate": 20}})["id"]
             until_confirmed(f"{jobs}/{job}", 5)
-            process.kill()
-            process.wait(WAIT_S)
-        with running(command) as (_, line):
-            jobs = f"{url_in(line)}/api/v1/jobs"
+            console.kill()
+        with running(*words) as console:
+            jobs = f"{url_of(console)}/api/v1/jobs"
             record = ask("GET", f"{jobs}/{job}")
             assert record["state"] == "interrupted"
             assert 5 <= record["counts"]["confirmed"] < MESSAGES

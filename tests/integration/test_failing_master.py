@@ -13,12 +13,12 @@ from pyromq.failover.agent import Agent
 from pyromq.failover.peers import MemberPeers
 from pyromq.failover.record import LeaseConflictError, LeaseRecord
 from pyromq.failover.rules import Timing
-from pyromq.failover.store import Found
+from pyromq.failover.store import StoredLease
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.replication.settings import Role
 from pyromq.results import SendStatus
-from pyromq.wire.json.membership import Role as MemberRole
+from pyromq.wire.json.membership import MemberRole
 from tests.integration.test_roles import Managed, Two
 from tests.integration.waiting import until
 
@@ -28,16 +28,16 @@ pytestmark = pytest.mark.integration
 class MemoryStore:
     """A lease store of one process."""
 
-    found: Found | None = None
+    found: StoredLease | None = None
 
-    async def read(self) -> Found | None:
+    async def read(self) -> StoredLease | None:
         return self.found
 
     async def write(self, record: LeaseRecord, expected: str | None) -> str:
         if expected != (self.found.version if self.found else None):
             raise LeaseConflictError("changed")
         version = str(int(expected or "0") + 1)
-        self.found = Found(record, version)
+        self.found = StoredLease(record, version)
         return version
 
     async def close(self) -> None: ...

@@ -16,7 +16,7 @@ from pyromq import Message, ReceivedMessage
 from pyromq.aio import Producer, PushConsumer
 from pyromq.clock import SystemClock
 from pyromq.errors import MQError
-from pyromq.failover.record import Role
+from pyromq.failover.record import MemberRole
 from pyromq.net import Address, open_connection
 from pyromq.settings import PushConsumerSettings
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -145,7 +145,7 @@ async def test_without_its_lease_store_a_master_stops_acknowledging_and_goes_on_
             async with Producer(rig.nameserver, group="senders") as producer:
                 with pytest.raises(MQError):
                     await producer.send(Message("orders", b"refused"))
-            assert (status := await rig.status(first)) is not None and status.role is Role.MASTER
+            assert (status := await rig.status(first)) is not None and status.role is MemberRole.MASTER
             proxy.accepts = True
             await rig.master()
             stored = await send_some(rig, 3, "after")
@@ -282,4 +282,4 @@ async def test_an_async_set_stays_one_after_a_failover(tmp_path: Path, store: st
         await first.start()
         await rig.master(in_sync=2)
         back = await rig.status(other)
-        assert back is not None and (back.role is Role.REPLICA or not back.waits)
+        assert back is not None and (back.role is MemberRole.REPLICA or not back.waits)

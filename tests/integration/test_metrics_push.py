@@ -16,12 +16,12 @@ import pytest
 from pyromq.endpoint.otlp_push import OtlpPush, read_headers
 from pyromq.errors import ConfigError
 from pyromq.metrics.broker_table import TOPIC_NUMBER
-from pyromq.metrics.samples import Family, Part
+from pyromq.metrics.samples import Family, ServerSamples
 from pyromq.metrics.settings import MetricsSettings
 
 pytestmark = pytest.mark.integration
 
-PARTS = [Part({"node_id": "a"}, [Family(TOPIC_NUMBER, [((), 3)])])]
+PARTS = [ServerSamples({"node_id": "a"}, [Family(TOPIC_NUMBER, [((), 3)])])]
 
 
 class Collector:
@@ -64,7 +64,7 @@ def collector() -> Iterator[Collector]:
     thread.join()
 
 
-async def collect() -> list[Part]:
+async def collect() -> list[ServerSamples]:
     return PARTS
 
 

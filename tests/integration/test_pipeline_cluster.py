@@ -16,7 +16,7 @@ from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm
 from pyromq.pipeline.core.connections import close_all
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.places import Place
+from pyromq.pipeline.core.places import RelativeOffset
 from pyromq.pipeline.reading.batch import plan_batch
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.settings import Credentials
@@ -113,7 +113,7 @@ def test_who_reads_in_no_group_needs_no_right_on_a_group() -> None:
         with Producer(guarded.nameserver, group="writers", credentials=ROOT) as producer:
             producer.send(Message("orders", b"1"))
         keys = {"access_key": user.access_key, "secret_key": user.secret_key}
-        options = SourceOptions(nameserver=guarded.nameserver, topics=("orders",), ending=Place.LATEST, **keys)
-        (planned,) = plan_batch(replace(options, starting=Place.EARLIEST), Cluster(options))
+        options = SourceOptions(nameserver=guarded.nameserver, topics=("orders",), ending=RelativeOffset.LATEST, **keys)
+        (planned,) = plan_batch(replace(options, starting=RelativeOffset.EARLIEST), Cluster(options))
         assert [len(each) for each in planned] == [1]
         close_all()

@@ -11,10 +11,10 @@ from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.broker import Broker
 from pyromq.replication.settings import Role
 from pyromq.security import handover
-from pyromq.security.book import FILE_NAME, Book
 from pyromq.security.policies import PolicyType, User, UserType, make_user, parse_policies
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
+from pyromq.security.user_store import FILE_NAME, UserStore
 from pyromq.store.files.disk import RealDisk
 from pyromq.store.tables.owners import OwnerTable
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -43,7 +43,7 @@ POLICIES = AclInfo(
 )
 
 
-def book_of(broker: Broker) -> Book:
+def book_of(broker: Broker) -> UserStore:
     assert isinstance(broker.access, GuardedAccess)
     return broker.access.guard.book
 

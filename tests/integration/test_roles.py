@@ -21,8 +21,7 @@ from pyromq.broker.tenure import Tenure
 from pyromq.clock import SystemClock, machine_s
 from pyromq.errors import BrokerError, MQError
 from pyromq.failover.broker_control import BrokerBeside
-from pyromq.failover.record import LeaseRecord
-from pyromq.failover.record import Role as MemberRole
+from pyromq.failover.record import LeaseRecord, MemberRole
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import open_connection

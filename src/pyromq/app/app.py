@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, overload
 
-from pyromq.app.listeners import ConsumeOptions, Listener, checked_listener
+from pyromq.app.listeners import AppListener, ConsumeOptions, checked_listener
 from pyromq.app.middleware import Middleware
 from pyromq.app.providers import Override, Provider
-from pyromq.app.run import Run, State, build
+from pyromq.app.run import AppRunState, Run, build
 from pyromq.app.running import Running
 from pyromq.app.signatures import check_function, name_of
 from pyromq.app.transactions import AppTransaction
@@ -74,7 +74,7 @@ class App:
         self.drain_timeout_ms = drain_timeout_ms
         self.producer_settings = producer_settings
         self.options: Mapping[str, Any] = options
-        self.listeners: list[Listener] = []
+        self.listeners: list[AppListener] = []
         self.checks: dict[str, Callable[..., Any]] = {}  # of transactions, by topic
         self.providers: dict[str, Provider] = {}
         self.middlewares: list[Middleware] = []
@@ -139,7 +139,7 @@ class App:
         def add(function: F) -> F:
             self._require_stopped("another listener")
             check_function("listener ", function)
-            listener = Listener(function, topics, chosen, tags, sql, dict(options), replies)
+            listener = AppListener(function, topics, chosen, tags, sql, dict(options), replies)
             self.listeners.append(checked_listener(listener))
             return function
 
@@ -310,7 +310,7 @@ class App:
     @property
     def state(self) -> str:
         """starting, running, draining or stopped."""
-        return (self._run.state if self._run is not None else State.STOPPED).value
+        return (self._run.state if self._run is not None else AppRunState.STOPPED).value
 
     def running(self, nameservers: str | Sequence[str] = (), *, instance: str = "") -> Running:
         """The app runs in this block, ``with`` or ``async with``; ``nameservers`` in place of its own.

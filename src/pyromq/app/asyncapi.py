@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pyromq.app.listeners import Listener
+from pyromq.app.listeners import AppListener
 from pyromq.app.run import DEFAULT_NAME, Built
 from pyromq.app.signatures import MISSING, Signature, item_type
 from pyromq.client.core.settings import client_settings_of
@@ -74,7 +74,7 @@ class _Pages:
     messages: dict[str, Any] = field(default_factory=dict)
     schemas: dict[str, Any] = field(default_factory=dict)
 
-    def receive(self, listener: Listener, signature: Signature) -> None:
+    def receive(self, listener: AppListener, signature: Signature) -> None:
         kind = signature.body
         if listener.is_batch and kind is not MISSING:
             kind = item_type(signature.what, kind)

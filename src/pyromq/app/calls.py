@@ -16,8 +16,8 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from pyromq.app.providers import Provider, Scope, enter, enter_async
-from pyromq.app.signatures import MISSING, Given, Signature, Slot, item_type
+from pyromq.app.providers import Provider, ProviderScope, enter, enter_async
+from pyromq.app.signatures import MISSING, ParameterKind, ParameterSlot, Signature, item_type
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BodyError, ConfigError
 from pyromq.typed import decoder_for
@@ -37,10 +37,10 @@ class Values:
     provided: Mapping[str, Any]
     signatures: Mapping[str, Signature]
 
-    def of(self, source: Given | Provider, *, is_coroutine: bool) -> Any:
+    def of(self, source: ParameterKind | Provider, *, is_coroutine: bool) -> Any:
         if isinstance(source, Provider):
             return self.provided[source.name]
-        if source is Given.APP:
+        if source is ParameterKind.APP:
             return self.app
         return self.producer if is_coroutine else self.sync_producer
 
@@ -69,7 +69,7 @@ def per_message(signature: Signature, values: Values) -> list[tuple[Provider, Si
 
     def add(signature: Signature) -> None:
         for slot in signature.slots:
-            if isinstance(slot.source, Provider) and slot.source.scope is Scope.MESSAGE:
+            if isinstance(slot.source, Provider) and slot.source.scope is ProviderScope.MESSAGE:
                 add(own := values.signatures[slot.source.name])
                 found.setdefault(slot.source.name, (slot.source, own))
 
@@ -80,7 +80,7 @@ def per_message(signature: Signature, values: Values) -> list[tuple[Provider, Si
 def build_call(signature: Signature, values: Values, *, is_batch: bool = False) -> Call:
     """For listeners, of one message or of several, and for checks. Raises ConfigError."""
     slots = signature.slots
-    if [slot.source for slot in slots] == [Given.MESSAGE] and not slots[0].is_keyword:
+    if [slot.source for slot in slots] == [ParameterKind.MESSAGE] and not slots[0].is_keyword:
         return signature.function
     if signature.body is MISSING:
         return _call(signature, values, _Reads(_itself, _itself))
@@ -125,9 +125,9 @@ def _call(signature: Signature, values: Values, reads: _Reads) -> Call:
     names: dict[str, Any] = {"function": signature.function}
     arguments: list[str] = []
     for at, slot in enumerate(signature.slots):
-        if isinstance(slot.source, Provider) or slot.source in (Given.APP, Given.PRODUCER):
+        if isinstance(slot.source, Provider) or slot.source in (ParameterKind.APP, ParameterKind.PRODUCER):
             text, names[f"value{at}"] = f"value{at}", values.of(slot.source, is_coroutine=signature.is_coroutine)
-        elif (read := reads.message if slot.source is Given.MESSAGE else reads.body) is _itself:
+        elif (read := reads.message if slot.source is ParameterKind.MESSAGE else reads.body) is _itself:
             text = "message"
         else:
             text, names[f"read{at}"] = f"read{at}(message)", read
@@ -139,10 +139,10 @@ def _call(signature: Signature, values: Values, reads: _Reads) -> Call:
     return call
 
 
-def _fill(slot: Slot, values: Values, reads: _Reads, *, is_coroutine: bool) -> Fill:
-    if slot.source is Given.MESSAGE:
+def _fill(slot: ParameterSlot, values: Values, reads: _Reads, *, is_coroutine: bool) -> Fill:
+    if slot.source is ParameterKind.MESSAGE:
         return reads.message
-    if slot.source is Given.BODY:
+    if slot.source is ParameterKind.BODY:
         return reads.body
     value = values.of(slot.source, is_coroutine=is_coroutine)
     return lambda _: value
@@ -184,7 +184,7 @@ class _Fills:
         self._made: list[tuple[str, str]] = []
         self._fills: list[tuple[str, Fill]] = []
         for slot in signature.slots:
-            if isinstance(slot.source, Provider) and slot.source.scope is Scope.MESSAGE:
+            if isinstance(slot.source, Provider) and slot.source.scope is ProviderScope.MESSAGE:
                 self._made.append((slot.name, slot.source.name))
             else:
                 self._fills.append((slot.name, _fill(slot, values, reads, is_coroutine=is_coroutine)))

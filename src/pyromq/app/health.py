@@ -1,4 +1,4 @@
-"""Health of a run over HTTP, for whoever watches processes: ``/live`` and ``/ready``, 200 or 503, with JSON.
+"""RunHealth of a run over HTTP, for whoever watches processes: ``/live`` and ``/ready``, 200 or 503, with JSON.
 
 /live    the process does its work; 503: restart it            /ready   messages are consumed; 503: not yet, no more
 """
@@ -18,8 +18,8 @@ LOOPBACK: Final = "127.0.0.1"
 _LIMITS: Final = HttpLimits(connections_max=32)
 
 
-class Health(NamedTuple):
-    """Health of a run as probes see it."""
+class RunHealth(NamedTuple):
+    """RunHealth of a run as probes see it."""
 
     is_live: bool
     is_ready: bool
@@ -29,7 +29,7 @@ class Health(NamedTuple):
 class HealthServer:
     """``async with HealthServer(look, port=8080)``; ``look()`` is called for every request."""
 
-    def __init__(self, look: Callable[[], Health], *, port: int, host: str = LOOPBACK) -> None:
+    def __init__(self, look: Callable[[], RunHealth], *, port: int, host: str = LOOPBACK) -> None:
         self._look = look
         self._host, self._port = host, port
         self._server = HttpServer(self._answer, limits=_LIMITS, is_brief=lambda request: True)

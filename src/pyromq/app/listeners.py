@@ -80,7 +80,7 @@ _CONSUMER_OPTIONS: Final = ("trace", "on_assigned", "on_revoked")
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class AppListener:
     """One decorated function; ``replies`` if what it returns is sent to who asked."""
 
     function: Callable[..., Any]
@@ -126,7 +126,7 @@ def retry_levels(delays: str | Sequence[Span]) -> dict[int, int]:
         raise ConfigError(f"delays={delays!r}: {error}; {text}") from error
 
 
-def checked_listener(listener: Listener) -> Listener:
+def checked_listener(listener: AppListener) -> AppListener:
     """What can be told at the decorator. Raises ConfigError, InvalidNameError, InvalidExpressionError, TypeError."""
     known = ConsumeOptions.__optional_keys__
     for name in listener.options:
@@ -160,7 +160,7 @@ class GroupPlan:
     """The listeners of one group: settings, subscriptions, and who gets which message."""
 
     group: str
-    listeners: tuple[Listener, ...]
+    listeners: tuple[AppListener, ...]
 
     @property
     def settings(self) -> PushConsumerSettings:
@@ -190,7 +190,7 @@ class GroupPlan:
                 found[topic] = (listener.sql, True) if listener.sql else (listener.tags, False)
         return [(topic, text, is_sql) for topic, (text, is_sql) in found.items()]
 
-    def _pairs(self) -> list[tuple[str, Listener]]:
+    def _pairs(self) -> list[tuple[str, AppListener]]:
         return [(topic, listener) for listener in self.listeners for topic in listener.topics]
 
     def check(self) -> None:
@@ -204,7 +204,7 @@ class GroupPlan:
                 raise ConfigError(f"{who}: a listener of batches has a group of its own")
             if difference := _difference(first, other):
                 raise ConfigError(f"{who}, but {difference}: a group consumes in one way; use two groups")
-        taken: dict[str, list[tuple[frozenset[str], Listener]]] = {}
+        taken: dict[str, list[tuple[frozenset[str], AppListener]]] = {}
         for topic, listener in self._pairs():
             tags = frozenset() if listener.sql else parse_tags(listener.tags)
             for others_tags, other in taken.get(topic, []):
@@ -231,9 +231,9 @@ class GroupPlan:
         return _route(self.group, routes, is_coroutine=self.is_coroutine)
 
 
-def plans_of(listeners: Sequence[Listener]) -> list[GroupPlan]:
+def plans_of(listeners: Sequence[AppListener]) -> list[GroupPlan]:
     """One for each group. Raises ConfigError."""
-    groups: dict[str, list[Listener]] = {}
+    groups: dict[str, list[AppListener]] = {}
     for listener in listeners:
         groups.setdefault(listener.group, []).append(listener)
     plans = [GroupPlan(group, tuple(found)) for group, found in groups.items()]
@@ -242,7 +242,7 @@ def plans_of(listeners: Sequence[Listener]) -> list[GroupPlan]:
     return plans
 
 
-def _difference(one: Listener, other: Listener) -> str:
+def _difference(one: AppListener, other: AppListener) -> str:
     ours, theirs = one.settings, other.settings
     names = {name: key for key, name in _FIELDS.items()}
     for each in fields(ours):

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyromq.app.health import LOOPBACK, Health, HealthServer
+from pyromq.app.health import LOOPBACK, HealthServer, RunHealth
 from pyromq.app.loading import load_app
 from pyromq.app.reloading import Sources
-from pyromq.app.run import Run, State
+from pyromq.app.run import AppRunState, Run
 from pyromq.app.supervisor import NUMBER_VARIABLE, WORKERS_MAX, Supervisor, worker_command
 from pyromq.app.worker_link import FD_VARIABLE, own_link, report_to
 from pyromq.client.sync.loop_thread import new_event_loop
@@ -63,9 +63,9 @@ async def _serve(options: RunOptions, out: Callable[[str], None]) -> int:
         else:
             out(_ready(app.name, listeners=len(app.listeners), health=server))
 
-    def look() -> Health:
-        facts = runs[0].report() if runs else {"state": State.STARTING.value}
-        return Health(True, bool(runs) and runs[0].is_ready, facts)
+    def look() -> RunHealth:
+        facts = runs[0].report() if runs else {"state": AppRunState.STARTING.value}
+        return RunHealth(True, bool(runs) and runs[0].is_ready, facts)
 
     async with AsyncExitStack() as stack:
         if link is not None:

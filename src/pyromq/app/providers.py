@@ -26,16 +26,16 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from enum import Enum
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from pyromq.app.signatures import Allowed, Given, Signature, check_function, name_of, read_signature
+from pyromq.app.signatures import Allowed, ParameterKind, Signature, check_function, name_of, read_signature
 from pyromq.errors import ConfigError
 from pyromq.typed.listeners import is_coroutine_function
 
-_RESERVED: Final = frozenset((*(given.value for given in Given if given is not Given.BODY), "messages"))
+_RESERVED: Final = frozenset((*(given.value for given in ParameterKind if given is not ParameterKind.BODY), "messages"))
 _YIELDING: Final = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
 _TOO_PLAIN: Final = (str, bytes, int, float, bool, dict, list, tuple, set, type(None), object, Any)
 
 
-class Scope(Enum):
+class ProviderScope(Enum):
     APP = "app"
     MESSAGE = "message"
 
@@ -45,10 +45,10 @@ class Provider:
 
     def __init__(self, function: Callable[..., Any], scope: str) -> None:
         check_function("provider ", function)
-        if scope not in (known := [each.value for each in Scope]):
+        if scope not in (known := [each.value for each in ProviderScope]):
             raise ConfigError(f"provider {name_of(function)}: scope={scope!r}; there are {' and '.join(known)}")
         self.function = function
-        self.scope = Scope(scope)
+        self.scope = ProviderScope(scope)
         self.name = str(getattr(function, "__name__", ""))
         if not self.name.isidentifier() or self.name in _RESERVED:
             raise ConfigError(f"provider {name_of(function)}: the name {self.name!r} is taken; choose another")
@@ -65,11 +65,21 @@ class Provider:
 
     def signature(self, providers: Mapping[str, Provider]) -> Signature:
         """Raises ConfigError, also for an app's provider that asks for something of one message."""
-        given = frozenset((Given.APP, Given.PRODUCER, *((Given.MESSAGE,) if self.scope is Scope.MESSAGE else ())))
+        given = frozenset(
+            (
+                ParameterKind.APP,
+                ParameterKind.PRODUCER,
+                *((ParameterKind.MESSAGE,) if self.scope is ProviderScope.MESSAGE else ()),
+            )
+        )
         others = {name: each for name, each in providers.items() if each is not self}
         found = read_signature("provider ", self.function, Allowed(given, others))
         for slot in found.slots:
-            if self.scope is Scope.APP and isinstance(slot.source, Provider) and slot.source.scope is Scope.MESSAGE:
+            if (
+                self.scope is ProviderScope.APP
+                and isinstance(slot.source, Provider)
+                and slot.source.scope is ProviderScope.MESSAGE
+            ):
                 raise ConfigError(f"{found.what} is made once, and {slot.name!r} anew for each message")
         return found
 
@@ -82,7 +92,7 @@ class Override(Provider):
             return value
 
         give.__name__ = name
-        super().__init__(give, Scope.APP.value)
+        super().__init__(give, ProviderScope.APP.value)
 
 
 def in_order(providers: Mapping[str, Provider]) -> list[tuple[Provider, Signature]]:

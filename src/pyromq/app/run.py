@@ -17,9 +17,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyromq.app.calls import Call, Values, arguments_of, build_call, build_hook
-from pyromq.app.listeners import GroupPlan, Listener, plans_of
-from pyromq.app.providers import Provider, Scope, in_order, make_for_app
-from pyromq.app.signatures import Allowed, Given, Signature, read_signature
+from pyromq.app.listeners import AppListener, GroupPlan, plans_of
+from pyromq.app.providers import Provider, ProviderScope, in_order, make_for_app
+from pyromq.app.signatures import Allowed, ParameterKind, Signature, read_signature
 from pyromq.client.consumer.push_consumer import PushConsumer
 from pyromq.client.core.client import Client
 from pyromq.client.core.options import client_for
@@ -48,7 +48,7 @@ T = TypeVar("T")
 DEFAULT_NAME: Final = "pyromq-app"
 
 
-class State(Enum):
+class AppRunState(Enum):
     STARTING = "starting"
     RUNNING = "running"
     DRAINING = "draining"
@@ -74,11 +74,13 @@ class Built:
 def build(app: App) -> Built:
     """Reads all signatures. Raises ConfigError for the first that does not fit."""
     providers = app.providers
-    for_message = frozenset(Given)
-    once_only = {name: each for name, each in providers.items() if each.scope is Scope.APP}
+    for_message = frozenset(ParameterKind)
+    once_only = {name: each for name, each in providers.items() if each.scope is ProviderScope.APP}
 
     def hook(what: str, function: Any) -> Signature:
-        return read_signature(what, function, Allowed(frozenset((Given.APP, Given.PRODUCER)), once_only))
+        return read_signature(
+            what, function, Allowed(frozenset((ParameterKind.APP, ParameterKind.PRODUCER)), once_only)
+        )
 
     built = Built(
         plans=plans_of(app.listeners),
@@ -102,7 +104,7 @@ def build(app: App) -> Built:
     return built
 
 
-def _call_of(listener: Listener, signature: Signature, values: Values) -> Call:
+def _call_of(listener: AppListener, signature: Signature, values: Values) -> Call:
     return build_call(signature, values, is_batch=listener.is_batch)
 
 
@@ -121,7 +123,7 @@ class Run:
     nameservers: str | Sequence[str] = ()
     instance: str = ""
     thread: LoopThread | None = None
-    state: State = State.STARTING
+    state: AppRunState = AppRunState.STARTING
     consumers: list[PushConsumer] = field(default_factory=list)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _opened: dict[str, Any] = field(default_factory=dict)
@@ -170,10 +172,10 @@ class Run:
         try:
             await self._open(build(self.app))
         except BaseException:  # what was opened is closed before anybody hears of it; raised again
-            self.state = State.STOPPED
+            self.state = AppRunState.STOPPED
             await self._stack.aclose()
             raise
-        self.state = State.RUNNING
+        self.state = AppRunState.RUNNING
         logger.info("app runs: name=%s groups=%d", self.app.name or DEFAULT_NAME, len(self.consumers))
 
     async def _open(self, built: Built) -> None:
@@ -191,7 +193,7 @@ class Run:
         provided: dict[str, Any] = {}
         values = Values(app, producer, sync_producer, provided, built.signatures)
         for provider, signature in built.providers:
-            if provider.scope is Scope.APP:
+            if provider.scope is ProviderScope.APP:
                 provided[provider.name] = await make_for_app(provider, arguments_of(signature, values), stack)
         if app.checks:
             await self._open_transactions(client, built, values)
@@ -258,7 +260,7 @@ class Run:
         for consumer in self.consumers:
             await consumer.open()
 
-    async def _around(self, listener: Listener, call: Call, values: Values, marks: dict[Any, Marks]) -> Call:
+    async def _around(self, listener: AppListener, call: Call, values: Values, marks: dict[Any, Marks]) -> Call:
         """Replies, marks and middleware, from the inside out."""
         if listener.replies:
             call = replying(call, values, is_coroutine=listener.is_coroutine)
@@ -302,20 +304,20 @@ class Run:
 
     async def close(self) -> None:
         """Takes no more, waits for listeners, commits, then closes the rest; does nothing the second time."""
-        if self.state in (State.DRAINING, State.STOPPED):
+        if self.state in (AppRunState.DRAINING, AppRunState.STOPPED):
             return
-        self.state = State.DRAINING
+        self.state = AppRunState.DRAINING
         try:
             await self._stack.aclose()
         finally:
-            self.state = State.STOPPED
+            self.state = AppRunState.STOPPED
             logger.info("app stopped: name=%s", self.app.name or DEFAULT_NAME)
 
     @property
     def is_ready(self) -> bool:
         """Messages can come: it runs, and a server is connected; without listeners nothing needs to be."""
-        if self.state is not State.RUNNING or not self.consumers:
-            return self.state is State.RUNNING
+        if self.state is not AppRunState.RUNNING or not self.consumers:
+            return self.state is AppRunState.RUNNING
         links = self.client.nameservers.links
         return any(link.ready is not None for link in links) or bool(self.client.brokers.ready_links())
 

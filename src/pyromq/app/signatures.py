@@ -34,7 +34,7 @@ _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 _COLLECTING: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class Given(Enum):
+class ParameterKind(Enum):
     """What a parameter may be, besides what the application provides."""
 
     MESSAGE = "message"
@@ -44,11 +44,11 @@ class Given(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ParameterSlot:
     """One parameter and its source; ``is_keyword`` when it cannot be given by position."""
 
     name: str
-    source: Given | Provider
+    source: ParameterKind | Provider
     annotation: Any = MISSING
     is_keyword: bool = False
 
@@ -59,27 +59,27 @@ class Signature:
 
     function: Callable[..., Any]
     what: str
-    slots: tuple[Slot, ...]
+    slots: tuple[ParameterSlot, ...]
     is_coroutine: bool
 
     @property
     def body(self) -> Any:
         """The type of its body; MISSING if it takes none."""
-        return next((slot.annotation for slot in self.slots if slot.source is Given.BODY), MISSING)
+        return next((slot.annotation for slot in self.slots if slot.source is ParameterKind.BODY), MISSING)
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """What functions of one kind may ask for."""
 
-    given: frozenset[Given]
+    given: frozenset[ParameterKind]
     providers: Mapping[str, Provider]
     is_batch: bool = False
 
     def names(self) -> list[str]:
         """For mistakes: every name that would do."""
-        found = [self.message_name] if Given.MESSAGE in self.given else []
-        found += [each.value for each in (Given.PRODUCER, Given.APP) if each in self.given]
+        found = [self.message_name] if ParameterKind.MESSAGE in self.given else []
+        found += [each.value for each in (ParameterKind.PRODUCER, ParameterKind.APP) if each in self.given]
         return found + sorted(self.providers)
 
     @property
@@ -107,7 +107,7 @@ def read_signature(what: str, function: Callable[..., Any], allowed: Allowed) ->
     where = f"{what}{name_of(function)}"
     is_coroutine = is_coroutine_function(function) or inspect.isasyncgenfunction(function)
     hints = _hints(where, function)
-    slots: list[Slot] = []
+    slots: list[ParameterSlot] = []
     for parameter in _parameters(what, function):
         annotation = hints.get(parameter.name, MISSING)
         source = _source_of(parameter.name, annotation, allowed, is_coroutine, where)
@@ -115,7 +115,7 @@ def read_signature(what: str, function: Callable[..., Any], allowed: Allowed) ->
             if parameter.default is not MISSING:
                 continue
             source = _body(where, parameter.name, annotation, allowed, slots)
-        slots.append(Slot(parameter.name, source, annotation, parameter.kind is _KEYWORD))
+        slots.append(ParameterSlot(parameter.name, source, annotation, parameter.kind is _KEYWORD))
     return Signature(function, where, _by_position_first(where, function, slots), is_coroutine)
 
 
@@ -127,11 +127,13 @@ def item_type(where: str, annotation: Any) -> Any:
     raise ConfigError(f"{text}: write list[{getattr(annotation, '__name__', 'Order')}]")
 
 
-def _source_of(name: str, annotation: Any, allowed: Allowed, is_coroutine: bool, where: str) -> Given | Provider | None:
+def _source_of(
+    name: str, annotation: Any, allowed: Allowed, is_coroutine: bool, where: str
+) -> ParameterKind | Provider | None:
     if provider := allowed.providers.get(name):
         return provider
     given = _given(name, annotation, allowed)
-    if given is Given.PRODUCER:
+    if given is ParameterKind.PRODUCER:
         _check_producer(where, annotation, is_coroutine)
     if given is not None:
         if given not in allowed.given:
@@ -144,20 +146,20 @@ def _source_of(name: str, annotation: Any, allowed: Allowed, is_coroutine: bool,
     return found[0] if found else None
 
 
-def _given(name: str, annotation: Any, allowed: Allowed) -> Given | None:
+def _given(name: str, annotation: Any, allowed: Allowed) -> ParameterKind | None:
     from pyromq.app.app import App
 
     is_message = annotation is ReceivedMessage or annotation == list[ReceivedMessage]
     if is_message or (annotation is MISSING and name in ("message", "messages")):
         wanted = list[ReceivedMessage] if allowed.is_batch else ReceivedMessage
-        if annotation is not MISSING and annotation != wanted and Given.MESSAGE in allowed.given:
+        if annotation is not MISSING and annotation != wanted and ParameterKind.MESSAGE in allowed.given:
             text = "list[ReceivedMessage]" if allowed.is_batch else "ReceivedMessage; batch=… would give a list"
             raise ConfigError(f"parameter {name!r} is {annotation!r}, and this listener gets {text}")
-        return Given.MESSAGE
+        return ParameterKind.MESSAGE
     if annotation in (Producer, SyncProducer) or (annotation is MISSING and name == "producer"):
-        return Given.PRODUCER
+        return ParameterKind.PRODUCER
     if annotation is App or (annotation is MISSING and name == "app"):
-        return Given.APP
+        return ParameterKind.APP
     return None
 
 
@@ -168,15 +170,15 @@ def _check_producer(where: str, annotation: Any, is_coroutine: bool) -> None:
         raise ConfigError(f"{where} is {kind}: its producer is a {name}")
 
 
-def _body(where: str, name: str, annotation: Any, allowed: Allowed, slots: Sequence[Slot]) -> Given:
-    if Given.BODY not in allowed.given:
+def _body(where: str, name: str, annotation: Any, allowed: Allowed, slots: Sequence[ParameterSlot]) -> ParameterKind:
+    if ParameterKind.BODY not in allowed.given:
         raise ConfigError(f"{where} has a parameter {name!r} that nothing fills: {_choices(allowed)}")
     if annotation is MISSING:
         text = f"{where}: parameter {name!r} has no annotation. As a body it needs one ({name}: Order, dict, bytes)"
         raise ConfigError(f"{text}; else {_choices(allowed)}")
-    if other := next((slot.name for slot in slots if slot.source is Given.BODY), None):
+    if other := next((slot.name for slot in slots if slot.source is ParameterKind.BODY), None):
         raise ConfigError(f"{where}: {other!r} is the body already, so {name!r} cannot be: {_choices(allowed)}")
-    return Given.BODY
+    return ParameterKind.BODY
 
 
 def _choices(allowed: Allowed) -> str:
@@ -184,13 +186,17 @@ def _choices(allowed: Allowed) -> str:
     return f"there are {names}, and what @app.provide adds" if names else "it takes no parameters"
 
 
-def _by_position_first(where: str, function: Callable[..., Any], slots: list[Slot]) -> tuple[Slot, ...]:
+def _by_position_first(
+    where: str, function: Callable[..., Any], slots: list[ParameterSlot]
+) -> tuple[ParameterSlot, ...]:
     """After a parameter that keeps its default, others are given by name."""
     positions = [each.name for each in inspect.signature(function).parameters.values() if each.kind is not _KEYWORD]
-    kept: list[Slot] = []
+    kept: list[ParameterSlot] = []
     for at, slot in enumerate(slots):
         in_place = at < len(positions) and positions[at] == slot.name
-        kept.append(slot if in_place or slot.is_keyword else Slot(slot.name, slot.source, slot.annotation, True))
+        kept.append(
+            slot if in_place or slot.is_keyword else ParameterSlot(slot.name, slot.source, slot.annotation, True)
+        )
     return tuple(kept)
 
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyromq.app.health import Health
+from pyromq.app.health import RunHealth
 from pyromq.app.reloading import POLL_S, Sources
 from pyromq.app.worker_link import FD_VARIABLE, LINE_BYTES_MAX, read_report
 
@@ -84,11 +84,11 @@ class Supervisor:
         self._code = 0
         self._has_been_ready = False
 
-    def health(self) -> Health:
+    def health(self) -> RunHealth:
         now_s = time.monotonic()
         is_live = not any(worker.is_silent(now_s) for worker in self.workers)
         is_ready = not self._stopping.is_set() and all(worker.is_ready for worker in self.workers)
-        return Health(is_live, is_ready, {"workers": [worker.facts() for worker in self.workers]})
+        return RunHealth(is_live, is_ready, {"workers": [worker.facts() for worker in self.workers]})
 
     # --- life ---
 

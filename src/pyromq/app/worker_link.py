@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pyromq.app.run import Run, State
+from pyromq.app.run import AppRunState, Run
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ async def report_to(link: socket.socket, run: Run, stop: Callable[[], None]) -> 
     """Until it is cancelled; ``stop()`` is called when the supervisor is gone."""
     reader, writer = await asyncio.open_unix_connection(sock=link)
     try:
-        while run.state is not State.STOPPED:
+        while run.state is not AppRunState.STOPPED:
             writer.write(msgspec.json.encode(run.report()) + b"\n")
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT_S):

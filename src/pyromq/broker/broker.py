@@ -36,7 +36,7 @@ from pyromq.compiled_core import DESCRIPTION
 from pyromq.filters import load_parser
 from pyromq.metrics.health import HealthReport, Startup
 from pyromq.metrics.process_table import LOOP_LAG
-from pyromq.metrics.samples import Family, Histogram, Part
+from pyromq.metrics.samples import Family, Histogram, ServerSamples
 from pyromq.net import Address, Server
 from pyromq.net.measuring import server_families
 from pyromq.net.stalls import LoopProbe
@@ -141,13 +141,13 @@ class Broker:
         own = {"cluster": self.settings.cluster, "node_type": "broker", "node_id": self.settings.name}
         return {**self.settings.metrics.label_values, **own}
 
-    def collect(self) -> Generator[None, None, list[Part]]:
+    def collect(self) -> Generator[None, None, list[ServerSamples]]:
         """The metrics of this moment, in steps; none before it serves, or after."""
         if self.state is not Lifecycle.SERVING or self._server is None:
             return []
         if found := (yield from self.tenure.collect()):
             found += [*server_families("broker", self._server), Family(LOOP_LAG, [((), self._lag.now())])]
-        return [Part(self.common_labels, found)] if found else []
+        return [ServerSamples(self.common_labels, found)] if found else []
 
     def ignore_late_timers(self) -> None:
         """Where time is virtual: that a timer comes late by the real clock says nothing of stalls."""

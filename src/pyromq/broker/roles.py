@@ -28,7 +28,7 @@ from pyromq.replication.settings import Role
 from pyromq.store.cutting import CutReport, cut_log, read_cut_reports
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.json.membership import Action, BrokerStatus, Control, LostTail
+from pyromq.wire.json.membership import BrokerStatus, Control, LostTail, MemberAction
 
 logger = logging.getLogger(__name__)
 
@@ -180,13 +180,13 @@ class RoleChanges:
         """Begin what the agent wants. Raises RefusedError while something else is under way."""
         gate = self._broker.parts.write_path.gate
         match control.action:
-            case Action.HOLD:
+            case MemberAction.HOLD:
                 gate.hold()
-            case Action.RELEASE:
+            case MemberAction.RELEASE:
                 gate.release()
-            case Action.PROMOTE:
+            case MemberAction.PROMOTE:
                 self._begin(self._promote(control.number, control.waits))
-            case Action.FOLLOW:
+            case MemberAction.FOLLOW:
                 self._begin(self._follow(control.master, control.number))
 
     @property

@@ -41,7 +41,7 @@ from pyromq.net import Connection
 from pyromq.net.handler import FastPath
 from pyromq.net.stalls import StallWatch
 from pyromq.replication.settings import Role
-from pyromq.security.opening import Place, followed_file, open_guard
+from pyromq.security.opening import AccessLocation, followed_file, open_guard
 from pyromq.security.rights import BROKER_RIGHTS, check_rights
 from pyromq.store.message_store import MessageStore
 from pyromq.store.recovery_report import RecoveryProgress
@@ -115,7 +115,7 @@ class Tenure:
         settings, disk = environment.settings, environment.disk
         if not settings.access.is_on:
             return environment
-        guard = open_guard(settings.access, Place(settings.cluster, store.layout.config, disk), BROKER_RIGHTS)
+        guard = open_guard(settings.access, AccessLocation(settings.cluster, store.layout.config, disk), BROKER_RIGHTS)
         followed = followed_file(settings.access, disk, guard.book)
         if followed is not None:
             self._slow_duties.append(followed.refresh)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 from pyromq.clock import Clock, thread_cpu_s
-from pyromq.endpoint.sources import ProcessFacts, Source
+from pyromq.endpoint.sources import MetricsSource, ProcessFacts
 from pyromq.metrics import process_table as table
-from pyromq.metrics.samples import Family, Part
+from pyromq.metrics.samples import Family, ServerSamples
 
 logger = logging.getLogger(__name__)
 
@@ -26,14 +26,14 @@ class Collection:
         self._fresh_s = fresh_s
         self._began_s = clock.monotonic_s()
         self._process = ProcessFacts()
-        self._making: asyncio.Task[list[Part]] | None = None
-        self._made: list[Part] | None = None
+        self._making: asyncio.Task[list[ServerSamples]] | None = None
+        self._made: list[ServerSamples] | None = None
         self._made_at_s = 0.0
-        self.sources: list[Source] = []
+        self.sources: list[MetricsSource] = []
         self.cpu_s = 0.0  # of the last one
         self.more: Callable[[], list[Family]] = list  # about the endpoint itself
 
-    async def parts(self) -> list[Part]:
+    async def parts(self) -> list[ServerSamples]:
         """Raises what a source raises: a defect."""
         now_s = self._clock.monotonic_s()
         if self._made is not None and now_s - self._made_at_s < self._fresh_s:
@@ -43,13 +43,13 @@ class Collection:
             self._making.add_done_callback(self._done)
         return await asyncio.shield(self._making)
 
-    def _done(self, task: asyncio.Task[list[Part]]) -> None:
+    def _done(self, task: asyncio.Task[list[ServerSamples]]) -> None:
         self._making = None
         if not task.cancelled() and task.exception() is None:
             self._made, self._made_at_s = task.result(), self._clock.monotonic_s()
 
-    async def _make(self) -> list[Part]:
-        used_s, parts, common = 0.0, list[Part](), dict[str, str]()
+    async def _make(self) -> list[ServerSamples]:
+        used_s, parts, common = 0.0, list[ServerSamples](), dict[str, str]()
         for source in self.sources:
             steps = source.collect()
             for _ in range(_COUNTED_MAX):
@@ -66,7 +66,7 @@ class Collection:
                     break
                 await asyncio.sleep(0)
         self.cpu_s = used_s
-        return [Part(common, self._own()), *parts]  # the process goes under the name of its last server
+        return [ServerSamples(common, self._own()), *parts]  # the process goes under the name of its last server
 
     def _own(self) -> list[Family]:
         return [

@@ -16,12 +16,12 @@ from typing import Any, Final, Self, TypeVar
 from pyromq.clock import Clock, SystemClock
 from pyromq.endpoint.collecting import Collection
 from pyromq.endpoint.otlp_push import OtlpPush
-from pyromq.endpoint.pages import Pages
-from pyromq.endpoint.sources import Source
+from pyromq.endpoint.pages import EndpointPages
+from pyromq.endpoint.sources import MetricsSource
 from pyromq.endpoint.verdicts import LoopBeat, Probes
 from pyromq.errors import ConfigError
 from pyromq.httpd.server import HttpServer
-from pyromq.metrics.samples import Part
+from pyromq.metrics.samples import ServerSamples
 from pyromq.metrics.settings import DEFAULT_PORT, MetricsSettings
 from pyromq.net.address import Address
 
@@ -58,7 +58,7 @@ class Endpoint:
         self._shelter = shelter or Shelter()
         self._clock = clock or SystemClock()
         self._token = _token(settings.token_file)
-        self.sources: list[Source] = []
+        self.sources: list[MetricsSource] = []
         self._collection = Collection(self._clock)
         self._collection.sources = self.sources
         self._beat = LoopBeat(self._clock)
@@ -69,7 +69,7 @@ class Endpoint:
         self._push: OtlpPush | None = None
         self.url = ""
 
-    def add(self, source: Source) -> None:
+    def add(self, source: MetricsSource) -> None:
         self.sources.append(source)
 
     # --- life, on the servers' loop ---
@@ -122,7 +122,7 @@ class Endpoint:
         settings = self._settings
         probes = Probes(self.sources, self._beat, self._call)
         checks = {"live": probes.live, "ready": probes.ready, "startup": probes.startup}
-        pages = Pages(
+        pages = EndpointPages(
             self._collect,
             checks,
             series_max=settings.series_max,
@@ -171,7 +171,7 @@ class Endpoint:
 
     # --- asking the servers' loop ---
 
-    async def _collect(self) -> list[Part]:
+    async def _collect(self) -> list[ServerSamples]:
         assert self._servers_loop is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._collection.parts(), self._servers_loop))
 

@@ -23,7 +23,7 @@ from pyromq.clock import SystemClock
 from pyromq.errors import ConfigError
 from pyromq.metrics import otlp
 from pyromq.metrics.process_table import OTLP_EXPORTS
-from pyromq.metrics.samples import Family, Part
+from pyromq.metrics.samples import Family, ServerSamples
 from pyromq.metrics.settings import MetricsSettings
 
 logger = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ class OtlpPush:
     def __init__(
         self,
         settings: MetricsSettings,
-        collect: Callable[[], Awaitable[list[Part]]],
-        limited: Callable[[list[Part]], list[Part]],
+        collect: Callable[[], Awaitable[list[ServerSamples]]],
+        limited: Callable[[list[ServerSamples]], list[ServerSamples]],
         *,
         interval_s: float | None = None,
     ) -> None:

@@ -9,23 +9,23 @@ from collections.abc import Awaitable, Callable, Mapping
 from ipaddress import ip_address
 from typing import Final
 
-from pyromq.endpoint.verdicts import Verdict
+from pyromq.endpoint.verdicts import HealthVerdict
 from pyromq.httpd.head import HttpRequest
 from pyromq.httpd.server import HttpResponse
 from pyromq.metrics.budget import LabelBudget
 from pyromq.metrics.exposition import TextForm, encoded, form_for, written
 from pyromq.metrics.process_table import OVERFLOW_SERIES
-from pyromq.metrics.samples import Family, Part
+from pyromq.metrics.samples import Family, ServerSamples
 
 _JSON: Final = "application/json"
 _START: Final = b"PyroMQ: /metrics, /health/live, /health/ready, /health/startup\n"
 COLLECT_S: Final = 30.0
 
-Ask = Callable[[], Awaitable[list[Part]]]
-Check = Callable[[], Awaitable[Verdict]]
+Ask = Callable[[], Awaitable[list[ServerSamples]]]
+Check = Callable[[], Awaitable[HealthVerdict]]
 
 
-class Pages:
+class EndpointPages:
     """On the thread of the endpoint. ``token``, if any, is asked for before metrics are shown."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Pages:
         self._token = token
         self._is_loopback = is_loopback
         self._budgets: dict[tuple[tuple[str, str], ...], LabelBudget] = {}  # by the labels of a part
-        self._texts: tuple[list[Part], dict[TextForm, bytes]] | None = None  # of the last collection
+        self._texts: tuple[list[ServerSamples], dict[TextForm, bytes]] | None = None  # of the last collection
         self._writing = asyncio.Lock()
 
     def is_probe(self, request: HttpRequest) -> bool:
@@ -68,7 +68,7 @@ class Pages:
             return HttpResponse(503, f"the event loop did not answer for {COLLECT_S:g} s\n".encode())
         return HttpResponse(200, await self._text(parts, form), form.content_type)
 
-    async def _text(self, parts: list[Part], form: TextForm) -> bytes:
+    async def _text(self, parts: list[ServerSamples], form: TextForm) -> bytes:
         """Written once for all who ask for the same collection in the same form."""
         async with self._writing:
             if self._texts is None or self._texts[0] is not parts:
@@ -82,12 +82,12 @@ class Pages:
                 texts[form] = b"".join(pieces)
             return texts[form]
 
-    def limited(self, parts: list[Part]) -> list[Part]:
+    def limited(self, parts: list[ServerSamples]) -> list[ServerSamples]:
         """Within the label budget, and what went beyond it."""
         keys = [tuple(part.common.items()) for part in parts]
         self._budgets = {key: self._budgets.get(key) or LabelBudget(self._series_max) for key in keys}
         found = [
-            Part(part.common, [self._budgets[key].limited(family) for family in part.families])
+            ServerSamples(part.common, [self._budgets[key].limited(family) for family in part.families])
             for key, part in zip(keys, parts, strict=True)
         ]
         dropped = Counter[str]()
@@ -95,7 +95,7 @@ class Pages:
             dropped.update(budget.dropped)
         if dropped and found:
             overflow = Family(OVERFLOW_SERIES, [((name,), count) for name, count in dropped.items()])
-            found[0] = Part(found[0].common, [*found[0].families, overflow])
+            found[0] = ServerSamples(found[0].common, [*found[0].families, overflow])
         return found
 
 

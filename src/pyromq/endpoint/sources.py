@@ -12,14 +12,14 @@ from typing import Final, Protocol
 from pyromq import compiled_core
 from pyromq.metrics import process_table as table
 from pyromq.metrics.health import HealthReport, Startup
-from pyromq.metrics.samples import Family, Labels, Part, Value
+from pyromq.metrics.samples import Family, Labels, ServerSamples, Value
 
 _STATUS: Final = Path("/proc/self/status")
 _FILES: Final = Path("/proc/self/fd")
 _MEMORY: Final = {"RssAnon": "own", "RssFile": "mapped", "RssShmem": "shared"}
 
 
-class Source(Protocol):
+class MetricsSource(Protocol):
     """A server whose metrics and health are shown."""
 
     def startup(self) -> Startup:
@@ -28,7 +28,7 @@ class Source(Protocol):
     def health(self) -> HealthReport:
         """On its loop."""
 
-    def collect(self) -> Generator[None, None, list[Part]]:
+    def collect(self) -> Generator[None, None, list[ServerSamples]]:
         """On its loop, in steps."""
 
 

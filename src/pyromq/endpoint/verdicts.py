@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from pyromq.clock import Clock
-from pyromq.endpoint.sources import Source
+from pyromq.endpoint.sources import MetricsSource
 from pyromq.metrics.health import Finding, HealthReport, Severity
 
 BEAT_S: Final = 0.5
@@ -24,7 +24,7 @@ ASK_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     ok: bool
     check: str
     reasons: tuple[str, ...] = ()  # why not
@@ -66,7 +66,7 @@ class Probes:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[MetricsSource],
         beat: LoopBeat,
         ask: Callable[[Callable[[], list[HealthReport]]], Awaitable[list[HealthReport]]],
         *,
@@ -79,31 +79,31 @@ class Probes:
         self._silence_s_max = silence_s_max
         self._ask_s = ask_s
 
-    async def live(self) -> Verdict:
+    async def live(self) -> HealthVerdict:
         startup = self._not_started()
         if startup:
-            return Verdict(True, "live", note="; ".join(startup))
+            return HealthVerdict(True, "live", note="; ".join(startup))
         silence_s = self._beat.silence_s
         if silence_s > self._silence_s_max:
-            return Verdict(False, "live", (f"the event loop has not turned for {silence_s:.0f} s",))
-        return Verdict(True, "live")
+            return HealthVerdict(False, "live", (f"the event loop has not turned for {silence_s:.0f} s",))
+        return HealthVerdict(True, "live")
 
-    async def startup(self) -> Verdict:
+    async def startup(self) -> HealthVerdict:
         waiting = self._not_started()
-        return Verdict(not waiting, "startup", tuple(waiting))
+        return HealthVerdict(not waiting, "startup", tuple(waiting))
 
-    async def ready(self) -> Verdict:
+    async def ready(self) -> HealthVerdict:
         if waiting := self._not_started():
-            return Verdict(False, "ready", tuple(waiting))
+            return HealthVerdict(False, "ready", tuple(waiting))
         try:
             async with asyncio.timeout(self._ask_s):
                 reports = await self._ask(self._reports)
         except TimeoutError:
             text = f"the event loop did not answer for {self._ask_s:g} s: it is kept busy, or stuck"
-            return Verdict(False, "ready", (text,))
+            return HealthVerdict(False, "ready", (text,))
         reasons = tuple(reason for report in reports for reason in report.reasons)
         findings = [finding for report in reports for finding in report.findings]
-        return Verdict(not reasons, "ready", reasons, tuple(map(_shown, findings)))
+        return HealthVerdict(not reasons, "ready", reasons, tuple(map(_shown, findings)))
 
     def _reports(self) -> list[HealthReport]:
         return [source.health() for source in self._sources]

@@ -15,7 +15,7 @@ from pyromq.exporter.facts import BrokerFacts
 from pyromq.exporter.families import parts_of
 from pyromq.metrics import exporter_table as table
 from pyromq.metrics.health import HealthReport, Startup
-from pyromq.metrics.samples import Family, Part
+from pyromq.metrics.samples import Family, ServerSamples
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.system_names import is_system_group
 
@@ -194,7 +194,7 @@ class Exporter:
             return HealthReport((self._trouble or f"no round was finished for {age_ms // 1000} s",))
         return HealthReport((self._trouble,) if self._trouble and self._made_ms is None else ())
 
-    def collect(self) -> Generator[None, None, list[Part]]:
+    def collect(self) -> Generator[None, None, list[ServerSamples]]:
         now_ms = self._clock.monotonic_ms()
         own = [
             Family(table.REFRESH_TIME, [((), self._round_s)]),
@@ -202,7 +202,7 @@ class Exporter:
         ]
         if self._made_ms is not None:
             own.append(Family(table.REFRESH_AGE, [((), (now_ms - self._made_ms) / 1000)]))
-        parts = [Part({**self._labels, "node_type": "exporter"}, own)]
+        parts = [ServerSamples({**self._labels, "node_type": "exporter"}, own)]
         for facts in list(self._brokers.values()):
             parts += parts_of([facts], self._clock.now_ms(), self._labels)
             yield

@@ -10,7 +10,7 @@ from pyromq.exporter.facts import BrokerFacts
 from pyromq.metrics import broker_table
 from pyromq.metrics import exporter_table as table
 from pyromq.metrics.declared import Metric
-from pyromq.metrics.samples import Family, Labels, Part, Value
+from pyromq.metrics.samples import Family, Labels, ServerSamples, Value
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from pyromq.model.system_names import is_system_group, is_system_topic
 from pyromq.wire.json.heartbeat import ConsumeType
@@ -24,7 +24,7 @@ _WATERMARKS: Final = {
 }
 
 
-def parts_of(brokers: Iterable[BrokerFacts], now_ms: int, labels: Mapping[str, str]) -> list[Part]:
+def parts_of(brokers: Iterable[BrokerFacts], now_ms: int, labels: Mapping[str, str]) -> list[ServerSamples]:
     """A part for each broker that answered; RocketMQ 5's names beside those of the exporter for 4.x."""
     found = []
     for facts in brokers:
@@ -32,7 +32,7 @@ def parts_of(brokers: Iterable[BrokerFacts], now_ms: int, labels: Mapping[str, s
         families = [_one(table.BROKER_UP, int(facts.is_up), (facts.address, facts.name))]
         if facts.is_up:
             families += [*_runtime(facts), *_topics(facts), *_groups(facts, now_ms), *_members(facts)]
-        found.append(Part(common, [family for family in families if family.samples]))
+        found.append(ServerSamples(common, [family for family in families if family.samples]))
     return found
 
 

@@ -12,23 +12,23 @@ from typing import Final, Protocol
 from pyromq.clock import SystemClock, machine_s
 from pyromq.errors import MQError
 from pyromq.failover.doubt import Ask, Census
-from pyromq.failover.record import BrokerStatus, LeaseConflictError, LeaseError, LeaseRecord, Role
+from pyromq.failover.record import BrokerStatus, LeaseConflictError, LeaseError, LeaseRecord, MemberRole
 from pyromq.failover.rules import (
     RENEWED,
     Follow,
-    Hold,
+    HoldSends,
+    KeepWaiting,
     Promote,
-    Release,
+    ReleaseSends,
     Sight,
     Step,
     Timing,
-    Wait,
     Write,
     asked_to_hand_over,
     decide,
     required_members,
 )
-from pyromq.failover.store import Found, LeaseStore
+from pyromq.failover.store import LeaseStore, StoredLease
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Peers(Protocol):
 class AgentState:
     """What an agent remembers between two looks, and what it shows."""
 
-    found: Found | None = None
+    found: StoredLease | None = None
     seen_s: float = 0.0
     renewed_s: float = float("-inf")
     heard_s: dict[str, float] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class AgentState:
     told_s: dict[str, float] = field(default_factory=dict)  # when each sentence was logged
     noted: tuple[str, float] = ("", float("-inf"))  # what the broker was told last, and when
 
-    def note_record(self, found: Found | None, now_s: float, blind_s: float) -> None:
+    def note_record(self, found: StoredLease | None, now_s: float, blind_s: float) -> None:
         """A record that is older than the last one, or was not looked at for so long, may be of a store set back."""
         before, is_blind = self.found, now_s - self.read_s > blind_s
         if found != before or is_blind:
@@ -135,7 +135,7 @@ class AgentState:
         record, broker = self.found.record, self.broker
         if record.wanted or record.handed or broker.number != record.number:
             return False
-        return (broker.role is Role.MASTER and broker.granted_s > 0) == (record.holder == broker.address)
+        return (broker.role is MemberRole.MASTER and broker.granted_s > 0) == (record.holder == broker.address)
 
 
 def _is_renewal(before: LeaseRecord, after: LeaseRecord) -> bool:
@@ -197,7 +197,7 @@ class Agent:
             await asyncio.sleep(min(_CHANGING_S, self._timing.look_s))
         return False
 
-    async def _ask_for_change(self, found: Found, to: str) -> bool:
+    async def _ask_for_change(self, found: StoredLease, to: str) -> bool:
         try:
             await self._store.write(asked_to_hand_over(found.record, to), found.version)
         except LeaseError as error:
@@ -242,9 +242,9 @@ class Agent:
             state.asked_s = min(state.asked_s, now_s)
             census = await self._peers.census(step.members, broker, only=step.only)
             step = decide(replace(sight, now_s=self._now_s(), census=census, asked_s=state.asked_s))
-            if not isinstance(step, Wait):
+            if not isinstance(step, KeepWaiting):
                 state.asked_s = float("inf")  # they have answered: what follows is not waited for
-            await self._note(step.reason if isinstance(step, Wait) else "", broker)
+            await self._note(step.reason if isinstance(step, KeepWaiting) else "", broker)
         else:
             state.asked_s = float("inf")
             await self._note("", broker)
@@ -284,7 +284,7 @@ class Agent:
         match step:
             case Ask(members=members):
                 return f"asking {', '.join(members)}"
-            case Wait(reason):
+            case KeepWaiting(reason):
                 return reason
             case Write(record, reason):
                 await self._write(record, broker)
@@ -296,10 +296,10 @@ class Agent:
             case Follow(master, number):
                 await self._broker.follow(master, number)
                 return f"following {master} under lease {number}"
-            case Hold():
+            case HoldSends():
                 await self._broker.hold()
                 return "sends wait, for a planned change"
-            case Release():
+            case ReleaseSends():
                 await self._broker.release()
                 return "sends go on"
 
@@ -311,11 +311,11 @@ class Agent:
             assert state.found is not None
             await self._broker.grant(state.found.record, begun_s, broker.required)
         version = await self._store.write(record, state.found.version if state.found else None)
-        state.found, state.seen_s = Found(record, version), self._now_s()
+        state.found, state.seen_s = StoredLease(record, version), self._now_s()
         if record.holder != self.me:
             return
         state.renewed_s, state.is_sure, state.mine = begun_s, True, record
-        if broker.role is Role.MASTER and broker.number == record.number:
+        if broker.role is MemberRole.MASTER and broker.number == record.number:
             until_s = begun_s + record.duration_ms / 1000 - self._timing.margin_s
             slow = [each for each, at_s in state.heard_s.items() if begun_s - at_s > self._timing.absent_s]
             required = required_members(record, broker, slow)

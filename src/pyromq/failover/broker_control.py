@@ -13,7 +13,7 @@ from pyromq.errors import RemoteProtocolError
 from pyromq.failover.record import BrokerStatus, LeaseRecord
 from pyromq.settings import Backoff
 from pyromq.wire.codes import RequestCode
-from pyromq.wire.json.membership import Action, Control
+from pyromq.wire.json.membership import Control, MemberAction
 
 _TIMEOUT_MS: Final = 1_000
 _BACKOFF: Final = Backoff(first_ms=20, ceiling_ms=200)  # it is on this machine, and away for moments only
@@ -48,7 +48,7 @@ class BrokerBeside:
 
     async def grant(self, record: LeaseRecord, until_s: float, required: tuple[str, ...]) -> None:
         control = Control(
-            action=Action.GRANT,
+            action=MemberAction.GRANT,
             number=record.number,
             until_s=until_s,
             required=required,
@@ -58,20 +58,22 @@ class BrokerBeside:
         await self._tell(RequestCode.GRANT_MEMBER, control)
 
     async def promote(self, number: int, waits: bool | None) -> None:
-        control = Control(action=Action.PROMOTE, number=number, waits=waits)
+        control = Control(action=MemberAction.PROMOTE, number=number, waits=waits)
         await self._tell(RequestCode.CONTROL_MEMBER, control)
 
     async def follow(self, master: str, number: int) -> None:
-        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=Action.FOLLOW, number=number, master=master))
+        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.FOLLOW, number=number, master=master))
 
     async def hold(self) -> None:
-        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=Action.HOLD))
+        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.HOLD))
 
     async def release(self) -> None:
-        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=Action.RELEASE))
+        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.RELEASE))
 
     async def note(self, waiting: str, members: tuple[str, ...]) -> None:
-        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=Action.NOTE, waiting=waiting, members=members))
+        await self._tell(
+            RequestCode.CONTROL_MEMBER, Control(action=MemberAction.NOTE, waiting=waiting, members=members)
+        )
 
     async def _tell(self, code: RequestCode, control: Control) -> None:
         link = self.client.brokers.link(self.address)

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyromq.failover.record import BrokerStatus, LeaseRecord, Role
+from pyromq.failover.record import BrokerStatus, LeaseRecord, MemberRole
 
 OVERRULE: Final = "or decide with pyromq cluster recover"
 
@@ -74,7 +74,7 @@ def lacks_answers(me: str, known: Collection[str], census: Census, *, is_patient
 def not_last_master(me: str, broker: BrokerStatus, census: Census, record: LeaseRecord | None) -> str:
     """Why this broker does not make the lease again that the store has lost; empty when it may."""
     highest = census.highest(broker)
-    if broker.role is Role.MASTER and broker.number == highest:
+    if broker.role is MemberRole.MASTER and broker.number == highest:
         others = masters(census, highest) - {me}
         if not others:
             return ""
@@ -85,7 +85,7 @@ def not_last_master(me: str, broker: BrokerStatus, census: Census, record: Lease
 def masters(census: Census, number: int) -> set[str]:
     """The brokers that were master under this lease, as the members say that have seen it."""
     seen = [each for each in census.answers.values() if each.number == number]
-    return {each.address if each.role is Role.MASTER else each.master for each in seen} - {""}
+    return {each.address if each.role is MemberRole.MASTER else each.master for each in seen} - {""}
 
 
 def set_back(census: Census, broker: BrokerStatus, record: LeaseRecord | None) -> str:
@@ -103,7 +103,7 @@ def behind(longer: BrokerStatus) -> str:
 
 def is_forked(broker: BrokerStatus, record: LeaseRecord) -> bool:
     """Whether this broker was master under the number that the store, set back since, gave to another one."""
-    return broker.role is Role.MASTER and broker.number == record.number and record.holder != broker.address
+    return broker.role is MemberRole.MASTER and broker.number == record.number and record.holder != broker.address
 
 
 def forked(record: LeaseRecord) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyromq.failover.http_json import Answer, HttpJson
 from pyromq.failover.record import LeaseConflictError, LeaseError, LeaseRecord, decode_record
-from pyromq.failover.store import Found
+from pyromq.failover.store import StoredLease
 
 _OK: Final = 200
 _UNAUTHENTICATED: Final = 16  # gRPC's code, which the gateway passes on
@@ -38,12 +38,12 @@ class EtcdLeaseStore:
         self._key = b64encode(key.encode()).decode()
         self._user, self._password = user, password
 
-    async def read(self) -> Found | None:
+    async def read(self) -> StoredLease | None:
         answer = await self._ask_any("/v3/kv/range", {"key": self._key})
         found = _expect(answer).get("kvs")
         if not found:
             return None
-        return Found(decode_record(b64decode(found[0].get("value", ""))), str(found[0]["mod_revision"]))
+        return StoredLease(decode_record(b64decode(found[0].get("value", ""))), str(found[0]["mod_revision"]))
 
     async def write(self, record: LeaseRecord, expected: str | None) -> str:
         compare = {"key": self._key, "target": "MOD", "result": "EQUAL", "mod_revision": expected or "0"}

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from pyromq.failover.http_json import Answer, HttpJson
 from pyromq.failover.record import LeaseConflictError, LeaseError, LeaseRecord, decode_record
-from pyromq.failover.store import Found
+from pyromq.failover.store import StoredLease
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _ANNOTATION: Final = "pyromq/lease"
@@ -36,7 +36,7 @@ class KubernetesLeaseStore:
         context = ssl.create_default_context(cafile=authority) if authority.exists() else None
         self._http = HttpJson(server, context=context if server.startswith("https") else None)
 
-    async def read(self) -> Found | None:
+    async def read(self) -> StoredLease | None:
         answer = await self._ask("GET", f"{self._path}/{quote(self._name)}")
         if answer.status == 404:
             return None
@@ -44,7 +44,7 @@ class KubernetesLeaseStore:
         text = found["metadata"].get("annotations", {}).get(_ANNOTATION)
         if text is None:
             raise LeaseError(f"the Lease {self._name} is somebody else's: it has no annotation {_ANNOTATION}")
-        return Found(decode_record(text), found["metadata"]["resourceVersion"])
+        return StoredLease(decode_record(text), found["metadata"]["resourceVersion"])
 
     async def write(self, record: LeaseRecord, expected: str | None) -> str:
         body = self._body(record, expected)

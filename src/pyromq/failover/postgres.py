@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.failover.record import LeaseConflictError, LeaseError, LeaseRecord, LeaseStoreAwayError, decode_record
-from pyromq.failover.store import Found
+from pyromq.failover.store import StoredLease
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,9 +40,9 @@ class PostgresLeaseStore:
         self._key = key
         self._connection: psycopg.AsyncConnection[Any] | None = None
 
-    async def read(self) -> Found | None:
+    async def read(self) -> StoredLease | None:
         row = await self._ask(_READ, (self._key,))
-        return None if row is None else Found(decode_record(row[0]), str(row[1]))
+        return None if row is None else StoredLease(decode_record(row[0]), str(row[1]))
 
     async def write(self, record: LeaseRecord, expected: str | None) -> str:
         text = record.encode().decode()

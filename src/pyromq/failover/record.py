@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pyromq.errors import MQError, TransportError
-from pyromq.wire.json.membership import BrokerStatus, MemberStatus, Role
+from pyromq.wire.json.membership import BrokerStatus, MemberRole, MemberStatus
 
 
 class LeaseError(MQError):
@@ -64,7 +64,7 @@ __all__ = [
     "LeaseError",
     "LeaseRecord",
     "LeaseStoreAwayError",
+    "MemberRole",
     "MemberStatus",
-    "Role",
     "decode_record",
 ]

@@ -14,7 +14,7 @@ import msgspec
 
 from pyromq.clock import machine_s
 from pyromq.failover.record import BrokerStatus, LeaseConflictError, LeaseError, LeaseRecord
-from pyromq.failover.store import Found, LeaseStore
+from pyromq.failover.store import LeaseStore, StoredLease
 from pyromq.failover.switching import StatusOf
 from pyromq.wire.json.membership import parting
 
@@ -112,7 +112,7 @@ async def survey(
     return statuses
 
 
-async def recover(store: LeaseStore, plan: RecoveryPlan, found: Found | None, status_of: StatusOf) -> LeaseRecord:
+async def recover(store: LeaseStore, plan: RecoveryPlan, found: StoredLease | None, status_of: StatusOf) -> LeaseRecord:
     """Write what was planned, and wait until the chosen member acknowledges. Raises LeaseError."""
     try:
         await store.write(plan.record, found.version if found else None)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pyromq.errors import ConfigError
 from pyromq.failover import doubt
 from pyromq.failover.doubt import Ask, Census
-from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberStatus, Role
+from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberRole, MemberStatus
 
 LEASE_S_MIN: Final = 1.0
 LEASE_S_MAX: Final = 300.0
@@ -97,7 +97,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class KeepWaiting:
     reason: str
 
 
@@ -122,24 +122,24 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HoldSends:
     """Take no sends: a planned change is near."""
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseSends:
     """Take sends again: the planned change is given up."""
 
 
-Step = Wait | Write | Promote | Follow | Hold | Release | Ask
+Step = KeepWaiting | Write | Promote | Follow | HoldSends | ReleaseSends | Ask
 
 
 def decide(sight: Sight) -> Step:
     record, broker = sight.record, sight.broker
     if broker is None:
-        return Wait("the broker does not answer")
+        return KeepWaiting("the broker does not answer")
     if broker.changing:
-        return Wait("the broker changes its role")
+        return KeepWaiting("the broker changes its role")
     if sight.is_granted and (again := _written_again(sight, broker)) is not None:
         return again
     if record is None or record.number < broker.number:
@@ -149,12 +149,12 @@ def decide(sight: Sight) -> Step:
     if sight.is_expired:
         return _take(sight, broker, record)
     if _waits_for_successor(sight, broker, record):
-        return Wait(f"{record.holder} is being promoted, sends wait")
+        return KeepWaiting(f"{record.holder} is being promoted, sends wait")
     if doubt.is_forked(broker, record):
-        return Wait(doubt.forked(record))
-    if broker.role is Role.MASTER or broker.master != record.holder or broker.number != record.number:
+        return KeepWaiting(doubt.forked(record))
+    if broker.role is MemberRole.MASTER or broker.master != record.holder or broker.number != record.number:
         return Follow(record.holder, record.number)
-    return Wait(f"{record.holder} is master")
+    return KeepWaiting(f"{record.holder} is master")
 
 
 def required_members(record: LeaseRecord, broker: BrokerStatus, slow: Collection[str] = ()) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ def required_members(record: LeaseRecord, broker: BrokerStatus, slow: Collection
 def _written_again(sight: Sight, broker: BrokerStatus) -> Step | None:
     """The record of a master whose time is running, when the store was set back or emptied under it."""
     mine, record = sight.mine, sight.record
-    if mine is None or broker.role is not Role.MASTER or broker.number != mine.number:
+    if mine is None or broker.role is not MemberRole.MASTER or broker.number != mine.number:
         return None
     is_older = record is None or record.number < mine.number
     if record is not None and record.holder == mine.holder and record.is_older_than(mine):
@@ -189,13 +189,13 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
         return Ask(doubt.known(sight.me, broker, sight.record))
     highest = census.highest(broker)
     if highest and (problem := doubt.not_last_master(sight.me, broker, census, sight.record)):
-        return Wait(problem)
-    if not highest and broker.role is not Role.MASTER:
-        return Wait("there is no lease yet: the broker that was started as master makes it")
+        return KeepWaiting(problem)
+    if not highest and broker.role is not MemberRole.MASTER:
+        return KeepWaiting("there is no lease yet: the broker that was started as master makes it")
     if problem := _lacks_answers(sight, broker, census):
-        return Wait(problem)
+        return KeepWaiting(problem)
     if highest and not sight.is_expired:
-        return Wait("the lease is made again when every earlier one has ended")
+        return KeepWaiting("the lease is made again when every earlier one has ended")
     record = LeaseRecord(
         holder=sight.me,
         number=highest + 1,
@@ -216,16 +216,20 @@ def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step |
     if sight.is_sure:
         return None
     if record.forced:
-        return None if sight.is_expired else Wait("an operator has chosen this broker: every earlier lease ends first")
+        return (
+            None
+            if sight.is_expired
+            else KeepWaiting("an operator has chosen this broker: every earlier lease ends first")
+        )
     census = sight.census
     if census is None:
         return Ask(doubt.known(sight.me, broker, record))
     if record.number < census.highest(broker):
-        return Wait(doubt.set_back(census, broker, record))
+        return KeepWaiting(doubt.set_back(census, broker, record))
     if problem := _lacks_answers(sight, broker, census):
-        return Wait(problem)
-    if (broker.role is Role.REPLICA or broker.number < record.number) and (longer := census.longer_log(broker)):
-        return Wait(doubt.behind(longer))
+        return KeepWaiting(problem)
+    if (broker.role is MemberRole.REPLICA or broker.number < record.number) and (longer := census.longer_log(broker)):
+        return KeepWaiting(doubt.behind(longer))
     return None
 
 
@@ -240,14 +244,14 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         return Write(
             _taken(sight, broker, record), "a member is missing: what it may have alone is under an older lease"
         )
-    if broker.role is Role.REPLICA or broker.number < record.number:
+    if broker.role is MemberRole.REPLICA or broker.number < record.number:
         if sight.me not in record.in_sync or broker.end < record.confirmed:
-            return Wait(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
+            return KeepWaiting(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
         return Promote(record.number, record.waits)
     if record.wanted and record.wanted != sight.me:
         return _hand_over(sight, broker, record)
     if broker.held:
-        return Release()
+        return ReleaseSends()
     if sight.now_s - sight.failing_s > 2 * sight.timing.renew_s and (other := _that_can_write(sight, broker, record)):
         asked = replace(_renewed(sight, broker, record), wanted=other)
         return Write(asked, f"the disk of this broker fails ({broker.unfit}): {other} shall be master")
@@ -256,7 +260,7 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     if is_due or set(members) != set(record.in_sync) or record.wanted:
         renewed = replace(record, in_sync=members, members=record.everybody, wanted="")
         return Write(_renewed(sight, broker, renewed), RENEWED)
-    return Wait("the lease is ours")
+    return KeepWaiting("the lease is ours")
 
 
 def _is_one_missing(sight: Sight, broker: BrokerStatus) -> bool:
@@ -338,14 +342,14 @@ def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
             _renewed(sight, broker, replace(record, wanted="")), f"{record.wanted} is not in sync: change given up"
         )
     if not broker.held:
-        return Hold()
+        return HoldSends()
     if wanted.position < end or wanted.metadata < broker.metadata:
         if sight.now_s - sight.renewed_s >= sight.timing.renew_s:
             return Write(_renewed(sight, broker, record), RENEWED)
-        return Wait(f"{record.wanted} still has {end - wanted.position} bytes to read")
+        return KeepWaiting(f"{record.wanted} still has {end - wanted.position} bytes to read")
     behind = [each.address for each in broker.replicas if each.address in record.in_sync and each.position < end]
     if behind and sight.held_s is not None and sight.now_s - sight.held_s < sight.timing.hold_s / 2:
-        return Wait(f"{', '.join(behind)} shall have everything, too: what waits for them is answered then")
+        return KeepWaiting(f"{', '.join(behind)} shall have everything, too: what waits for them is answered then")
     others = tuple(each for each in record.in_sync if each != sight.me)
     named = others if len(others) > 1 else record.in_sync  # of two, the old master is waited for
     handed = _renewed(sight, broker, replace(record, in_sync=named, members=record.everybody))
@@ -371,7 +375,7 @@ def _that_can_write(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> 
 
 def _waits_for_successor(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> bool:
     """The old master still holds sends: when it sends clients away, the new one shall be there for them."""
-    is_predecessor = broker.role is Role.MASTER and broker.held and broker.number + 1 == record.number
+    is_predecessor = broker.role is MemberRole.MASTER and broker.held and broker.number + 1 == record.number
     is_in_time = sight.held_s is not None and sight.now_s - sight.held_s <= sight.timing.hold_s
     return record.handed and is_predecessor and is_in_time
 
@@ -381,11 +385,13 @@ def _waits_for_successor(sight: Sight, broker: BrokerStatus, record: LeaseRecord
 
 def _take(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     if sight.me not in record.in_sync:
-        return Wait(f"the lease of {record.holder} has expired, but this broker may lack acknowledged messages")
+        return KeepWaiting(f"the lease of {record.holder} has expired, but this broker may lack acknowledged messages")
     if broker.end < record.confirmed:
-        return Wait(f"the log ends at {broker.end}, acknowledged is {record.confirmed}")
+        return KeepWaiting(f"the log ends at {broker.end}, acknowledged is {record.confirmed}")
     if broker.metadata < record.metadata:
-        return Wait(f"topics and groups are of version {broker.metadata}, the master's were of {record.metadata}")
+        return KeepWaiting(
+            f"topics and groups are of version {broker.metadata}, the master's were of {record.metadata}"
+        )
     if (step := _verified(sight, broker, record)) is not None:
         return step
     others = tuple(each for each in record.in_sync if each not in (sight.me, record.holder))
@@ -401,7 +407,7 @@ def _that_answer(sight: Sight, record: LeaseRecord, members: tuple[str, ...]) ->
     return tuple(
         each
         for each in answers
-        if each.role is Role.REPLICA and each.end >= record.confirmed and each.metadata >= record.metadata
+        if each.role is MemberRole.REPLICA and each.end >= record.confirmed and each.metadata >= record.metadata
     )
 
 

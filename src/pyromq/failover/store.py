@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from pyromq.failover.record import LeaseRecord
 
 
-class Found(NamedTuple):
+class StoredLease(NamedTuple):
     record: LeaseRecord
     version: str  # of the store; what ``write`` expects
 
@@ -15,7 +15,7 @@ class Found(NamedTuple):
 class LeaseStore(Protocol):
     """Every method raises LeaseError when the store cannot be asked, and returns or raises in bounded time."""
 
-    async def read(self) -> Found | None:
+    async def read(self) -> StoredLease | None:
         """The newest record, never one from a cache or a store member that lags behind."""
 
     async def write(self, record: LeaseRecord, expected: str | None) -> str:

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from pyromq.clock import machine_s
-from pyromq.failover.record import BrokerStatus, LeaseConflictError, LeaseError, LeaseRecord, Role
+from pyromq.failover.record import BrokerStatus, LeaseConflictError, LeaseError, LeaseRecord, MemberRole
 from pyromq.failover.rules import asked_to_hand_over
-from pyromq.failover.store import Found, LeaseStore
+from pyromq.failover.store import LeaseStore, StoredLease
 
 StatusOf = Callable[[str], Awaitable[BrokerStatus | None]]
 
@@ -26,7 +26,7 @@ class SwitchGivenUpError(LeaseError):
     """The master is the same as before; nothing was lost or refused."""
 
 
-async def current(store: LeaseStore) -> Found:
+async def current(store: LeaseStore) -> StoredLease:
     """Raises LeaseError, also when there is no lease."""
     found = await store.read()
     if found is None:
@@ -89,10 +89,10 @@ async def _steps(record: LeaseRecord, status_of: StatusOf, old: str, to: str) ->
         return [f"{old} holds sends"] if status is not None and status.held else []
     steps = [f"lease {record.number} is {to}'s"]
     new = await status_of(to)
-    if new is not None and new.role is Role.MASTER and new.number == record.number and new.granted_s > 0:
+    if new is not None and new.role is MemberRole.MASTER and new.number == record.number and new.granted_s > 0:
         steps.append(f"{to} is master")
         former = await status_of(old)
-        if former is not None and former.role is Role.REPLICA and former.following == "FOLLOWING":
+        if former is not None and former.role is MemberRole.REPLICA and former.following == "FOLLOWING":
             steps.append(f"{old} follows {to}")
             if old in record.in_sync:
                 steps.append(f"{old} has everything")

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Final, Self, TypeAlias
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
-from pyromq.client.consumer.base.failure_teller import FailureTeller
+from pyromq.client.consumer.base.failure_recorder import FailureRecorder
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
@@ -278,7 +278,7 @@ class _AcknowledgingService(ConcurrentService):
     """Hands out messages when it is asked for them, instead of calling listeners."""
 
     @property
-    def teller(self) -> FailureTeller:
+    def teller(self) -> FailureRecorder:
         return self._teller
 
     def _tell(self, failed: list[ReceivedMessage], error: Exception | None) -> None:

@@ -36,7 +36,7 @@ _CREATED_MS: Final = 5_000  # until name servers know a topic that was created
 _LOOK_AGAIN_MS: Final = 20
 
 
-class Progress(NamedTuple):
+class TaskQueueProgress(NamedTuple):
     """What a queue of a topic holds, and up to where its group is done with it."""
 
     queue: QueueId
@@ -178,7 +178,7 @@ class TaskQueues:
 
     # --- how many, and away with them ---
 
-    async def progress(self, queue: str) -> list[Progress]:
+    async def progress(self, queue: str) -> list[TaskQueueProgress]:
         """How far its group is; nothing for a queue that was never used. Tasks that are due later do not count."""
         group, found = self.group(queue), []
         for topic in (topic_of(queue), retry_topic(group)):
@@ -188,7 +188,9 @@ class TaskQueues:
                 continue
             done = await asyncio.gather(*(self._admin.committed(group, each) for each in held))
             for (each, range_), offset in zip(held.items(), done, strict=True):
-                found.append(Progress(each, range_.min_offset if offset is None else offset, range_.max_offset))
+                found.append(
+                    TaskQueueProgress(each, range_.min_offset if offset is None else offset, range_.max_offset)
+                )
         return found
 
     async def size(self, queue: str) -> int:

@@ -11,8 +11,8 @@
 
 from __future__ import annotations
 
-from pyromq.lab.outcomes import Outcome, OutcomeKind
+from pyromq.lab.outcomes import OutcomeKind, ReplayOutcome
 from pyromq.lab.replays import Replay, replay
-from pyromq.lab.reports import Comparison, Replayed
+from pyromq.lab.reports import HandlerComparison, ReplayReport
 
-__all__ = ["Comparison", "Outcome", "OutcomeKind", "Replay", "Replayed", "replay"]
+__all__ = ["HandlerComparison", "OutcomeKind", "Replay", "ReplayOutcome", "ReplayReport", "replay"]

@@ -25,7 +25,7 @@ _EMPTY: Final = inspect.Parameter.empty
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class Handler:
+class ReplayHandler:
     """``call(message)`` calls the function; ``is_coroutine`` says whether its result is to be awaited."""
 
     def __init__(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:

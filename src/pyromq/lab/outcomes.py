@@ -23,7 +23,7 @@ class OutcomeKind(StrEnum):
     FAILED = "failed"  # the handler raised
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """``recorded`` is what the groups of the topic, or the one that was asked about, did with it really."""
 
     message: ReceivedMessage
@@ -61,12 +61,12 @@ def outcome_of(
     *,
     elapsed_s: float,
     recorded: tuple[GroupStory, ...],
-) -> Outcome:
+) -> ReplayOutcome:
     code = consume_code(result, raised=error is not None, spent_ms=0, timeout_ms=_NEVER_MS)
     kind = OutcomeKind.FAILED if error is not None else OutcomeKind.OK
     if error is None and code is not ConsumeCode.SUCCESS and _is_verdict(result):
         kind = OutcomeKind.LATER
-    return Outcome(
+    return ReplayOutcome(
         message=message,
         kind=kind,
         result=result,

@@ -14,11 +14,11 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.sync.loop_thread import loop_thread
 from pyromq.clock import SystemClock
 from pyromq.errors import NotFoundError
-from pyromq.lab.handlers import Handler
+from pyromq.lab.handlers import ReplayHandler
 from pyromq.lab.moments import Moment
-from pyromq.lab.outcomes import Outcome, attempt, attempt_coroutine, outcome_of
-from pyromq.lab.reports import Replayed
-from pyromq.lab.selection import LIMIT, Selection
+from pyromq.lab.outcomes import ReplayOutcome, attempt, attempt_coroutine, outcome_of
+from pyromq.lab.reports import ReplayReport
+from pyromq.lab.selection import LIMIT, MessageSelection
 from pyromq.model.queue import QueueId
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Replay:
     """Which messages, from which cluster; ``run`` reads them anew each time. ``replay`` makes one."""
 
     def __init__(
-        self, selection: Selection, *, group: str, nameserver: str | Sequence[str], options: ClientOptions
+        self, selection: MessageSelection, *, group: str, nameserver: str | Sequence[str], options: ClientOptions
     ) -> None:
         self.selection = selection
         self.group = group
@@ -66,35 +66,37 @@ class Replay:
         """The messages alone. Raises as ``run``."""
         return [message for message, _ in _on_client_loop(self._read())[0]]
 
-    def run(self, handler: Callable[..., Any], /, **given: Any) -> Replayed:
+    def run(self, handler: Callable[..., Any], /, **given: Any) -> ReplayReport:
         """Calls the handler with every message, one after the other: a function here, a coroutine on a loop of its own.
 
         ``given`` are the handler's further parameters. What the handler raises is part of its outcome.
         Raises ConfigError, NotFoundError, TopicNotFoundError, and what connecting raises.
         """
-        prepared = Handler(handler, given)
+        prepared = ReplayHandler(handler, given)
         read, is_cut = _on_client_loop(self._read())
         return self._report(prepared, _called(prepared, read), is_cut=is_cut)
 
-    async def run_async(self, handler: Callable[..., Any], /, **given: Any) -> Replayed:
+    async def run_async(self, handler: Callable[..., Any], /, **given: Any) -> ReplayReport:
         """``run`` on the running loop: coroutines are awaited there, functions are called on a thread."""
-        prepared = Handler(handler, given)
+        prepared = ReplayHandler(handler, given)
         read, is_cut = await self._read()
         return self._report(prepared, await _awaited(prepared, read), is_cut=is_cut)
 
     # --- for reports ---
 
-    def again(self, replayed: Replayed, handler: Callable[..., Any], given: dict[str, Any]) -> Replayed:
+    def again(self, replayed: ReplayReport, handler: Callable[..., Any], given: dict[str, Any]) -> ReplayReport:
         """The same messages, without reading them again."""
-        prepared = Handler(handler, given)
+        prepared = ReplayHandler(handler, given)
         return self._report(prepared, _called(prepared, _read_before(replayed)), is_cut=replayed.is_cut)
 
-    async def again_async(self, replayed: Replayed, handler: Callable[..., Any], given: dict[str, Any]) -> Replayed:
-        prepared = Handler(handler, given)
+    async def again_async(
+        self, replayed: ReplayReport, handler: Callable[..., Any], given: dict[str, Any]
+    ) -> ReplayReport:
+        prepared = ReplayHandler(handler, given)
         return self._report(prepared, await _awaited(prepared, _read_before(replayed)), is_cut=replayed.is_cut)
 
-    def _report(self, handler: Handler, outcomes: list[Outcome], *, is_cut: bool) -> Replayed:
-        return Replayed(outcomes, handler=handler.name, replay=self, is_cut=is_cut)
+    def _report(self, handler: ReplayHandler, outcomes: list[ReplayOutcome], *, is_cut: bool) -> ReplayReport:
+        return ReplayReport(outcomes, handler=handler.name, replay=self, is_cut=is_cut)
 
     async def _read(self) -> tuple[list[Read], bool]:
         async with Admin(self._nameserver, **self._options) as admin:
@@ -126,16 +128,16 @@ def replay(
 
     Nothing is acknowledged, no offset moves, no member joins a group. Raises ConfigError.
     """
-    selection = Selection(topic=topic, limit=limit, **choice)
+    selection = MessageSelection(topic=topic, limit=limit, **choice)
     group = group or selection.dead_letters
     return Replay(selection, group=group, nameserver=nameserver, options=client or {})
 
 
-def _read_before(replayed: Replayed) -> list[Read]:
+def _read_before(replayed: ReplayReport) -> list[Read]:
     return [(outcome.message, outcome.recorded) for outcome in replayed]
 
 
-def _called(handler: Handler, read: list[Read]) -> list[Outcome]:
+def _called(handler: ReplayHandler, read: list[Read]) -> list[ReplayOutcome]:
     if handler.is_coroutine:
         return _in_own_loop(_awaited(handler, read))
     outcomes = []
@@ -147,7 +149,7 @@ def _called(handler: Handler, read: list[Read]) -> list[Outcome]:
     return outcomes
 
 
-async def _awaited(handler: Handler, read: list[Read]) -> list[Outcome]:
+async def _awaited(handler: ReplayHandler, read: list[Read]) -> list[ReplayOutcome]:
     outcomes = []
     for message, recorded in read:
         call = lambda message=message: handler.call(message)  # noqa: E731

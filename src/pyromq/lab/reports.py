@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
-from pyromq.lab.outcomes import Outcome, OutcomeKind
+from pyromq.lab.outcomes import OutcomeKind, ReplayOutcome
 from pyromq.lab.tables import html_table, text_table
 from pyromq.wording import counted, shown_time
 
@@ -19,59 +19,59 @@ _COMPARED_HEAD = ("message", "keys", "body", "before", "now", "recorded")
 _BODY_BYTES = 40
 
 
-class Replayed(Sequence[Outcome]):
+class ReplayReport(Sequence[ReplayOutcome]):
     """The outcomes of one handler, oldest message first. ``is_cut``: there are more messages than the limit."""
 
-    def __init__(self, outcomes: Sequence[Outcome], *, handler: str, replay: Replay, is_cut: bool) -> None:
+    def __init__(self, outcomes: Sequence[ReplayOutcome], *, handler: str, replay: Replay, is_cut: bool) -> None:
         self.outcomes = tuple(outcomes)
         self.handler = handler
         self.is_cut = is_cut
         self._replay = replay
 
     @overload
-    def __getitem__(self, index: int) -> Outcome: ...
+    def __getitem__(self, index: int) -> ReplayOutcome: ...
     @overload
-    def __getitem__(self, index: slice) -> Replayed: ...
-    def __getitem__(self, index: int | slice) -> Outcome | Replayed:
+    def __getitem__(self, index: slice) -> ReplayReport: ...
+    def __getitem__(self, index: int | slice) -> ReplayOutcome | ReplayReport:
         return self._with(self.outcomes[index]) if isinstance(index, slice) else self.outcomes[index]
 
     def __len__(self) -> int:
         return len(self.outcomes)
 
-    def __iter__(self) -> Iterator[Outcome]:
+    def __iter__(self) -> Iterator[ReplayOutcome]:
         return iter(self.outcomes)
 
     # --- parts of it ---
 
     @property
-    def failed(self) -> Replayed:
+    def failed(self) -> ReplayReport:
         """What did not end well: the handler raised, or asked for the message again."""
         return self.filter(lambda outcome: not outcome.is_ok)
 
     @property
-    def ok(self) -> Replayed:
+    def ok(self) -> ReplayReport:
         return self.filter(lambda outcome: outcome.is_ok)
 
     @property
-    def surprising(self) -> Replayed:
+    def surprising(self) -> ReplayReport:
         """Ended otherwise than some group has recorded: fails here and was consumed, or works here and was not."""
         return self.filter(_is_surprising)
 
-    def filter(self, keep: Callable[[Outcome], bool]) -> Replayed:
+    def filter(self, keep: Callable[[ReplayOutcome], bool]) -> ReplayReport:
         """Those for which ``keep`` is true."""
         return self._with([outcome for outcome in self.outcomes if keep(outcome)])
 
-    def compare(self, handler: Callable[..., Any], **given: Any) -> Comparison:
+    def compare(self, handler: Callable[..., Any], **given: Any) -> HandlerComparison:
         """The same messages through another handler. Raises ConfigError."""
         now = self._replay.again(self, handler, given)
-        return Comparison(self, now)
+        return HandlerComparison(self, now)
 
-    async def compare_async(self, handler: Callable[..., Any], **given: Any) -> Comparison:
+    async def compare_async(self, handler: Callable[..., Any], **given: Any) -> HandlerComparison:
         """``compare`` on the running loop."""
-        return Comparison(self, await self._replay.again_async(self, handler, given))
+        return HandlerComparison(self, await self._replay.again_async(self, handler, given))
 
-    def _with(self, outcomes: Sequence[Outcome]) -> Replayed:
-        return Replayed(outcomes, handler=self.handler, replay=self._replay, is_cut=self.is_cut)
+    def _with(self, outcomes: Sequence[ReplayOutcome]) -> ReplayReport:
+        return ReplayReport(outcomes, handler=self.handler, replay=self._replay, is_cut=self.is_cut)
 
     # --- for people ---
 
@@ -98,8 +98,8 @@ class Replayed(Sequence[Outcome]):
 class Pair(msgspec.Struct, frozen=True):
     """One message through both handlers."""
 
-    before: Outcome
-    now: Outcome
+    before: ReplayOutcome
+    now: ReplayOutcome
 
     @property
     def is_changed(self) -> bool:
@@ -107,10 +107,10 @@ class Pair(msgspec.Struct, frozen=True):
         return (self.before.kind, self.before.text) != (self.now.kind, self.now.text)
 
 
-class Comparison(Sequence[Pair]):
+class HandlerComparison(Sequence[Pair]):
     """Two handlers over the same messages."""
 
-    def __init__(self, before: Replayed, now: Replayed) -> None:
+    def __init__(self, before: ReplayReport, now: ReplayReport) -> None:
         self.before = before
         self.now = now
         self.pairs = tuple(Pair(*both) for both in zip(before, now, strict=True))
@@ -154,13 +154,13 @@ class Comparison(Sequence[Pair]):
         return html_table(self.title, _COMPARED_HEAD, [_compared(pair) for pair in self.changed], self.before.notes)
 
 
-def _is_surprising(outcome: Outcome) -> bool:
+def _is_surprising(outcome: ReplayOutcome) -> bool:
     was_fine = {"consumed": True, "dead letter": False, "retrying": False}
     known = [was_fine[story.state] for story in outcome.recorded if story.state in was_fine]
     return any(fine is not outcome.is_ok for fine in known)
 
 
-def _row(outcome: Outcome) -> tuple[str, ...]:
+def _row(outcome: ReplayOutcome) -> tuple[str, ...]:
     message = outcome.message
     return (
         shown_time(message.stored_ms),
@@ -180,7 +180,7 @@ def _compared(pair: Pair) -> tuple[str, ...]:
     return message.message_id, " ".join(message.keys), _body(pair.before), *told, pair.before.recorded_text
 
 
-def _body(outcome: Outcome) -> str:
+def _body(outcome: ReplayOutcome) -> str:
     body = outcome.message.body
     text = body[:_BODY_BYTES].decode("utf-8", "replace")
     return text + ("…" if len(body) > _BODY_BYTES else "")

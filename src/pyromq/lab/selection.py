@@ -1,4 +1,4 @@
-"""Selection: which messages are replayed, and reading them without leaving a trace.
+"""MessageSelection: which messages are replayed, and reading them without leaving a trace.
 
     message_id      that one                     offsets         [begin, end) of one queue
     key             those that carry it          dead_letters    those that a group gave up
@@ -26,7 +26,7 @@ TIME_MAX_MS: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class MessageSelection:
     """Raises ConfigError for what cannot be meant."""
 
     topic: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyromq.metrics.declared import Kind, Metric, Panel, Row, Stability
+from pyromq.metrics.declared import Metric, MetricKind, Panel, Row, Stability
 
 _KB: Final = 1 << 10
 _MB: Final = 1 << 20
@@ -16,7 +16,7 @@ _LAG_SOURCE: Final = "committed offsets against the ends of queues; only what mo
 
 PROCESSOR_WATERMARK: Final = Metric(
     name="rocketmq_processor_watermark",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Requests that wait, by the thread pool that RocketMQ has for them; send: for the disk, pull: for a message.",
     source="group commit, flow control, long polling, long responses",
     labels=("processor",),
@@ -25,14 +25,14 @@ PROCESSOR_WATERMARK: Final = Metric(
 )
 BROKER_PERMISSION: Final = Metric(
     name="rocketmq_broker_permission",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="What clients may do: 4 read, 2 write, 6 both.",
     source="setting permission",
     stability=_ROCKETMQ,
 )
 TOPIC_NUMBER: Final = Metric(
     name="rocketmq_topic_number",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Topics, those of the broker itself included.",
     source="table of topics",
     stability=_ROCKETMQ,
@@ -40,7 +40,7 @@ TOPIC_NUMBER: Final = Metric(
 )
 GROUP_NUMBER: Final = Metric(
     name="rocketmq_consumer_group_number",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Consumer groups.",
     source="table of groups",
     stability=_ROCKETMQ,
@@ -48,7 +48,7 @@ GROUP_NUMBER: Final = Metric(
 )
 MESSAGES_IN: Final = Metric(
     name="rocketmq_messages_in_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Messages stored since the start, by the topic that they were written to.",
     source="counted with every send, once for a batch; the type is that of the topic",
     labels=("topic", "message_type", "is_system"),
@@ -57,7 +57,7 @@ MESSAGES_IN: Final = Metric(
 )
 THROUGHPUT_IN: Final = Metric(
     name="rocketmq_throughput_in_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Bytes stored since the start, as they lie in the log.",
     source="as rocketmq_messages_in_total",
     labels=("topic", "message_type", "is_system"),
@@ -66,7 +66,7 @@ THROUGHPUT_IN: Final = Metric(
 )
 MESSAGE_SIZE: Final = Metric(
     name="rocketmq_message_size",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     help="Sizes of messages stored since the first scrape, as they lie in the log.",
     source="queue entries that were written since the last scrape",
     labels=("topic", "message_type", "is_system"),
@@ -76,7 +76,7 @@ MESSAGE_SIZE: Final = Metric(
 )
 MESSAGES_OUT: Final = Metric(
     name="rocketmq_messages_out_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Messages delivered to groups since the start, repeated deliveries included.",
     source="counted with every pull",
     labels=("topic", "consumer_group", "is_retry", "is_system"),
@@ -85,7 +85,7 @@ MESSAGES_OUT: Final = Metric(
 )
 THROUGHPUT_OUT: Final = Metric(
     name="rocketmq_throughput_out_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Bytes delivered to groups since the start.",
     source="counted with every pull",
     labels=("topic", "consumer_group", "is_retry", "is_system"),
@@ -94,7 +94,7 @@ THROUGHPUT_OUT: Final = Metric(
 )
 PRODUCER_CONNECTIONS: Final = Metric(
     name="rocketmq_producer_connections",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Connected producers.",
     source="heartbeats",
     labels=("language", "version", "protocol_type"),
@@ -103,7 +103,7 @@ PRODUCER_CONNECTIONS: Final = Metric(
 )
 CONSUMER_CONNECTIONS: Final = Metric(
     name="rocketmq_consumer_connections",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Connected members of groups.",
     source="heartbeats",
     labels=("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
@@ -112,7 +112,7 @@ CONSUMER_CONNECTIONS: Final = Metric(
 )
 LAG_MESSAGES: Final = Metric(
     name="rocketmq_consumer_lag_messages",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that a group has not finished.",
     source=_LAG_SOURCE,
     labels=_LAG,
@@ -121,7 +121,7 @@ LAG_MESSAGES: Final = Metric(
 )
 LAG_LATENCY: Final = Metric(
     name="rocketmq_consumer_lag_latency",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="milliseconds",
     help="Age of the oldest message that a group has not finished.",
     source=f"{_LAG_SOURCE}; the store time of that message",
@@ -131,7 +131,7 @@ LAG_LATENCY: Final = Metric(
 )
 INFLIGHT_MESSAGES: Final = Metric(
     name="rocketmq_consumer_inflight_messages",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that members have fetched and not finished.",
     source="committed offsets against those of the last pulls",
     labels=_LAG,
@@ -140,7 +140,7 @@ INFLIGHT_MESSAGES: Final = Metric(
 )
 QUEUEING_LATENCY: Final = Metric(
     name="rocketmq_consumer_queueing_latency",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="milliseconds",
     help="Age of the oldest message that no member has fetched.",
     source="offsets of the last pulls; the store time of that message",
@@ -149,7 +149,7 @@ QUEUEING_LATENCY: Final = Metric(
 )
 READY_MESSAGES: Final = Metric(
     name="rocketmq_consumer_ready_messages",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that no member has fetched.",
     source="offsets of the last pulls against the ends of queues",
     labels=_LAG,
@@ -157,7 +157,7 @@ READY_MESSAGES: Final = Metric(
 )
 SEND_TO_DLQ: Final = Metric(
     name="rocketmq_send_to_dlq_messages_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Messages that became dead letters since the start, by the topic that they were sent to.",
     source="counted with every send-back that is the last",
     labels=("consumer_group", "topic", "is_system"),
@@ -166,7 +166,7 @@ SEND_TO_DLQ: Final = Metric(
 )
 RPC_LATENCY: Final = Metric(
     name="rocketmq_rpc_latency",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="milliseconds",
     help="Time from a request to its response. Sends are timed by the group commit, whose first send tells the code.",
     source="group commits, pulls, handlers of the other requests",
@@ -177,7 +177,7 @@ RPC_LATENCY: Final = Metric(
 )
 COMMIT_MESSAGES: Final = Metric(
     name="rocketmq_commit_messages_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Transactions committed since the start.",
     source="counted with every end of a transaction",
     labels=("topic",),
@@ -186,7 +186,7 @@ COMMIT_MESSAGES: Final = Metric(
 )
 ROLLBACK_MESSAGES: Final = Metric(
     name="rocketmq_rollback_messages_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Transactions rolled back since the start.",
     source="counted with every end of a transaction",
     labels=("topic",),
@@ -195,7 +195,7 @@ ROLLBACK_MESSAGES: Final = Metric(
 )
 FINISH_LATENCY: Final = Metric(
     name="rocketmq_finish_message_latency",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="milliseconds",
     help="From a prepared message to its end. As in RocketMQ the name says milliseconds, and the values are seconds.",
     source="counted with every end of a transaction",
@@ -205,7 +205,7 @@ FINISH_LATENCY: Final = Metric(
 )
 HALF_MESSAGES: Final = Metric(
     name="rocketmq_half_messages",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Prepared messages that wait for their end, all topics together (topic is *).",
     source="table of prepared messages",
     labels=("topic",),
@@ -214,7 +214,7 @@ HALF_MESSAGES: Final = Metric(
 )
 STORAGE_SIZE: Final = Metric(
     name="rocketmq_storage_size",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="bytes",
     help="Bytes of the commit log.",
     source="first and end position of the log",
@@ -224,7 +224,7 @@ STORAGE_SIZE: Final = Metric(
 )
 FLUSH_BEHIND: Final = Metric(
     name="rocketmq_storage_flush_behind_bytes",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="bytes",
     help="Bytes that are written and not on disk yet.",
     source="end and flushed position of the log",
@@ -234,7 +234,7 @@ FLUSH_BEHIND: Final = Metric(
 )
 DISPATCH_BEHIND: Final = Metric(
     name="rocketmq_storage_dispatch_behind_bytes",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="bytes",
     help="Bytes of the log without queue entries: none, they are made with every commit.",
     source="queues are part of the commit",
@@ -243,7 +243,7 @@ DISPATCH_BEHIND: Final = Metric(
 )
 RESERVE_TIME: Final = Metric(
     name="rocketmq_storage_message_reserve_time",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="milliseconds",
     help="Age of the oldest message.",
     source="store time of the first record",
@@ -253,14 +253,14 @@ RESERVE_TIME: Final = Metric(
 )
 TIMER_ENQUEUE_LAG: Final = Metric(
     name="rocketmq_timer_enqueue_lag",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages with a time of their own that are not in the timer log yet.",
     source="timers",
     stability=_ROCKETMQ,
 )
 TIMER_DEQUEUE_LATENCY: Final = Metric(
     name="rocketmq_timer_dequeue_latency",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="milliseconds",
     help="How far the delivery of such messages is behind the clock.",
     source="timers",
@@ -269,7 +269,7 @@ TIMER_DEQUEUE_LATENCY: Final = Metric(
 )
 TIMING_MESSAGES: Final = Metric(
     name="rocketmq_timing_messages",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages of a topic that wait for their time.",
     source="config/timermetrics",
     labels=("topic",),
@@ -278,7 +278,7 @@ TIMING_MESSAGES: Final = Metric(
 )
 TIMER_ENQUEUED: Final = Metric(
     name="rocketmq_timer_enqueue_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Messages of a topic that began to wait for their time since the start.",
     source="counted with config/timermetrics",
     labels=("topic",),
@@ -286,7 +286,7 @@ TIMER_ENQUEUED: Final = Metric(
 )
 TIMER_DEQUEUED: Final = Metric(
     name="rocketmq_timer_dequeue_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Messages of a topic whose time came, or that were cancelled, since the start.",
     source="counted with config/timermetrics",
     labels=("topic",),
@@ -294,7 +294,7 @@ TIMER_DEQUEUED: Final = Metric(
 )
 TOPIC_CREATE_TIME: Final = Metric(
     name="rocketmq_topic_create_execution_time",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="milliseconds",
     help="How long making or changing a topic takes.",
     source="handlers of requests",
@@ -304,7 +304,7 @@ TOPIC_CREATE_TIME: Final = Metric(
 )
 GROUP_CREATE_TIME: Final = Metric(
     name="rocketmq_consumer_group_create_execution_time",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="milliseconds",
     help="How long making or changing a consumer group takes.",
     source="handlers of requests",
@@ -317,7 +317,7 @@ GROUP_CREATE_TIME: Final = Metric(
 
 QUEUE_MESSAGES: Final = Metric(
     name="pyromq_queue_messages_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Messages ever written to a queue: its end offset.",
     source="ends of queues",
     labels=("topic", "queue_id"),
@@ -326,7 +326,7 @@ QUEUE_MESSAGES: Final = Metric(
 )
 SEND_BACKS: Final = Metric(
     name="pyromq_send_back_messages_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Failed messages that members sent back since the start, by the topic that they were sent to.",
     source="counted with every send-back",
     labels=("consumer_group", "topic"),
@@ -335,7 +335,7 @@ SEND_BACKS: Final = Metric(
 )
 FINISHED: Final = Metric(
     name="pyromq_finished_messages_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Messages that a group has got past since the first scrape: done, or failed and sent back. Those that went "
     "well are these less pyromq_send_back_messages_total.",
     source="committed offsets as they move between two scrapes",
@@ -344,7 +344,7 @@ FINISHED: Final = Metric(
 )
 BLOCKING_AGE: Final = Metric(
     name="pyromq_blocking_message_age_seconds",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="seconds",
     help="For how long the message that a group stands at has held up those behind it; as seen at scrapes.",
     source="committed offsets that do not move although messages were fetched",
@@ -354,7 +354,7 @@ BLOCKING_AGE: Final = Metric(
 )
 QUEUE_LAG: Final = Metric(
     name="pyromq_consumer_queue_lag_messages",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages of a queue that a group has not finished; the 100 queues that are most behind.",
     source=_LAG_SOURCE,
     labels=("consumer_group", "topic", "queue_id"),
@@ -362,7 +362,7 @@ QUEUE_LAG: Final = Metric(
 )
 SUBSCRIPTION_MISMATCHES: Final = Metric(
     name="pyromq_subscription_mismatches",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Members of a group that subscribe to something else than the others: messages get lost to them.",
     source="heartbeats",
     labels=("consumer_group",),
@@ -371,7 +371,7 @@ SUBSCRIPTION_MISMATCHES: Final = Metric(
 )
 DEAD_LETTERS: Final = Metric(
     name="pyromq_dead_letters",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Dead letters of a group: still to be looked at, or redriven.",
     source="dead-letter topics, and how far redriving has come in them",
     labels=("consumer_group", "state"),
@@ -380,7 +380,7 @@ DEAD_LETTERS: Final = Metric(
 )
 FLOW_CONTROL: Final = Metric(
     name="pyromq_flow_control_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Writes refused because the disk did not keep up since the start, by RocketMQ's tag of the case.",
     source="flow control of sends",
     labels=("case",),
@@ -389,7 +389,7 @@ FLOW_CONTROL: Final = Metric(
 )
 QUOTA_REFUSALS: Final = Metric(
     name="pyromq_quota_refusals_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Requests refused because a quota was used up, since the start.",
     source="quotas",
     labels=("kind",),
@@ -398,7 +398,7 @@ QUOTA_REFUSALS: Final = Metric(
 )
 REFUSALS: Final = Metric(
     name="pyromq_requests_refused_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Requests answered with an error since the start.",
     source="counted with every refusal",
     labels=("request_code", "response_code"),
@@ -407,21 +407,21 @@ REFUSALS: Final = Metric(
 )
 REFUSED_SENDS: Final = Metric(
     name="pyromq_refused_sends_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Refused sends to a topic since the start; topics that do not exist are one, named _unknown.",
     source="counted with every refusal",
     labels=("topic", "response_code"),
 )
 REFUSED_PULLS: Final = Metric(
     name="pyromq_refused_pulls_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Refused pulls of a group since the start; groups that do not exist are one, named _unknown.",
     source="counted with every refusal",
     labels=("consumer_group", "topic", "response_code"),
 )
 GROUP_COMMIT: Final = Metric(
     name="pyromq_group_commit_messages",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     help="Requests that were written together.",
     source="counted with every group commit",
     buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024),
@@ -430,7 +430,7 @@ GROUP_COMMIT: Final = Metric(
 )
 FSYNC: Final = Metric(
     name="pyromq_fsync_seconds",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="seconds",
     help="How long a flush of the log takes, with the way to its thread and back.",
     source="counted with every flush",
@@ -440,7 +440,7 @@ FSYNC: Final = Metric(
 )
 WRITABLE: Final = Metric(
     name="pyromq_store_writable",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="1: the store takes messages; 0: it is read-only, because the disk is full or not trusted any more.",
     source="health of the store",
     stability=_STABLE,
@@ -448,7 +448,7 @@ WRITABLE: Final = Metric(
 )
 DISK_USED: Final = Metric(
     name="pyromq_disk_used_ratio",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="ratio",
     help="How full the disk of the data folder is.",
     source="file system",
@@ -457,7 +457,7 @@ DISK_USED: Final = Metric(
 )
 DISK_FREE: Final = Metric(
     name="pyromq_disk_free_bytes",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="bytes",
     help="Free space on the disk of the data folder.",
     source="file system",
@@ -465,7 +465,7 @@ DISK_FREE: Final = Metric(
 )
 UNREAD_DELETED: Final = Metric(
     name="pyromq_unread_deleted_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Messages deleted before a group had read them, once for each group, since the start.",
     source="retention",
     stability=_STABLE,
@@ -473,46 +473,46 @@ UNREAD_DELETED: Final = Metric(
 )
 RECOVERY_CUTS: Final = Metric(
     name="pyromq_recovery_cuts",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Places at which the last recovery cut the log, with a copy in cut/.",
     source="report of recovery",
 )
 RECOVERY_DAMAGED: Final = Metric(
     name="pyromq_recovery_damaged_ranges",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Damaged ranges of the log that the last recovery passed over.",
     source="report of recovery",
 )
 DAMAGED_READS: Final = Metric(
     name="pyromq_damaged_reads_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Records that were not served because their checksum does not match, since the start.",
     source="reads of queues",
 )
 SCRUBBED: Final = Metric(
     name="pyromq_scrub_progress_ratio",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="ratio",
     help="How much of the sealed log the scrub of this pass has looked at.",
     source="scrub",
 )
 LOG_DAMAGED: Final = Metric(
     name="pyromq_log_damaged_bytes",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="bytes",
     help="Bytes of the sealed log that the scrub found changed on disk, and that are not mended.",
     source="scrub",
 )
 HELD_PULLS: Final = Metric(
     name="pyromq_held_pulls",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Pulls that wait for a message.",
     source="long polling",
     panel=Panel(Row.CLIENTS, "Pulls that wait"),
 )
 NAMESERVERS: Final = Metric(
     name="pyromq_registered_nameservers",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Name servers that the broker is registered with (state is registered), and others that it should be.",
     source="registration",
     labels=("state",),
@@ -520,44 +520,44 @@ NAMESERVERS: Final = Metric(
 )
 NAME_TAKEN: Final = Metric(
     name="pyromq_name_taken_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="How often another process was found registered under the name of this broker, since the start.",
     source="registration",
 )
 LEASE_NUMBER: Final = Metric(
     name="pyromq_lease_number",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="The lease under which the broker is master, or follows one; 0 without a failover agent.",
     source="config/failover.json",
 )
 LEASE_LEFT: Final = Metric(
     name="pyromq_lease_seconds_left",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="How long a master under a failover agent may still acknowledge; 0 of replicas, and without an agent.",
     source="the last grant",
 )
 LEASE_CUTS: Final = Metric(
     name="pyromq_lease_cut_messages",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that a returning master had alone: cut from its log, and kept in cut/ until the folder is deleted.",
     source="reports in cut/",
 )
 LEASE_WAITING: Final = Metric(
     name="pyromq_lease_waiting",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="1 while the failover agent is not sure that the lease store is current, and its broker acknowledges nothing.",
     source="the agent",
 )
 LEASE_MISSING: Final = Metric(
     name="pyromq_lease_missing_since_seconds",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Of a master under a failover agent: since when a member is not in sync, as Unix time; one for each of them.",
     source="the last grant",
     labels=("member",),
 )
 DELAY_LEVELS: Final = Metric(
     name="pyromq_delay_level_messages",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that wait at delay levels, retries among them.",
     source="cursors of the levels",
     labels=("level",),
@@ -565,7 +565,7 @@ DELAY_LEVELS: Final = Metric(
 )
 DELAY_LATE: Final = Metric(
     name="pyromq_delay_late_worst_seconds",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="seconds",
     help="The latest delivery of a delayed message since the start, against its time.",
     source="delays",
@@ -573,7 +573,7 @@ DELAY_LATE: Final = Metric(
 
 ROLE: Final = Metric(
     name="pyromq_replication_role",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="1 for the role that the broker has: alone, async-master, sync-master or replica.",
     source="replication",
     labels=("role",),
@@ -581,14 +581,14 @@ ROLE: Final = Metric(
 )
 REPLICAS_IN_SYNC: Final = Metric(
     name="pyromq_replicas_in_sync",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Of a master: replicas that miss less than haMaxGapNotInSync.",
     source="reports of replicas",
     panel=Panel(Row.REPLICATION, "Replicas in sync"),
 )
 REPLICA_BEHIND: Final = Metric(
     name="pyromq_replica_behind_bytes",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="bytes",
     help="Of a master: how much of its log a replica has not reported to have, by its address and id.",
     source="reports of replicas",
@@ -597,7 +597,7 @@ REPLICA_BEHIND: Final = Metric(
 )
 UNCONFIRMED: Final = Metric(
     name="pyromq_replication_unconfirmed_bytes",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="bytes",
     help="Of a master: how much of its log fewer copies have than it counts on; what could be lost with it.",
     source="reports of replicas",
@@ -605,7 +605,7 @@ UNCONFIRMED: Final = Metric(
 )
 FOLLOWING: Final = Metric(
     name="pyromq_replica_following",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Of a replica: 1 while it takes over what its master stores, by what it is doing.",
     source="replication",
     labels=("state",),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pyromq.metrics.declared import Kind, Metric
+from pyromq.metrics.declared import Metric, MetricKind
 from pyromq.metrics.samples import Distribution, Family, Labels, Value
 
 OVERFLOW: Final = "_overflow"
@@ -58,7 +58,7 @@ class _Told:
         self._lost: Value = 0  # of what was told and is gone
 
     def next(self, metric: Metric, added: Value) -> Value:
-        if metric.kind is Kind.GAUGE:
+        if metric.kind is MetricKind.GAUGE:
             return added
         if isinstance(added, Distribution):
             return self._next_distribution(added)

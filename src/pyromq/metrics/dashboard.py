@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pyromq.metrics.declared import Kind, Metric, Panel, Row, Server
+from pyromq.metrics.declared import Metric, MetricKind, MetricOwner, Panel, Row
 from pyromq.metrics.table import METRICS
 
 _WIDTH: Final = 24
@@ -80,7 +80,13 @@ def _row(row: Row, at: int, number: int) -> dict[str, Any]:
 
 def _panel(metric: Metric, panel: Panel, place: dict[str, int], number: int) -> dict[str, Any]:
     legend = " ".join(f"{{{{{label}}}}}" for label in panel.by) or "{{node_id}}"
-    unit = _UNITS[metric.unit] if metric.kind is not Kind.COUNTER else "Bps" if "throughput" in metric.name else "cps"
+    unit = (
+        _UNITS[metric.unit]
+        if metric.kind is not MetricKind.COUNTER
+        else "Bps"
+        if "throughput" in metric.name
+        else "cps"
+    )
     return {
         "id": number,
         "type": "timeseries",
@@ -96,15 +102,15 @@ def _panel(metric: Metric, panel: Panel, place: dict[str, int], number: int) -> 
 
 def expression(metric: Metric, panel: Panel) -> str:
     """What a panel asks Prometheus for."""
-    own = metric.servers == (Server.EXPORTER,) or Server.NAMESERVER in metric.servers
+    own = metric.servers == (MetricOwner.EXPORTER,) or MetricOwner.NAMESERVER in metric.servers
     chosen = "" if own else f"{{{_CHOSEN}}}"
     by = ", ".join(panel.by or ("node_id",))
     match metric.kind:
-        case Kind.COUNTER:
+        case MetricKind.COUNTER:
             asked = f"sum by ({by}) (rate({metric.text_name}{chosen}[$__rate_interval]))"
-        case Kind.HISTOGRAM:
+        case MetricKind.HISTOGRAM:
             rate = f"rate({metric.text_name}_bucket{chosen}[$__rate_interval])"
             asked = f"histogram_quantile({panel.quantile}, sum by (le, {by}) ({rate}))"
-        case Kind.GAUGE:
+        case MetricKind.GAUGE:
             asked = f"max by ({by}) ({metric.text_name}{chosen})"
     return f"topk({_TOP}, {asked})" if panel.by else asked

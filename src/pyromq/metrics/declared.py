@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -21,7 +21,7 @@ class Stability(Enum):
     NEW = "may change with any version, told in the change log"
 
 
-class Server(Enum):
+class MetricOwner(Enum):
     """Who has the metric."""
 
     BROKER = "broker"
@@ -54,9 +54,9 @@ class Panel:
     quantile: float = 0.99  # of histograms
 
 
-BROKER: Final = (Server.BROKER,)
-NAMESERVER: Final = (Server.NAMESERVER,)
-EXPORTER: Final = (Server.EXPORTER,)
+BROKER: Final = (MetricOwner.BROKER,)
+NAMESERVER: Final = (MetricOwner.NAMESERVER,)
+EXPORTER: Final = (MetricOwner.EXPORTER,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,30 +64,30 @@ class Metric:
     """``name`` is RocketMQ's where it has one; in text form the unit follows it, as OpenTelemetry's exporters do it."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     source: str  # where its numbers come from
     labels: tuple[str, ...] = ()
     unit: str = ""
     buckets: tuple[float, ...] = ()
     stability: Stability = Stability.NEW
-    servers: tuple[Server, ...] = BROKER
+    servers: tuple[MetricOwner, ...] = BROKER
     panel: Panel | None = None
     text_name: str = field(init=False)  # as Prometheus has it
 
     def __post_init__(self) -> None:
-        suffix = "_total" if self.kind is Kind.COUNTER else ""
+        suffix = "_total" if self.kind is MetricKind.COUNTER else ""
         base = self.name.removesuffix(suffix) if suffix else self.name
         if self.unit and not base.endswith(f"_{self.unit}"):
             base = f"{base}_{self.unit}"
         object.__setattr__(self, "text_name", base + suffix)
-        assert bool(self.buckets) == (self.kind is Kind.HISTOGRAM), f"{self.name}: only histograms have buckets"
+        assert bool(self.buckets) == (self.kind is MetricKind.HISTOGRAM), f"{self.name}: only histograms have buckets"
         assert not suffix or self.name.endswith(suffix), f"{self.name}: the name of a counter ends in _total"
         assert list(self.buckets) == sorted(set(self.buckets)), f"{self.name}: buckets rise"
 
     @property
     def series_names(self) -> tuple[str, ...]:
         """The names that samples have in text form."""
-        if self.kind is Kind.HISTOGRAM:
+        if self.kind is MetricKind.HISTOGRAM:
             return tuple(f"{self.text_name}{suffix}" for suffix in ("_bucket", "_sum", "_count"))
         return (self.text_name,)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyromq.metrics import broker_table as broker
-from pyromq.metrics.declared import EXPORTER, Kind, Metric, Panel, Row, Stability
+from pyromq.metrics.declared import EXPORTER, Metric, MetricKind, Panel, Row, Stability
 
 _ROCKETMQ: Final = Stability.ROCKETMQ
 _BROKER: Final = ("brokerIP", "broker")
@@ -19,7 +19,7 @@ _RUNNING: Final = "GET_CONSUMER_RUNNING_INFO, asked of members through a broker"
 
 BROKER_UP: Final = Metric(
     name="pyromq_exporter_broker_up",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="1: the broker answered when it was asked last; 0: it did not, and its other series are gone.",
     source=_RUNTIME,
     labels=_BROKER,
@@ -29,7 +29,7 @@ BROKER_UP: Final = Metric(
 )
 REFRESH_TIME: Final = Metric(
     name="pyromq_exporter_refresh_seconds",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="seconds",
     help="How long the last round of admin requests took.",
     source="exporter",
@@ -37,7 +37,7 @@ REFRESH_TIME: Final = Metric(
 )
 REFRESH_AGE: Final = Metric(
     name="pyromq_exporter_refresh_age_seconds",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="seconds",
     help="How long ago that was.",
     source="exporter",
@@ -46,7 +46,7 @@ REFRESH_AGE: Final = Metric(
 )
 REFRESH_ERRORS: Final = Metric(
     name="pyromq_exporter_errors_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Admin requests that failed since the start.",
     source="exporter",
     labels=("request",),
@@ -55,7 +55,7 @@ REFRESH_ERRORS: Final = Metric(
 )
 BROKER_TPS: Final = Metric(
     name="rocketmq_broker_tps",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that come in, in a second.",
     source=f"{_RUNTIME}: putTps",
     labels=_BROKER,
@@ -65,7 +65,7 @@ BROKER_TPS: Final = Metric(
 )
 BROKER_QPS: Final = Metric(
     name="rocketmq_broker_qps",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that go out, in a second.",
     source=f"{_RUNTIME}: getTransferredTps",
     labels=_BROKER,
@@ -75,7 +75,7 @@ BROKER_QPS: Final = Metric(
 )
 DISK_RATIO: Final = Metric(
     name="rocketmq_brokeruntime_commitlog_disk_ratio",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="How full the disk of the commit log is.",
     source=f"{_RUNTIME}: commitLogDiskRatio",
     labels=_BROKER,
@@ -85,7 +85,7 @@ DISK_RATIO: Final = Metric(
 )
 PRODUCER_TPS: Final = Metric(
     name="rocketmq_producer_tps",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that come into a topic, in a second.",
     source="GET_TOPIC_STATS_INFO on brokers that tell, else its offsets from one round to the next",
     labels=("broker", "topic"),
@@ -95,7 +95,7 @@ PRODUCER_TPS: Final = Metric(
 )
 PRODUCER_OFFSET: Final = Metric(
     name="rocketmq_producer_offset",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Ends of all queues of a topic, added up.",
     source="GET_TOPIC_STATS_INFO",
     labels=("broker", "topic"),
@@ -104,7 +104,7 @@ PRODUCER_OFFSET: Final = Metric(
 )
 CONSUMER_TPS: Final = Metric(
     name="rocketmq_consumer_tps",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that a group fetches from a topic, in a second.",
     source="GET_BROKER_CONSUME_STATS",
     labels=("broker", "topic", "group"),
@@ -113,7 +113,7 @@ CONSUMER_TPS: Final = Metric(
 )
 CONSUMER_OFFSET: Final = Metric(
     name="rocketmq_consumer_offset",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Committed offsets of a group in all queues of a topic, added up.",
     source="GET_BROKER_CONSUME_STATS",
     labels=("broker", "topic", "group"),
@@ -122,7 +122,7 @@ CONSUMER_OFFSET: Final = Metric(
 )
 GROUP_DIFF: Final = Metric(
     name="rocketmq_group_diff",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that a group has not finished.",
     source="GET_BROKER_CONSUME_STATS",
     labels=("group", "topic"),
@@ -131,7 +131,7 @@ GROUP_DIFF: Final = Metric(
 )
 GROUP_RETRY_DIFF: Final = Metric(
     name="rocketmq_group_retrydiff",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages in the retry topic of a group that it has not finished.",
     source="GET_BROKER_CONSUME_STATS",
     labels=("group", "topic"),
@@ -140,7 +140,7 @@ GROUP_RETRY_DIFF: Final = Metric(
 )
 GROUP_DLQ_DIFF: Final = Metric(
     name="rocketmq_group_dlqdiff",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Dead letters of a group.",
     source="GET_TOPIC_STATS_INFO of its dead-letter topic",
     labels=("group", "topic"),
@@ -149,7 +149,7 @@ GROUP_DLQ_DIFF: Final = Metric(
 )
 CONSUME_RT: Final = Metric(
     name="rocketmq_client_consume_rt",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="How long listeners of a member take for a message, in milliseconds.",
     source=_RUNNING,
     labels=_CLIENT,
@@ -159,7 +159,7 @@ CONSUME_RT: Final = Metric(
 )
 CONSUME_OK_TPS: Final = Metric(
     name="rocketmq_client_consume_ok_msg_tps",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that went well at a member, in a second.",
     source=_RUNNING,
     labels=_CLIENT,
@@ -169,7 +169,7 @@ CONSUME_OK_TPS: Final = Metric(
 )
 CONSUME_FAIL_TPS: Final = Metric(
     name="rocketmq_client_consume_fail_msg_tps",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that failed at a member, in a second.",
     source=_RUNNING,
     labels=_CLIENT,
@@ -179,7 +179,7 @@ CONSUME_FAIL_TPS: Final = Metric(
 )
 CONSUME_FAIL_COUNT: Final = Metric(
     name="rocketmq_client_consume_fail_msg_count",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that failed at a member in the last hour.",
     source=_RUNNING,
     labels=_CLIENT,
@@ -188,7 +188,7 @@ CONSUME_FAIL_COUNT: Final = Metric(
 )
 PULL_RT: Final = Metric(
     name="rocketmq_client_consumer_pull_rt",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="How long pulls of a member take, in milliseconds.",
     source=_RUNNING,
     labels=_CLIENT,
@@ -197,7 +197,7 @@ PULL_RT: Final = Metric(
 )
 PULL_TPS: Final = Metric(
     name="rocketmq_client_consumer_pull_tps",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Messages that a member fetches, in a second.",
     source=_RUNNING,
     labels=_CLIENT,
@@ -206,7 +206,7 @@ PULL_TPS: Final = Metric(
 )
 CLIENT_FLOW_CONTROL: Final = Metric(
     name="pyromq_client_flow_control",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="How often a member held a pull back since its start, by the rule; members that are PyroMQ's tell it.",
     source=_RUNNING,
     labels=("group", "clientId", "case"),
@@ -215,7 +215,7 @@ CLIENT_FLOW_CONTROL: Final = Metric(
 )
 CLIENT_HEAD_AGE: Final = Metric(
     name="pyromq_client_blocking_message_age_seconds",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="seconds",
     help="Age of the oldest message that a listener of a member holds; members that are PyroMQ's tell it.",
     source=_RUNNING,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import isinf, isnan
 from typing import Final
 
-from pyromq.metrics.declared import Kind, Metric
-from pyromq.metrics.samples import Distribution, Family, Part
+from pyromq.metrics.declared import Metric, MetricKind
+from pyromq.metrics.samples import Distribution, Family, ServerSamples
 
 LINES_AT_ONCE: Final = 256
 
@@ -48,7 +48,7 @@ def _weight(text: str) -> float:
     return found if 0 <= found <= 1 else 0.0
 
 
-def written(parts: Iterable[Part], form: TextForm) -> Iterator[str]:
+def written(parts: Iterable[ServerSamples], form: TextForm) -> Iterator[str]:
     """The whole text, in pieces: all samples of a metric stand together, whichever part they come from."""
     by_metric: dict[str, list[tuple[Mapping[str, str], Family]]] = {}
     for part in parts:
@@ -65,7 +65,7 @@ def written(parts: Iterable[Part], form: TextForm) -> Iterator[str]:
 
 def _head(metric: Metric, form: TextForm) -> str:
     name = metric.text_name
-    if form.is_open and metric.kind is Kind.COUNTER:
+    if form.is_open and metric.kind is MetricKind.COUNTER:
         name = name.removesuffix("_total")
     head = [f"# TYPE {name} {metric.kind.value}\n"]
     if form.is_open and metric.unit:
@@ -76,7 +76,7 @@ def _head(metric: Metric, form: TextForm) -> str:
 
 def _samples(family: Family, common: Mapping[str, str]) -> Iterator[str]:
     metric = family.metric
-    lines = _histogram_lines if metric.kind is Kind.HISTOGRAM else _lines
+    lines = _histogram_lines if metric.kind is MetricKind.HISTOGRAM else _lines
     for start in range(0, len(family.samples), LINES_AT_ONCE):
         yield "".join(lines(metric, common, family.samples[start : start + LINES_AT_ONCE]))
 
@@ -135,7 +135,7 @@ def shown(value: object) -> str:
     return repr(value)
 
 
-def whole_text(parts: Iterable[Part], form: TextForm = PROMETHEUS) -> bytes:
+def whole_text(parts: Iterable[ServerSamples], form: TextForm = PROMETHEUS) -> bytes:
     """All of it at once, for tests and what is small."""
     return encoded("".join(written(parts, form)))
 

@@ -12,15 +12,17 @@ from typing import Any, Final
 
 import msgspec
 
-from pyromq.metrics.declared import Kind, Metric
-from pyromq.metrics.samples import Distribution, Labels, Part, Value
+from pyromq.metrics.declared import Metric, MetricKind
+from pyromq.metrics.samples import Distribution, Labels, ServerSamples, Value
 
 POINTS_MAX: Final = 500  # of one piece; a few milliseconds of work
 _CUMULATIVE: Final = 2
 _UNITS: Final = {"milliseconds": "ms", "seconds": "s", "bytes": "By", "ratio": "1", "": "1"}
 
 
-def requests(parts: Iterable[Part], resource: Mapping[str, str], started_ns: int, now_ns: int) -> Iterator[bytes]:
+def requests(
+    parts: Iterable[ServerSamples], resource: Mapping[str, str], started_ns: int, now_ns: int
+) -> Iterator[bytes]:
     """Bodies of requests, one after the other."""
     times = {"startTimeUnixNano": str(started_ns), "timeUnixNano": str(now_ns)}
     waiting: list[dict[str, Any]] = []
@@ -51,11 +53,11 @@ def _metric(
     points = [_point(metric, shared, labels, value, times) for labels, value in samples]
     found: dict[str, Any] = {"name": metric.name, "description": metric.help, "unit": _UNITS[metric.unit]}
     match metric.kind:
-        case Kind.COUNTER:
+        case MetricKind.COUNTER:
             found["sum"] = {"dataPoints": points, "aggregationTemporality": _CUMULATIVE, "isMonotonic": True}
-        case Kind.GAUGE:
+        case MetricKind.GAUGE:
             found["gauge"] = {"dataPoints": points}
-        case Kind.HISTOGRAM:
+        case MetricKind.HISTOGRAM:
             found["histogram"] = {"dataPoints": points, "aggregationTemporality": _CUMULATIVE}
     return found
 

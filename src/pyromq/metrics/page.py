@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyromq.metrics.declared import Metric, Server
+from pyromq.metrics.declared import Metric, MetricOwner
 from pyromq.metrics.exporter_table import ALSO_EXPORTED
 from pyromq.metrics.table import METRICS
 
@@ -24,8 +24,8 @@ def _meaning(metric: Metric) -> str:
 
 
 def server_rows() -> list[str]:
-    return rows(metric for metric in METRICS if metric.servers != (Server.EXPORTER,))
+    return rows(metric for metric in METRICS if metric.servers != (MetricOwner.EXPORTER,))
 
 
 def exporter_rows() -> list[str]:
-    return rows([*(metric for metric in METRICS if metric.servers == (Server.EXPORTER,)), *ALSO_EXPORTED])
+    return rows([*(metric for metric in METRICS if metric.servers == (MetricOwner.EXPORTER,)), *ALSO_EXPORTED])

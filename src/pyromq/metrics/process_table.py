@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyromq.metrics.declared import NAMESERVER, Kind, Metric, Panel, Row, Server, Stability
+from pyromq.metrics.declared import NAMESERVER, Metric, MetricKind, MetricOwner, Panel, Row, Stability
 
-_SERVERS: Final = (Server.BROKER, Server.NAMESERVER)
-_ALL: Final = (Server.BROKER, Server.NAMESERVER, Server.EXPORTER)
+_SERVERS: Final = (MetricOwner.BROKER, MetricOwner.NAMESERVER)
+_ALL: Final = (MetricOwner.BROKER, MetricOwner.NAMESERVER, MetricOwner.EXPORTER)
 _STABLE: Final = Stability.STABLE
 
 BUILD_INFO: Final = Metric(
     name="pyromq_build_info",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Always 1; which PyroMQ runs, on which Python, and whether its hot path is pure Python or the compiled core.",
     source="installed packages",
     labels=("version", "python", "core"),
@@ -22,7 +22,7 @@ BUILD_INFO: Final = Metric(
 )
 UPTIME: Final = Metric(
     name="pyromq_uptime_seconds",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="seconds",
     help="How long the process has served.",
     source="clock",
@@ -32,7 +32,7 @@ UPTIME: Final = Metric(
 )
 MEMORY: Final = Metric(
     name="pyromq_memory_bytes",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="bytes",
     help="Memory in use: own (the process would miss it), mapped (pages of files, mostly the log; the system may take "
     "them back), shared.",
@@ -44,7 +44,7 @@ MEMORY: Final = Metric(
 )
 CPU: Final = Metric(
     name="pyromq_cpu_seconds_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     unit="seconds",
     help="CPU time of the process.",
     source="operating system",
@@ -55,7 +55,7 @@ CPU: Final = Metric(
 )
 OPEN_FILES: Final = Metric(
     name="pyromq_open_files",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Open files and sockets.",
     source="/proc/self/fd, on Linux",
     servers=_ALL,
@@ -63,7 +63,7 @@ OPEN_FILES: Final = Metric(
 )
 CONNECTIONS: Final = Metric(
     name="pyromq_connections",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Open connections of clients, by the server that has them.",
     source="servers",
     labels=("server",),
@@ -73,7 +73,7 @@ CONNECTIONS: Final = Metric(
 )
 HALF_READ: Final = Metric(
     name="pyromq_half_read_bytes",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="bytes",
     help="Bytes of requests that have begun to arrive.",
     source="servers",
@@ -82,7 +82,7 @@ HALF_READ: Final = Metric(
 )
 LOOP_LAG: Final = Metric(
     name="pyromq_loop_lag_seconds",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="seconds",
     help="How late a timer of the event loop is that is due every 50 ms: how long others wait for their turn.",
     source="a timer of the loop",
@@ -92,7 +92,7 @@ LOOP_LAG: Final = Metric(
 )
 LOOP_STALLS: Final = Metric(
     name="pyromq_loop_stalls_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="How often one piece of work kept the event loop for more than 100 ms of CPU time, since the start.",
     source="stall watch",
     labels=("server",),
@@ -102,7 +102,7 @@ LOOP_STALLS: Final = Metric(
 )
 LOOP_STALL_WORST: Final = Metric(
     name="pyromq_loop_stall_worst_seconds",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="seconds",
     help="The worst of them.",
     source="stall watch",
@@ -111,7 +111,7 @@ LOOP_STALL_WORST: Final = Metric(
 )
 KNOWN_BROKERS: Final = Metric(
     name="pyromq_nameserver_brokers",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Registered addresses of brokers, masters and replicas.",
     source="route table",
     stability=_STABLE,
@@ -120,7 +120,7 @@ KNOWN_BROKERS: Final = Metric(
 )
 KNOWN_TOPICS: Final = Metric(
     name="pyromq_nameserver_topics",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Topics with a route.",
     source="route table",
     stability=_STABLE,
@@ -128,7 +128,7 @@ KNOWN_TOPICS: Final = Metric(
 )
 COLLECT_TIME: Final = Metric(
     name="pyromq_metrics_collect_seconds",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="seconds",
     help="CPU time that the last collection took on the event loop, in pieces of a few milliseconds.",
     source="endpoint",
@@ -137,7 +137,7 @@ COLLECT_TIME: Final = Metric(
 )
 OVERFLOW_SERIES: Final = Metric(
     name="pyromq_metrics_overflow_series",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     help="Label sets beyond the label budget of a metric, added up in its series with the labels _overflow.",
     source="label budget",
     labels=("metric",),
@@ -147,7 +147,7 @@ OVERFLOW_SERIES: Final = Metric(
 )
 OTLP_EXPORTS: Final = Metric(
     name="pyromq_otlp_exports_total",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Collections pushed to the collector: ok, failed (it did not take them) or dropped (it was too slow).",
     source="OTLP export",
     labels=("result",),

@@ -38,7 +38,7 @@ class Family(NamedTuple):
     samples: Sequence[tuple[Labels, Value]]
 
 
-class Part(NamedTuple):
+class ServerSamples(NamedTuple):
     """What one server of a process has to tell; ``common`` are labels of all its series."""
 
     common: Mapping[str, str]

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyromq.nameserver.errors import KeyNotFoundError, NotServedError
 from pyromq.nameserver.settings import describe_settings, update_settings
-from pyromq.nameserver.state import Job, Response, State, small_body
+from pyromq.nameserver.state import Job, NameServerState, Response, small_body
 from pyromq.security.audit import answer_of
 from pyromq.wire.headers.nameserver import (
     AddWritePermResponseHeader,
@@ -26,7 +26,7 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 
-def put_kv(state: State, request: Received[PutKvConfigHeader], connection: Hashable) -> Response:
+def put_kv(state: NameServerState, request: Received[PutKvConfigHeader], connection: Hashable) -> Response:
     """100."""
     header = request.header
     before = state.kv.revision
@@ -42,7 +42,7 @@ def _peer(connection: Hashable) -> object:
     return getattr(connection, "remote_text", connection)
 
 
-def get_kv(state: State, request: Received[KvConfigHeader], _: Hashable) -> Response:
+def get_kv(state: NameServerState, request: Received[KvConfigHeader], _: Hashable) -> Response:
     """101."""
     header = request.header
     value = state.kv.get(header.namespace, header.key)
@@ -51,7 +51,7 @@ def get_kv(state: State, request: Received[KvConfigHeader], _: Hashable) -> Resp
     return Response(header=GetKvConfigResponseHeader(value=value))
 
 
-def delete_kv(state: State, request: Received[KvConfigHeader], connection: Hashable) -> Response:
+def delete_kv(state: NameServerState, request: Received[KvConfigHeader], connection: Hashable) -> Response:
     """102."""
     header, before = request.header, state.kv.revision
     state.kv.delete(header.namespace, header.key)
@@ -61,7 +61,7 @@ def delete_kv(state: State, request: Received[KvConfigHeader], connection: Hasha
     return Response()
 
 
-def list_kv(state: State, request: Received[NamespaceHeader], _: Hashable) -> Response:
+def list_kv(state: NameServerState, request: Received[NamespaceHeader], _: Hashable) -> Response:
     """219."""
     table = state.kv.namespace(request.header.namespace)
     if table is None:
@@ -69,46 +69,46 @@ def list_kv(state: State, request: Received[NamespaceHeader], _: Hashable) -> Re
     return Response(body=encode(KeyValues(table=dict(table))))
 
 
-def wipe_write_perm(state: State, request: Received[BrokerNameHeader], _: Hashable) -> Response:
+def wipe_write_perm(state: NameServerState, request: Received[BrokerNameHeader], _: Hashable) -> Response:
     """205."""
     count = state.table.wipe_write_perm(request.header.broker_name)
     logger.info("write permission wiped: broker=%r topics=%d", request.header.broker_name, count)
     return Response(header=WipeWritePermResponseHeader(wipe_topic_count=count))
 
 
-def add_write_perm(state: State, request: Received[BrokerNameHeader], _: Hashable) -> Response:
+def add_write_perm(state: NameServerState, request: Received[BrokerNameHeader], _: Hashable) -> Response:
     """327."""
     count = state.table.add_write_perm(request.header.broker_name)
     logger.info("write permission added: broker=%r topics=%d", request.header.broker_name, count)
     return Response(header=AddWritePermResponseHeader(add_topic_count=count))
 
 
-def delete_topic(state: State, request: Received[DeleteTopicInNameServerHeader], _: Hashable) -> Response:
+def delete_topic(state: NameServerState, request: Received[DeleteTopicInNameServerHeader], _: Hashable) -> Response:
     """216."""
     state.table.delete_topic(request.header.topic, request.header.cluster_name or None)
     logger.info("topic deleted: topic=%r cluster=%r", request.header.topic, request.header.cluster_name)
     return Response()
 
 
-def refuse_access_request(_state: State, _request: Received[Any], _: Hashable) -> Response:
+def refuse_access_request(_state: NameServerState, _request: Received[Any], _: Hashable) -> Response:
     """3001 to 3010 where access control is off: nobody may prepare users for the day when it is on."""
     text = "set access.enabled and access.initial_user (RocketMQ: initAuthenticationUser) and start again"
     raise NotServedError(f"access control is off here: {text}")
 
 
-def get_settings(state: State, _request: Received[Any], _: Hashable) -> Response:
+def get_settings(state: NameServerState, _request: Received[Any], _: Hashable) -> Response:
     """319."""
     return Response(body=describe_settings(state.settings))
 
 
-def set_settings(state: State, request: Received[Any], _: Hashable) -> Response:
+def set_settings(state: NameServerState, request: Received[Any], _: Hashable) -> Response:
     """318."""
     state.settings = update_settings(state.settings, request.body)
     logger.info("settings changed: bytes=%d", len(request.body))
     return Response()
 
 
-def find_audited(state: State, request: Received[Any], _: Hashable) -> Job:
+def find_audited(state: NameServerState, request: Received[Any], _: Hashable) -> Job:
     """31001: files of many megabytes are read, so it is a job."""
     if state.audit_log is None:
         raise NotServedError("this name server keeps no audit log: give it a folder (setting kv_path, option --data)")

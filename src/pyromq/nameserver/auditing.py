@@ -13,9 +13,9 @@ import msgspec
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.nameserver.settings import NameServerSettings, describe_settings
-from pyromq.nameserver.state import Answer, AnswerT, Handle, State
+from pyromq.nameserver.state import Answer, AnswerT, Handle, NameServerState
 from pyromq.net import Connection
-from pyromq.security.audit import FOLDER, AuditEntry, AuditLog, Outcome
+from pyromq.security.audit import FOLDER, AuditEntry, AuditLog, AuditOutcome
 from pyromq.security.audited import AUDITED_BY_NAMESERVERS, action_name, subject_of, user_state
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.guard import Guard
@@ -35,10 +35,10 @@ def open_log(settings: NameServerSettings, clock: Clock) -> AuditLog | None:
     return AuditLog(settings.kv_path.parent / FOLDER, SERVER, settings.audit, clock.now_ms)
 
 
-class Auditing:
+class NameServerAuditing:
     """Between requests that change something and what carries them out."""
 
-    def __init__(self, log: AuditLog, state: State, clock: Clock, guard: Guard | None) -> None:
+    def __init__(self, log: AuditLog, state: NameServerState, clock: Clock, guard: Guard | None) -> None:
         self.log = log
         self._state = state
         self._clock = clock
@@ -54,7 +54,7 @@ class Auditing:
         }
 
     def _audited(self, handle: Handle) -> Handle:
-        def audited(state: State, request: Received[Any], connection: Hashable) -> Answer:
+        def audited(state: NameServerState, request: Received[Any], connection: Hashable) -> Answer:
             return self.watch(request, connection, lambda: handle(state, request, connection))
 
         return audited
@@ -67,7 +67,7 @@ class Auditing:
         try:
             response = carry_out()
         except MQError as error:
-            self.log.refused(msgspec.structs.replace(entry, outcome=Outcome.REFUSED, reason=str(error)))
+            self.log.refused(msgspec.structs.replace(entry, outcome=AuditOutcome.REFUSED, reason=str(error)))
             raise
         after = self._shown(request)
         changes = {
@@ -81,7 +81,7 @@ class Auditing:
     def _refused(self, request: Received[Any], peer: Peer, user: str, reason: str) -> None:
         """By the guard, whatever it is that was asked for."""
         entry = self._entry(request, peer, user)
-        self.log.refused(msgspec.structs.replace(entry, outcome=Outcome.REFUSED, reason=reason))
+        self.log.refused(msgspec.structs.replace(entry, outcome=AuditOutcome.REFUSED, reason=reason))
 
     def _user(self, request: Received[Any], peer: Peer) -> str:
         if self._guard is None:
@@ -97,7 +97,7 @@ class Auditing:
             server=SERVER,
             address=peer.ip,
             action=action_name(request.code),
-            outcome=Outcome.DONE,
+            outcome=AuditOutcome.DONE,
             user=user,
             resources=_resources(request),
         )

@@ -11,8 +11,8 @@ from pyromq.errors import quoted
 from pyromq.model.topic import DataVersion
 from pyromq.nameserver.errors import RegistrationRefusedError
 from pyromq.nameserver.kv_config import ORDER_NAMESPACE
-from pyromq.nameserver.members import BrokerProcess, Endpoint, Outranked, Registered, Registration
-from pyromq.nameserver.state import Response, State, small_body
+from pyromq.nameserver.members import BrokerEndpoint, BrokerProcess, Outranked, Registered, Registration
+from pyromq.nameserver.state import NameServerState, Response, small_body
 from pyromq.wire.headers.nameserver import (
     BrokerHeartbeatHeader,
     BrokerIdentityHeader,
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 _LEFT_OUT_SHOWN: Final = 5
 
 
-def register(state: State, request: Received[RegisterBrokerHeader], connection: Hashable) -> Response:
+def register(state: NameServerState, request: Received[RegisterBrokerHeader], connection: Hashable) -> Response:
     """103: a broker with its topics; the response tells replicas their master, and all brokers the ordered topics."""
     unreadable: dict[str, str] = {}
     registration = _registration(request.header, _registration_body(state, request, unreadable), unreadable)
@@ -69,7 +69,7 @@ def _log(member: BrokerProcess, outcome: Registered | Outranked) -> None:
 
 
 def _registration_body(
-    state: State, request: Received[RegisterBrokerHeader], unreadable: dict[str, str]
+    state: NameServerState, request: Received[RegisterBrokerHeader], unreadable: dict[str, str]
 ) -> BrokerRegistration:
     header, limits = request.header, state.limits
     if len(request.body) > limits.registration_bytes_max:
@@ -109,14 +109,14 @@ def _registration(
     )
 
 
-def _ordered_topics(state: State) -> bytes:
+def _ordered_topics(state: NameServerState) -> bytes:
     if not state.settings.return_order_topic_config:
         return b""
     topics = state.kv.namespace(ORDER_NAMESPACE)
     return b"" if topics is None else encode(KeyValues(table=dict(topics)))
 
 
-def unregister(state: State, request: Received[BrokerIdentityHeader], _: Hashable) -> Response:
+def unregister(state: NameServerState, request: Received[BrokerIdentityHeader], _: Hashable) -> Response:
     """104."""
     header = request.header
     if state.table.unregister(header.broker_name, header.broker_addr):
@@ -124,23 +124,25 @@ def unregister(state: State, request: Received[BrokerIdentityHeader], _: Hashabl
     return Response()
 
 
-def query_data_version(state: State, request: Received[BrokerIdentityHeader], _: Hashable) -> Response:
+def query_data_version(state: NameServerState, request: Received[BrokerIdentityHeader], _: Hashable) -> Response:
     """322: must the broker send its topics again?"""
     version = java_json.decode(small_body(state, request) or b"{}", DataVersion)
-    check = state.table.compare_version(Endpoint(request.header.cluster_name, request.header.broker_addr), version)
+    check = state.table.compare_version(
+        BrokerEndpoint(request.header.cluster_name, request.header.broker_addr), version
+    )
     return Response(
         header=QueryDataVersionResponseHeader(changed=check.changed),
         body=b"" if check.known is None else java_json.dumps(check.known),
     )
 
 
-def heartbeat(state: State, request: Received[BrokerHeartbeatHeader], _: Hashable) -> Response:
+def heartbeat(state: NameServerState, request: Received[BrokerHeartbeatHeader], _: Hashable) -> Response:
     """904."""
-    state.table.refresh(Endpoint(request.header.cluster_name, request.header.broker_addr))
+    state.table.refresh(BrokerEndpoint(request.header.cluster_name, request.header.broker_addr))
     return Response()
 
 
-def register_topic(state: State, request: Received[TopicHeader], _: Hashable) -> Response:
+def register_topic(state: NameServerState, request: Received[TopicHeader], _: Hashable) -> Response:
     """217: queues of one topic, on brokers that are known."""
     body = small_body(state, request)
     if body:
@@ -148,7 +150,7 @@ def register_topic(state: State, request: Received[TopicHeader], _: Hashable) ->
     return Response()
 
 
-def member_group(state: State, request: Received[BrokerMemberGroupHeader], _: Hashable) -> Response:
+def member_group(state: NameServerState, request: Received[BrokerMemberGroupHeader], _: Hashable) -> Response:
     """901: the other addresses of a broker's name."""
     header = request.header
     group: dict[str, Any] = {

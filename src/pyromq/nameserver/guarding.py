@@ -11,7 +11,7 @@ import logging
 from typing import Any, Final
 
 from pyromq.errors import ConfigError, MQError
-from pyromq.nameserver.auditing import Auditing
+from pyromq.nameserver.auditing import NameServerAuditing
 from pyromq.nameserver.service import LaterFrame, NameServerService, encode, refusal
 from pyromq.nameserver.state import Response
 from pyromq.net import Address, Connection
@@ -35,7 +35,7 @@ _REGISTER: Final = int(RequestCode.REGISTER_BROKER)
 class GuardedService:
     """The service behind its guard."""
 
-    def __init__(self, service: NameServerService, guard: Guard, auditing: Auditing | None = None) -> None:
+    def __init__(self, service: NameServerService, guard: Guard, auditing: NameServerAuditing | None = None) -> None:
         self._service = service
         self._guard = guard
         self._auditing = auditing

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyromq.nameserver.errors import LimitError, UnknownTopicError
 from pyromq.nameserver.route_table import RouteTable
-from pyromq.nameserver.state import Handle, Response, State
+from pyromq.nameserver.state import Handle, NameServerState, Response
 from pyromq.wire.headers.nameserver import ClusterHeader, GetRouteHeader
 from pyromq.wire.json.route import TopicList, encode_cluster, encode_topics, wants_strict_json
 from pyromq.wire.received import Received
@@ -16,7 +16,7 @@ _ZONE_MODE: Final = "__ZONE_MODE"
 _ZONE_NAME: Final = "__ZONE_NAME"
 
 
-def get_route(state: State, request: Received[GetRouteHeader], _: Hashable) -> Response:
+def get_route(state: NameServerState, request: Received[GetRouteHeader], _: Hashable) -> Response:
     """105: the request that every client repeats for every topic, every 30 seconds."""
     header = request.header
     if not state.is_ready:
@@ -39,19 +39,19 @@ def _zone(request: Received[GetRouteHeader]) -> str:
     return ext.get(_ZONE_NAME, "").strip() if ext.get(_ZONE_MODE, "").lower() == "true" else ""
 
 
-def cluster_info(state: State, _request: Received[Any], _: Hashable) -> Response:
+def cluster_info(state: NameServerState, _request: Received[Any], _: Hashable) -> Response:
     """106."""
     return Response(body=encode_cluster(state.table.cluster_info()))
 
 
-def all_topics(state: State, _request: Received[Any], _: Hashable) -> Response:
+def all_topics(state: NameServerState, _request: Received[Any], _: Hashable) -> Response:
     """206."""
     if not state.settings.all_topic_list_enable:
         raise LimitError("the list of all topics is switched off")
     return Response(body=encode_topics(state.table.list_topics()))
 
 
-def topics_of_cluster(state: State, request: Received[ClusterHeader], _: Hashable) -> Response:
+def topics_of_cluster(state: NameServerState, request: Received[ClusterHeader], _: Hashable) -> Response:
     """224."""
     return _topics(state, state.table.list_topics_of_cluster(request.header.cluster))
 
@@ -59,13 +59,13 @@ def topics_of_cluster(state: State, request: Received[ClusterHeader], _: Hashabl
 def topics_by(listed: Callable[[RouteTable], TopicList]) -> Handle:
     """304, 311, 312, 313: a list that needs no more than the table."""
 
-    def handle(state: State, _request: Received[Any], _: Hashable) -> Response:
+    def handle(state: NameServerState, _request: Received[Any], _: Hashable) -> Response:
         return _topics(state, listed(state.table))
 
     return handle
 
 
-def _topics(state: State, topics: TopicList) -> Response:
+def _topics(state: NameServerState, topics: TopicList) -> Response:
     if not state.settings.topic_list_enable:
         raise LimitError("lists of topics are switched off")
     return Response(body=encode_topics(topics))

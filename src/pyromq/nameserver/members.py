@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pyromq.model.topic import DataVersion, TopicConfig
 
 
-class Endpoint(NamedTuple):
+class BrokerEndpoint(NamedTuple):
     """One broker process. Addresses count per cluster: two clusters in separate networks may use the same ones."""
 
     cluster: str
@@ -26,8 +26,8 @@ class BrokerProcess:
     address: str
 
     @property
-    def endpoint(self) -> Endpoint:
-        return Endpoint(self.cluster, self.address)
+    def endpoint(self) -> BrokerEndpoint:
+        return BrokerEndpoint(self.cluster, self.address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

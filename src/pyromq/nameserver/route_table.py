@@ -25,8 +25,8 @@ from pyromq.model.topic import DataVersion, Perm
 from pyromq.nameserver.checks import check_queues, check_registration, queue_data
 from pyromq.nameserver.errors import LimitError, RegistrationRefusedError
 from pyromq.nameserver.members import (
+    BrokerEndpoint,
     BrokerProcess,
-    Endpoint,
     LiveMember,
     Outranked,
     Registered,
@@ -49,7 +49,7 @@ class RouteTable:
         self._limits = limits or NameServerLimits()
         self._queues = QueueDataTable()
         self._brokers: dict[str, BrokerData] = {}
-        self._live: dict[Endpoint, LiveMember] = {}
+        self._live: dict[BrokerEndpoint, LiveMember] = {}
         self._broker_changes = 0
 
     @property
@@ -107,7 +107,11 @@ class RouteTable:
     def _holder(self, registration: Registration, others: dict[int, str]) -> LiveMember | None:
         """The other process that holds the same name and id."""
         address = others.get(registration.member.broker_id)
-        return self._live.get(Endpoint(self._brokers[registration.member.broker].cluster, address)) if address else None
+        return (
+            self._live.get(BrokerEndpoint(self._brokers[registration.member.broker].cluster, address))
+            if address
+            else None
+        )
 
     def _rank(self, registration: Registration, holder: LiveMember | None) -> int:
         """The state version, which counts elections, but at most so much above what was there before.
@@ -174,7 +178,7 @@ class RouteTable:
         """One role has one process: whose address is not listed any more is not live either."""
         for address in before.broker_addrs.values() if before else ():
             if before and (before.cluster != after.cluster or address not in after.broker_addrs.values()):
-                del self._live[Endpoint(before.cluster, address)]
+                del self._live[BrokerEndpoint(before.cluster, address)]
         self._brokers[after.broker_name] = after
 
     def _live_member(
@@ -213,18 +217,18 @@ class RouteTable:
         master_address = self._brokers[replica.broker].master_addr
         if replica.broker_id == MASTER_ID or master_address is None:
             return None
-        return self._live[Endpoint(replica.cluster, master_address)]
+        return self._live[BrokerEndpoint(replica.cluster, master_address)]
 
     # --- brokers stay ------------------------------------------------------------------------------------------------
 
-    def refresh(self, endpoint: Endpoint) -> bool:
+    def refresh(self, endpoint: BrokerEndpoint) -> bool:
         """A broker was heard; False when it is not registered."""
         entry = self._live.get(endpoint)
         if entry is not None:
             self._live[endpoint] = replaced(entry, seen_ms=self._clock.monotonic_ms())
         return entry is not None
 
-    def compare_version(self, endpoint: Endpoint, version: DataVersion) -> VersionCheck:
+    def compare_version(self, endpoint: BrokerEndpoint, version: DataVersion) -> VersionCheck:
         """Whether a broker has to register its topics again; also counts as a sign of life."""
         self.refresh(endpoint)
         entry = self._live.get(endpoint)
@@ -240,7 +244,7 @@ class RouteTable:
         known = self._brokers.get(broker)
         if known is None or address not in known.broker_addrs.values():
             return False
-        self._remove_all([Endpoint(known.cluster, address)])
+        self._remove_all([BrokerEndpoint(known.cluster, address)])
         return True
 
     def drop_connection(self, connection: Hashable) -> list[BrokerProcess]:
@@ -259,7 +263,7 @@ class RouteTable:
         self._remove_all([member.endpoint for member in members])
         return members
 
-    def _remove_all(self, endpoints: Iterable[Endpoint]) -> None:
+    def _remove_all(self, endpoints: Iterable[BrokerEndpoint]) -> None:
         for endpoint in endpoints:
             self._remove(self._live.pop(endpoint).member)
 
@@ -293,7 +297,7 @@ class RouteTable:
 
     def _filter_servers(self, brokers: list[BrokerData]) -> dict[str, list[str]]:
         endpoints = [
-            Endpoint(broker.cluster, address) for broker in brokers for address in broker.broker_addrs.values()
+            BrokerEndpoint(broker.cluster, address) for broker in brokers for address in broker.broker_addrs.values()
         ]
         servers = {endpoint.address: list(self._live[endpoint].filter_servers) for endpoint in endpoints}
         return {address: listed for address, listed in servers.items() if listed}

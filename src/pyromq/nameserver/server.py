@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from pyromq.clock import Clock, SystemClock
 from pyromq.metrics.health import HealthReport, Startup
 from pyromq.metrics.process_table import KNOWN_BROKERS, KNOWN_TOPICS
-from pyromq.metrics.samples import Family, Part
+from pyromq.metrics.samples import Family, ServerSamples
 from pyromq.nameserver.auditing import open_log
 from pyromq.nameserver.guarding import GuardedService
 from pyromq.nameserver.kv_config import KvConfig
@@ -26,7 +26,7 @@ from pyromq.net.measuring import server_families
 from pyromq.net.turns import Turns
 from pyromq.security.audit import AuditLog
 from pyromq.security.guard import Guard
-from pyromq.security.opening import FollowedFile, Place, followed_file, open_guard
+from pyromq.security.opening import AccessLocation, FollowedFile, followed_file, open_guard
 from pyromq.security.resources import ALL_NAMES
 from pyromq.security.rights import NAMESERVER_RIGHTS
 from pyromq.whole_text import SystemDisk
@@ -80,7 +80,7 @@ class NameServer:
         address = str(self.address) if self._running else ""
         return {**self._settings.metrics.label_values, "cluster": "", "node_type": "nameserver", "node_id": address}
 
-    def collect(self) -> Generator[None, None, list[Part]]:
+    def collect(self) -> Generator[None, None, list[ServerSamples]]:
         """The metrics of this moment, in steps."""
         if self._running is None:
             return []
@@ -91,7 +91,7 @@ class NameServer:
             Family(KNOWN_BROKERS, [((), table.member_count)]),
             Family(KNOWN_TOPICS, [((), table.topic_count)]),
         ]
-        return [Part(self.common_labels, found)]
+        return [ServerSamples(self.common_labels, found)]
 
     # --- life ---
 
@@ -242,4 +242,4 @@ def _open_guard(settings: NameServerSettings) -> Guard | None:
     if not settings.access.is_on:
         return None
     folder = settings.kv_path.parent if settings.kv_path else None
-    return open_guard(settings.access, Place(ALL_NAMES, folder, SystemDisk()), NAMESERVER_RIGHTS)
+    return open_guard(settings.access, AccessLocation(ALL_NAMES, folder, SystemDisk()), NAMESERVER_RIGHTS)

@@ -14,13 +14,13 @@ from pyromq.clock import Clock
 from pyromq.errors import MQError, shortened
 from pyromq.model.limits import REMARK_CHARACTERS_MAX
 from pyromq.nameserver import admin_requests, broker_requests, lookup_requests
-from pyromq.nameserver.auditing import Auditing
+from pyromq.nameserver.auditing import NameServerAuditing
 from pyromq.nameserver.errors import KeyNotFoundError, NotServedError, ProtectedSettingError, UnknownTopicError
 from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.members import BrokerProcess, LiveMember
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerSettings
-from pyromq.nameserver.state import Answer, AnswerT, Handle, Job, Response, State
+from pyromq.nameserver.state import Answer, AnswerT, Handle, Job, NameServerState, Response
 from pyromq.security.audit import AuditLog
 from pyromq.security.errors import AccessChangeError, AccessDeniedError
 from pyromq.security.guard import Guard
@@ -81,14 +81,14 @@ class NameServerService:
 
     def __init__(self, settings: NameServerSettings, *, clock: Clock, kv: KvConfig | None = None) -> None:
         check_rights(NAMESERVER_RIGHTS, _HANDLES, "name server")
-        self._state = State(settings, clock=clock, kv=kv or KvConfig(limits=settings.limits))
+        self._state = NameServerState(settings, clock=clock, kv=kv or KvConfig(limits=settings.limits))
         self._clock = clock
         self._handles = _HANDLES
 
-    def audit(self, log: AuditLog, guard: Guard | None) -> Auditing:
+    def audit(self, log: AuditLog, guard: Guard | None) -> NameServerAuditing:
         """From now on what changes something is written into the log."""
         self._state.audit_log = log
-        auditing = Auditing(log, self._state, self._clock, guard)
+        auditing = NameServerAuditing(log, self._state, self._clock, guard)
         self._handles = auditing.handles(_HANDLES)
         return auditing
 

@@ -18,7 +18,7 @@ from pyromq.wire.headers import Header
 from pyromq.wire.received import Received
 
 
-class State:
+class NameServerState:
     """Table, key-value configuration and current settings; ``settings`` is replaced whole."""
 
     def __init__(self, settings: NameServerSettings, *, clock: Clock, kv: KvConfig) -> None:
@@ -57,11 +57,11 @@ Job = Callable[[], Response]
 
 Answer = Response | Job
 AnswerT = TypeVar("AnswerT", bound=Answer)
-Handle = Callable[[State, Received[Any], Hashable], Answer]
+Handle = Callable[[NameServerState, Received[Any], Hashable], Answer]
 """Carries out one request that came over a connection. Raises MQError, and has then changed nothing."""
 
 
-def small_body(state: State, request: Received[Any]) -> bytes:
+def small_body(state: NameServerState, request: Received[Any]) -> bytes:
     """The body of a request that never needs a large one; raises LimitError."""
     if len(request.body) > state.limits.small_body_bytes_max:
         raise LimitError(

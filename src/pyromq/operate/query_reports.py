@@ -32,7 +32,7 @@ _TEXT_MAX: Final = 2_000
 _is_id = re.compile(r"[0-9A-Za-z-]{1,64}").fullmatch
 
 
-class Batch(msgspec.Struct, frozen=True, array_like=True):
+class QueryBatch(msgspec.Struct, frozen=True, array_like=True):
     """When it began, how many rows it had, how long it took."""
 
     time_ms: int
@@ -55,7 +55,7 @@ class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""
     name: str = ""
     batch: int = 0
-    batches: tuple[Batch, ...] = ()  # the newest last
+    batches: tuple[QueryBatch, ...] = ()  # the newest last
     rows: int = 0  # of all batches since the process began to report
     rows_per_s: float = 0.0
     sources: tuple[SourceReport, ...] = ()
@@ -105,7 +105,7 @@ class QueryReports:
         if not sources or not _is_id(query_id):
             return
         before = self._reports.get(query_id) or QueryReport(id=query_id, started_ms=now_ms)
-        batch = Batch(
+        batch = QueryBatch(
             _time_ms(progress.get("timestamp")) or now_ms, _whole(progress, "numInputRows"), _took_ms(progress)
         )
         sink = progress.get("sink")

@@ -57,7 +57,7 @@ _SYSTEM: Final[AuditDisk] = SystemDisk()
 _Key = tuple[str, str, str]  # address, action, reason
 
 
-class Outcome(StrEnum):
+class AuditOutcome(StrEnum):
     DONE = "done"
     ASKED = "asked"  # another client does it, or it happens later
     REFUSED = "refused"
@@ -70,7 +70,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     server: str  # name of the broker, or "nameserver"
     address: str  # where the request came from
     action: str  # name of the request
-    outcome: Outcome
+    outcome: AuditOutcome
     user: str = ""  # empty when requests are not verified, or this one could not be
     resources: tuple[str, ...] = ()  # Topic:orders, Group:billing, …
     changes: dict[str, tuple[Any, Any]] = {}  # by resource: before and after; None: it was, or is, not there
@@ -78,7 +78,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     times: int = 1  # how often, of a refusal that came again
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class AuditSearch(msgspec.Struct, frozen=True, kw_only=True):
     """Which entries; the newest come first."""
 
     since_ms: int = 0
@@ -215,29 +215,29 @@ class AuditLog:
             self._disk.remove(self._folder / name)
         return taken
 
-    def search(self, question: Question) -> Callable[[], list[AuditEntry]]:
+    def search(self, question: AuditSearch) -> Callable[[], list[AuditEntry]]:
         """A job that finds the newest entries that are wanted, newest first; it may run on another thread."""
         waiting = [entry for entry, _ in self._waiting]
         return lambda: _found(_newest_first(self._folder, self._disk, waiting), question)
 
-    def find(self, question: Question) -> list[AuditEntry]:
+    def find(self, question: AuditSearch) -> list[AuditEntry]:
         return self.search(question)()
 
 
 def answer_of(log: AuditLog, body: bytes) -> Callable[[], bytes]:
     """A job that finds entries, newest first, as JSON; it may run on another thread. Raises RemoteProtocolError."""
-    question = bodies.decode(body or b"{}", Question)
+    question = bodies.decode(body or b"{}", AuditSearch)
     limit = max(1, min(question.limit, FOUND_MAX))
     search = log.search(msgspec.structs.replace(question, limit=limit))
     return lambda: msgspec.json.encode(search())
 
 
-def find_entries(folder: Path, question: Question) -> list[AuditEntry]:
+def find_entries(folder: Path, question: AuditSearch) -> list[AuditEntry]:
     """Of the files in a folder, with or without a server that writes them. Raises OSError."""
     return _found(_newest_first(folder, _SYSTEM, []), question)
 
 
-def _found(entries: Iterator[AuditEntry], question: Question) -> list[AuditEntry]:
+def _found(entries: Iterator[AuditEntry], question: AuditSearch) -> list[AuditEntry]:
     found: list[AuditEntry] = []
     for entry in entries:
         if entry.time_ms < question.since_ms:

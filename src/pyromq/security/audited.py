@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from pyromq.security.book import Rules
 from pyromq.security.policies import USER_PREFIX, acl_info
 from pyromq.security.resources import Action
 from pyromq.security.rights import BROKER_RIGHTS, NAMESERVER_RIGHTS, Rights
+from pyromq.security.user_store import Rules
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.received import Received
 

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from pyromq.errors import MQError, quoted, shortened
 from pyromq.remembered import Remembered
-from pyromq.security.book import Book, Rules
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.identity import Means, Peer, Principal, verify, verify_signature
 from pyromq.security.needs import topic_needs
 from pyromq.security.policies import User
 from pyromq.security.resources import Action, Need
 from pyromq.security.rights import Rights
+from pyromq.security.user_store import Rules, UserStore
 from pyromq.security.validators import SignatureValidator, Validator
 from pyromq.wire.received import Received
 
@@ -39,7 +39,13 @@ class Guard:
     """Of one server. ``cluster`` is the one it belongs to; ``checks_rights`` False stops after verification."""
 
     def __init__(
-        self, book: Book, validators: Sequence[Validator], rights: Rights, cluster: str, *, checks_rights: bool = True
+        self,
+        book: UserStore,
+        validators: Sequence[Validator],
+        rights: Rights,
+        cluster: str,
+        *,
+        checks_rights: bool = True,
     ) -> None:
         self.book = book
         self._validators = tuple(validators)

@@ -18,10 +18,10 @@ import secrets
 from typing import Final, NamedTuple
 
 from pyromq.errors import RemoteProtocolError
-from pyromq.security.book import Book
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.identity import Means, Principal
 from pyromq.security.settings import InnerCredentials
+from pyromq.security.user_store import UserStore
 from pyromq.wire.headers.auth import AccessTablesHeader
 from pyromq.wire.json.access import AccessTables
 
@@ -72,7 +72,7 @@ def take_over(answer: AccessTables, header: AccessTablesHeader, inner: InnerCred
     return texts
 
 
-def adopt(book: Book, texts: Texts) -> None:
+def adopt(book: UserStore, texts: Texts) -> None:
     """Raises ConfigError, ValueError for what is no table of users, OSError."""
     if texts.users != book.text():
         book.adopt(texts.users)

@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyromq.errors import ConfigError, MQError
-from pyromq.security.book import FILE_NAME, Book
 from pyromq.security.guard import Guard
 from pyromq.security.plain_acl import parse_plain_acl
 from pyromq.security.policies import UserStatus, UserType, make_user
 from pyromq.security.rights import Rights
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
+from pyromq.security.user_store import FILE_NAME, UserStore
 from pyromq.security.validators import load_validators
 from pyromq.whole_text import TextDisk
 
 logger = logging.getLogger(__name__)
 
 
-class Place(NamedTuple):
+class AccessLocation(NamedTuple):
     """Where a server keeps its users, and which cluster it belongs to; ``folder`` None keeps them in memory."""
 
     cluster: str
@@ -28,10 +28,10 @@ class Place(NamedTuple):
     disk: TextDisk
 
 
-def open_guard(settings: AccessSettings, place: Place, rights: Rights) -> Guard:
+def open_guard(settings: AccessSettings, place: AccessLocation, rights: Rights) -> Guard:
     """Raises ConfigError when nobody could be verified, CorruptFileError, OSError."""
     path = settings.file or (place.folder / FILE_NAME if place.folder else None)
-    book = Book(path, disk=place.disk)
+    book = UserStore(path, disk=place.disk)
     _create_first_users(settings, book)
     if settings.plain_acl_file is not None and not settings.follow_plain_acl:
         accounts, white_list = parse_plain_acl(place.disk.read(settings.plain_acl_file))
@@ -45,7 +45,7 @@ def open_guard(settings: AccessSettings, place: Place, rights: Rights) -> Guard:
     return Guard(book, validators, rights, place.cluster, checks_rights=settings.checks_rights)
 
 
-def _create_first_users(settings: AccessSettings, book: Book) -> None:
+def _create_first_users(settings: AccessSettings, book: UserStore) -> None:
     """Those that the settings name, unless users of these names are there already."""
     if (first := settings.first_user) and first.username not in book.rules.users:
         book.create_user(make_user(first.username, Secret(first.password), UserType.SUPER))
@@ -59,7 +59,7 @@ def _create_first_users(settings: AccessSettings, book: Book) -> None:
             book.update_user(name, password, UserType.SUPER, UserStatus.ENABLE)
 
 
-def _warn_of_white_lists(book: Book) -> None:
+def _warn_of_white_lists(book: UserStore) -> None:
     if book.rules.white_list:
         logger.warning(
             "requests from these addresses are not checked at all (globalWhiteRemoteAddresses): %s",
@@ -70,7 +70,7 @@ def _warn_of_white_lists(book: Book) -> None:
 class FollowedFile:
     """A ``plain_acl.yml`` that others keep; ``refresh`` takes it in when its text is another than before."""
 
-    def __init__(self, path: Path, disk: TextDisk, book: Book) -> None:
+    def __init__(self, path: Path, disk: TextDisk, book: UserStore) -> None:
         self._path = path
         self._disk = disk
         self._book = book
@@ -97,7 +97,7 @@ class FollowedFile:
         _warn_of_white_lists(self._book)
 
 
-def followed_file(settings: AccessSettings, disk: TextDisk, book: Book) -> FollowedFile | None:
+def followed_file(settings: AccessSettings, disk: TextDisk, book: UserStore) -> FollowedFile | None:
     """Read once. Raises ConfigError."""
     if settings.plain_acl_file is None or not settings.follow_plain_acl:
         return None

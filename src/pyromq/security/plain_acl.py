@@ -24,10 +24,10 @@ import msgspec
 
 from pyromq.errors import ConfigError, quoted
 from pyromq.security.addresses import WhiteList
-from pyromq.security.book import Account
 from pyromq.security.policies import Decision, PolicyEntry, PolicyType, UserStatus, UserType, make_user, merged
 from pyromq.security.resources import Action, Match, ResourcePattern, ResourceType
 from pyromq.security.secret import Secret
+from pyromq.security.user_store import Account
 
 KEY_CHARACTERS_MIN: Final = 7
 _NOWHERE: Final = ("", "null")

@@ -130,7 +130,7 @@ Policies = Mapping[PolicyType, tuple[PolicyEntry, ...]]
 """Of one user; a pattern occurs once in each policy."""
 
 
-class Verdict(NamedTuple):
+class AccessDecision(NamedTuple):
     """A decision, why, and which entry made it."""
 
     allowed: bool
@@ -139,19 +139,19 @@ class Verdict(NamedTuple):
     entry: PolicyEntry | None = None
 
 
-NO_MATCH: Final = Verdict(False, "no matched policies.")
+NO_MATCH: Final = AccessDecision(False, "no matched policies.")
 _DECISIONS: Final = {each.value.lower(): each for each in Decision}
 _DENIED: Final = "the decision is deny."
 
 
-def decide(policies: Policies | None, need: Need, ip: str) -> Verdict:
+def decide(policies: Policies | None, need: Need, ip: str) -> AccessDecision:
     """Of a user that is not a super user."""
     for kind in PolicyType:
         found = [entry for entry in (policies or {}).get(kind, ()) if entry.applies_to(need, ip)]
         if found:
             entry = min(found, key=_rank)
             allowed = entry.decision is Decision.ALLOW
-            return Verdict(allowed, "" if allowed else _DENIED, kind, entry)
+            return AccessDecision(allowed, "" if allowed else _DENIED, kind, entry)
     return NO_MATCH
 
 

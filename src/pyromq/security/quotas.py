@@ -34,7 +34,7 @@ _DIGITS_MAX: Final = 12
 _SWEEP_MS: Final = 1_000  # a bucket that nobody uses is full after that time at the latest, unless it is in debt
 
 
-class Scope(StrEnum):
+class QuotaScope(StrEnum):
     USER = "user"
     ADDRESS = "address"
     TOPIC = "topic"
@@ -56,17 +56,17 @@ class Direction(StrEnum):
 
 _RATES: Final = (Measure.MESSAGES, Measure.BYTES)
 _MEASURES: Final = {
-    Scope.USER: frozenset(Measure),
-    Scope.ADDRESS: frozenset((*_RATES, Measure.CONNECTIONS)),
-    Scope.TOPIC: frozenset(_RATES),
-    Scope.GROUP: frozenset(_RATES),
+    QuotaScope.USER: frozenset(Measure),
+    QuotaScope.ADDRESS: frozenset((*_RATES, Measure.CONNECTIONS)),
+    QuotaScope.TOPIC: frozenset(_RATES),
+    QuotaScope.GROUP: frozenset(_RATES),
 }
 
 
 class Quota(NamedTuple):
     """One measure of one text."""
 
-    scope: Scope
+    scope: QuotaScope
     name: str  # or ``*``, or a network
     measure: Measure
     number: int
@@ -75,7 +75,7 @@ class Quota(NamedTuple):
 class Limit(NamedTuple):
     """A quota as it applies to somebody: all who share ``who`` share what it allows."""
 
-    scope: Scope
+    scope: QuotaScope
     who: str
     measure: Measure
     number: int
@@ -86,7 +86,7 @@ class Limit(NamedTuple):
 
 def parse_quotas(texts: Iterable[str]) -> tuple[Quota, ...]:
     """Raises ConfigError for what is no quota, or is given twice."""
-    found: dict[tuple[Scope, str, Measure], Quota] = {}
+    found: dict[tuple[QuotaScope, str, Measure], Quota] = {}
     for text in texts:
         for quota in _parse(text):
             key = quota.scope, quota.name, quota.measure
@@ -100,18 +100,18 @@ def _parse(text: str) -> list[Quota]:
     who, *parts = text.split() or [""]
     scope_text, colon, name = who.partition(":")
     try:
-        scope = Scope(scope_text)
+        scope = QuotaScope(scope_text)
     except ValueError:
-        kinds = ", ".join(f"{each}:" for each in Scope)
+        kinds = ", ".join(f"{each}:" for each in QuotaScope)
         raise ConfigError(f"quota {text[:120]!r} begins with none of {kinds}") from None
     if not colon or not name or not parts:
         raise ConfigError(f"quota {text[:120]!r} is not of the form {scope}:name messages=1000 bytes=10m")
-    if scope is Scope.ADDRESS and name != EACH:
+    if scope is QuotaScope.ADDRESS and name != EACH:
         name = str(_network(name, text))
     return [_measured(scope, name, part, text) for part in parts]
 
 
-def _measured(scope: Scope, name: str, part: str, text: str) -> Quota:
+def _measured(scope: QuotaScope, name: str, part: str, text: str) -> Quota:
     key, _, value = part.partition("=")
     allowed = [each for each in Measure if each in _MEASURES[scope]]
     if key not in allowed:
@@ -136,37 +136,37 @@ class QuotaRules:
     """Which limit applies to whom."""
 
     def __init__(self, quotas: Iterable[Quota] = ()) -> None:
-        self._named: dict[tuple[Scope, Measure, str], int] = {}
-        self._each: dict[tuple[Scope, Measure], int] = {}
+        self._named: dict[tuple[QuotaScope, Measure, str], int] = {}
+        self._each: dict[tuple[QuotaScope, Measure], int] = {}
         networks: list[tuple[IPv4Network | IPv6Network, Quota]] = []
         quotas = tuple(quotas)
         for quota in quotas:
             if quota.name == EACH:
                 self._each[quota.scope, quota.measure] = quota.number
-            elif quota.scope is Scope.ADDRESS:
+            elif quota.scope is QuotaScope.ADDRESS:
                 networks.append((ip_network(quota.name), quota))
             else:
                 self._named[quota.scope, quota.measure, quota.name] = quota.number
         self._networks = sorted(networks, key=lambda each: -each[0].prefixlen)
         self._kinds = {(quota.scope, quota.measure) for quota in quotas}
-        self._found: Remembered[tuple[Scope, Measure, str], Limit | None] = Remembered(REMEMBERED_BYTES_MAX)
+        self._found: Remembered[tuple[QuotaScope, Measure, str], Limit | None] = Remembered(REMEMBERED_BYTES_MAX)
 
-    def has(self, measures: Iterable[Measure], *scopes: Scope) -> bool:
+    def has(self, measures: Iterable[Measure], *scopes: QuotaScope) -> bool:
         """Whether there is any quota of these."""
         wanted = set(measures)
         return any(measure in wanted and scope in scopes for scope, measure in self._kinds)
 
-    def find(self, scope: Scope, measure: Measure, name: str) -> Limit | None:
+    def find(self, scope: QuotaScope, measure: Measure, name: str) -> Limit | None:
         """The limit that counts for somebody; None: there is none. Nobody has an empty name."""
         key = (scope, measure, name)
         return self._found[key] if key in self._found else self._found.remember(key, self._look(*key), name)
 
-    def _look(self, scope: Scope, measure: Measure, name: str) -> Limit | None:
+    def _look(self, scope: QuotaScope, measure: Measure, name: str) -> Limit | None:
         if not name:
             return None
         if (number := self._named.get((scope, measure, name))) is not None:
             return Limit(scope, name, measure, number)
-        if scope is Scope.ADDRESS and (ip := parsed_ip(name)) is not None:
+        if scope is QuotaScope.ADDRESS and (ip := parsed_ip(name)) is not None:
             for network, quota in self._networks:
                 if quota.measure is measure and ip in network:
                     return Limit(scope, quota.name, measure, quota.number)
@@ -174,7 +174,7 @@ class QuotaRules:
         return None if number is None else Limit(scope, name, measure, number)
 
 
-class Bucket:
+class TokenBucket:
     """Fills with ``limit.number`` a second, holds as much, and may owe."""
 
     __slots__ = ("_filled_ms", "_level", "limit")
@@ -195,7 +195,7 @@ class Bucket:
         self._level -= count * 1_000
 
 
-Account = tuple[Bucket, ...]
+Account = tuple[TokenBucket, ...]
 """All buckets that one request takes from."""
 
 
@@ -205,16 +205,18 @@ class Meter:
     def __init__(self, rules: QuotaRules, clock: Clock) -> None:
         self._rules = rules
         self._clock = clock
-        self._buckets: dict[tuple[Direction, Limit], Bucket] = {}
-        self._accounts: Remembered[tuple[Direction, tuple[tuple[Scope, str], ...]], Account]
+        self._buckets: dict[tuple[Direction, Limit], TokenBucket] = {}
+        self._accounts: Remembered[tuple[Direction, tuple[tuple[QuotaScope, str], ...]], Account]
         self._accounts = Remembered(REMEMBERED_BYTES_MAX)
-        self._shared: dict[tuple[Direction, Scope, Measure], Bucket] = {}  # of those for whom there was no room
+        self._shared: dict[
+            tuple[Direction, QuotaScope, Measure], TokenBucket
+        ] = {}  # of those for whom there was no room
         self._swept_ms = clock.monotonic_ms() - _SWEEP_MS
 
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def account(self, direction: Direction, *whose: tuple[Scope, str]) -> Account:
+    def account(self, direction: Direction, *whose: tuple[QuotaScope, str]) -> Account:
         key = (direction, whose)
         found = self._accounts.get(key)
         if found is None:
@@ -236,7 +238,7 @@ class Meter:
         for bucket in account:
             bucket.take(messages if bucket.limit.measure is Measure.MESSAGES else size_bytes)
 
-    def _bucket(self, direction: Direction, limit: Limit) -> Bucket:
+    def _bucket(self, direction: Direction, limit: Limit) -> TokenBucket:
         key, now_ms = (direction, limit), self._clock.monotonic_ms()
         found = self._buckets.get(key)
         if found is not None:
@@ -246,9 +248,9 @@ class Meter:
         if len(self._buckets) >= BUCKETS_MAX:  # so many at once are no coincidence: the rest shares one
             shared = (direction, limit.scope, limit.measure)
             if shared not in self._shared:
-                self._shared[shared] = Bucket(limit._replace(who=EACH), now_ms)
+                self._shared[shared] = TokenBucket(limit._replace(who=EACH), now_ms)
             return self._shared[shared]
-        self._buckets[key] = found = Bucket(limit, now_ms)
+        self._buckets[key] = found = TokenBucket(limit, now_ms)
         return found
 
     def _sweep(self, now_ms: int) -> None:

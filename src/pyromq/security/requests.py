@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyromq.errors import ConfigError, quoted
-from pyromq.security.book import Book, types_of, user_of
 from pyromq.security.errors import AccessChangeError, AccessDeniedError
 from pyromq.security.identity import Principal
 from pyromq.security.policies import (
@@ -23,6 +22,7 @@ from pyromq.security.policies import (
 )
 from pyromq.security.resources import ResourcePattern
 from pyromq.security.secret import Secret
+from pyromq.security.user_store import UserStore, types_of, user_of
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.headers.auth import AclSubjectHeader, DeleteAclHeader, ListAclsHeader, ListUsersHeader, UserHeader
 from pyromq.wire.json import java_json
@@ -38,7 +38,7 @@ LOOKING_CODES: Final = frozenset((Code.AUTH_GET_USER, Code.AUTH_LIST_USER, Code.
 class AccessRequests:
     """Answers for the book of one server."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: UserStore) -> None:
         self._book = book
         self._answers: dict[int, Callable[[Received[Any], Principal], bytes]] = {
             Code.AUTH_CREATE_USER: self._create_user,

@@ -3,7 +3,7 @@
     parse(request, peer) ─▶ claim ─▶ validate(claim) ─▶ Voucher, or None: nothing against it, but no name either
 
 Several may be configured, and all must pass. ``signature`` and ``certificate`` are built in; ``module:name`` is a class
-or function of yours that takes the ``Book`` of users and returns an object with these two methods.
+or function of yours that takes the ``UserStore`` of users and returns an object with these two methods.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from pyromq.compiled_core import SigningKeys, core
 from pyromq.errors import ConfigError, quoted
-from pyromq.security.book import Book
 from pyromq.security.errors import AccessDeniedError, UnknownUserError
 from pyromq.security.identity import Means, Peer, Voucher
 from pyromq.security.policies import User
 from pyromq.security.settings import CERTIFICATE, SIGNATURE
+from pyromq.security.user_store import UserStore
 from pyromq.wire.fast.signed_fields import signed_fields
 from pyromq.wire.fast.signed_requests import signed_values
 from pyromq.wire.frame import SerializeType
@@ -54,7 +54,7 @@ class SignedClaim(NamedTuple):
 class SignatureValidator:
     """RocketMQ's signature: HMAC-SHA1 with the user's password over all fields and the body."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: UserStore) -> None:
         self._book = book
         self._keys = core.SigningKeys() if core is not None else None
         self._rules = book.rules  # that ``_keys`` follow from
@@ -120,7 +120,7 @@ def _plain(request: Received[Any]) -> tuple[str, str, bytes]:
 class CertificateValidator:
     """The common name of a client certificate that TLS has verified is the name of a user."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: UserStore) -> None:
         self._book = book
 
     def parse(self, request: Received[Any], peer: Peer) -> str:
@@ -137,26 +137,26 @@ class CertificateValidator:
         return Voucher(claim, Means.CERTIFICATE)
 
 
-_BUILT_IN: Final[dict[str, Callable[[Book], Validator]]] = {
+_BUILT_IN: Final[dict[str, Callable[[UserStore], Validator]]] = {
     SIGNATURE: SignatureValidator,
     CERTIFICATE: CertificateValidator,
 }
 
 
-def load_validators(names: Sequence[str], book: Book) -> list[Validator]:
+def load_validators(names: Sequence[str], book: UserStore) -> list[Validator]:
     """Raises ConfigError, also when there are none: nobody would be checked."""
     if not names:
         raise ConfigError("access control is on and access.validators names none: nobody could be verified")
     return [(_BUILT_IN.get(name) or _imported(name))(book) for name in names]
 
 
-def _imported(name: str) -> Callable[[Book], Validator]:
+def _imported(name: str) -> Callable[[UserStore], Validator]:
     module, colon, attribute = name.partition(":")
     if not colon:
         known = ", ".join(_BUILT_IN)
         raise ConfigError(f"validator {quoted(name)} is unknown: there are {known}, or module:name of your own")
     try:
-        found: Callable[[Book], Validator] = getattr(importlib.import_module(module), attribute)
+        found: Callable[[UserStore], Validator] = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"validator {quoted(name)} cannot be loaded: {error}") from error
     return found

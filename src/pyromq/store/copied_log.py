@@ -27,7 +27,7 @@ from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.derived.indexer import Indexer
 from pyromq.store.derived.queue_entry import FILLER_SIZE
-from pyromq.store.files.health import Health
+from pyromq.store.files.health import DiskHealth
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.sealing.seals import Seals
 from pyromq.wire.fast.record_run import scan_run
@@ -60,7 +60,7 @@ class CopiedLog:
         backlog: EntryBacklog,
         indexer: Indexer,
         seals: Seals,
-        health: Health,
+        health: DiskHealth,
         new_queue: Callable[[str, int], ConsumeQueue],
     ) -> None:
         self._log = log

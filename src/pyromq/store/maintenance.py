@@ -19,7 +19,7 @@ from pyromq.store.log.retention import DiskState, KeptFile, count_to_delete, dis
 from pyromq.store.message_store import MessageStore
 from pyromq.store.scrub import Scrub
 from pyromq.store.settings import Flush
-from pyromq.store.unread import Groups, NoGroups, Unread, UnreadCount
+from pyromq.store.unread import NoGroups, StoreReaders, Unread, UnreadCount
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Maintenance:
         seal: Callable[[], object] | None = None,
         elsewhere: Callable[[Callable[[], None]], object] | None = None,
         needed_from: Callable[[], int] | None = None,
-        groups: Groups | None = None,
+        groups: StoreReaders | None = None,
     ) -> None:
         """``needed_from`` gives the position of the oldest record that is still needed, however old it is.
 
@@ -56,7 +56,7 @@ class Maintenance:
         self._seal = seal or store.seal
         self._elsewhere = elsewhere or _here
         self._needed_from = needed_from or (lambda: store.end_position)
-        self._groups: Groups = groups or NoGroups()
+        self._groups: StoreReaders = groups or NoGroups()
         self._counting: UnreadCount | None = None  # of what is about to be deleted
         self._counts_for_force = False  # and whether by force
         self._unread_file = -1  # base of the last file that was kept for the sake of groups

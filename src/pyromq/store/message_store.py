@@ -45,7 +45,7 @@ from pyromq.store.derived.indexer import Indexer
 from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.derived.queue_tail import QueueTail
 from pyromq.store.files.disk import Disk, DiskLock, RealDisk
-from pyromq.store.files.health import Health, cannot_open
+from pyromq.store.files.health import DiskHealth, cannot_open
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment
 from pyromq.store.key_search import WORK_NOW_MAX, KeySearch
@@ -121,7 +121,7 @@ class MessageStore:
         self._queues = opened.queues
         self.index: KeyIndex = opened.index
         self.recovered = opened.report
-        self.health = Health()
+        self.health = DiskHealth()
         self.visible_max = EVERYTHING  # consumers see nothing behind it: what replicas do not have yet
         self.records = LogReader(self.log)
         self.reader = QueueReader(self.log, self.records, self._queues, settings, self.health, lambda: self.visible_end)

@@ -26,7 +26,7 @@ from pyromq.store.derived.queue_entry import (
     positions_and_sizes,
     tag_hashes,
 )
-from pyromq.store.files.health import Health
+from pyromq.store.files.health import DiskHealth
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.log.log_reader import LogReader
 from pyromq.store.read_result import Boundary, QueueRange, ReadResult, ReadStatus
@@ -94,7 +94,7 @@ class QueueReader:
         records: LogReader,
         queues: Mapping[tuple[str, int], ConsumeQueue],
         settings: StoreSettings,
-        health: Health,
+        health: DiskHealth,
         visible_end: Callable[[], int],
     ) -> None:
         self._log = log

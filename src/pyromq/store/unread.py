@@ -1,7 +1,7 @@
 """Unread messages: what the deletion of log files would take from groups that have not read it.
 
-The store knows queues, its owner knows groups: it hands in ``Groups``. A store may have many thousands of queues, so
-some are looked at in each ``advance``; the deletion waits until all were.
+The store knows queues, its owner knows groups: it hands in ``StoreReaders``. A store may have many thousands of queues,
+so some are looked at in each ``advance``; the deletion waits until all were.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Unread:
     messages: int
 
 
-class Groups(Protocol):
+class StoreReaders(Protocol):
     """What the owner of a store knows about its readers."""
 
     def readers(self) -> Readers:

@@ -43,7 +43,7 @@ from pyromq.store.settings import StoreSettings
 from pyromq.testing.faulty_disk import CrashMode, FaultyDisk
 from pyromq.testing.loop_threads import Done, ServerThread, VirtualLoopThread, called
 from pyromq.testing.manual_clock import ManualClock
-from pyromq.testing.observing.journal import EventKind, Journal
+from pyromq.testing.observing.journal import Journal, JournalEventKind
 from pyromq.testing.observing.listener_watch import ListenerWatch
 from pyromq.testing.observing.observed import GroupView, Ledger, Observer, SeenMessages
 from pyromq.testing.offsets_folder import offsets_folder_of
@@ -210,7 +210,7 @@ class LoopbackBroker:
         await self.broker.stop()
 
     async def _restart(self, down_ms: int) -> None:
-        self.journal.add(EventKind.LIFE, text="the broker stops and starts again")
+        self.journal.add(JournalEventKind.LIFE, text="the broker stops and starts again")
         await self._stop_broker()
         if down_ms:
             await asyncio.sleep(down_ms / 1000)
@@ -230,7 +230,7 @@ class LoopbackBroker:
         if self._replacing is not None and not self._replacing.done():
             return  # it is down already
         assert self._server is not None
-        self.journal.add(EventKind.LIFE, text=f"the broker crashes: unflushed bytes, {mode.value}")
+        self.journal.add(JournalEventKind.LIFE, text=f"the broker crashes: unflushed bytes, {mode.value}")
         self._disk = self._disk.after_crash(mode, Random(self._seed))
         self._server.vanish("the broker crashed")
         if self._time is not None:
@@ -333,7 +333,7 @@ class LoopbackBroker:
 
     def _cut_now(self) -> None:
         assert self._server is not None
-        self.journal.add(EventKind.LIFE, text="every connection is cut")
+        self.journal.add(JournalEventKind.LIFE, text="every connection is cut")
         self._server.cut("cut by the test")
 
     def _virtual_time(self) -> VirtualTime:
@@ -358,7 +358,7 @@ class LoopbackBroker:
     def _set_away(self, away: bool) -> None:
         def change() -> None:
             self._names_traffic.away = away
-            self.journal.add(EventKind.LIFE, text=f"the name server {'goes away' if away else 'is back'}")
+            self.journal.add(JournalEventKind.LIFE, text=f"the name server {'goes away' if away else 'is back'}")
             if away and self._names_server is not None:
                 self._names_server.cut("the name server is away")
 

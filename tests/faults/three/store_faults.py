@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from pyromq.replication.settings import Role
-from pyromq.wire.json.membership import Role as MemberRole
+from pyromq.wire.json.membership import MemberRole
 from tests.faults.agent_faults import cluster_of
 from tests.faults.agents import ManagedCluster, ManagedMember
 from tests.faults.rounds import Round

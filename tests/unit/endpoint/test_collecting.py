@@ -11,7 +11,7 @@ from pyromq.endpoint.collecting import TURN_S, Collection
 from pyromq.metrics.broker_table import TOPIC_NUMBER
 from pyromq.metrics.health import HealthReport, Startup
 from pyromq.metrics.process_table import BUILD_INFO
-from pyromq.metrics.samples import Family, Part
+from pyromq.metrics.samples import Family, ServerSamples
 from pyromq.testing import ManualClock
 
 
@@ -29,7 +29,7 @@ class Slow:
     def health(self) -> HealthReport:
         return HealthReport()
 
-    def collect(self) -> Generator[None, None, list[Part]]:
+    def collect(self) -> Generator[None, None, list[ServerSamples]]:
         self.begun += 1
         for _ in range(self._steps):
             self._clock.advance_ms(int(TURN_S * 1000))
@@ -37,7 +37,7 @@ class Slow:
             yield
         if self.fails:
             raise ZeroDivisionError("a defect")
-        return [Part({"node_id": "a"}, [Family(TOPIC_NUMBER, [((), self.done)])])]
+        return [ServerSamples({"node_id": "a"}, [Family(TOPIC_NUMBER, [((), self.done)])])]
 
 
 async def test_others_get_their_turns_in_between() -> None:

@@ -1,31 +1,31 @@
-"""Pages of an endpoint."""
+"""EndpointPages of an endpoint."""
 
 from __future__ import annotations
 
 import pytest
 
-from pyromq.endpoint.pages import Pages
-from pyromq.endpoint.verdicts import Verdict
+from pyromq.endpoint.pages import EndpointPages
+from pyromq.endpoint.verdicts import HealthVerdict
 from pyromq.httpd.head import HttpRequest
 from pyromq.httpd.server import HttpResponse
 from pyromq.metrics.broker_table import QUEUE_MESSAGES, TOPIC_NUMBER
-from pyromq.metrics.samples import Family, Part
+from pyromq.metrics.samples import Family, ServerSamples
 from tests.unit.metrics.grammar import read_text
 
 
 class Rig:
     def __init__(self, *, token: str = "", is_loopback: bool = True, series_max: int = 100) -> None:
-        self.parts = [Part({"node_id": "a"}, [Family(TOPIC_NUMBER, [((), 3)])])]
+        self.parts = [ServerSamples({"node_id": "a"}, [Family(TOPIC_NUMBER, [((), 3)])])]
         self.collected = 0
         checks = {"ready": self.ready}
-        self.pages = Pages(self.collect, checks, series_max=series_max, token=token, is_loopback=is_loopback)
+        self.pages = EndpointPages(self.collect, checks, series_max=series_max, token=token, is_loopback=is_loopback)
 
-    async def collect(self) -> list[Part]:
+    async def collect(self) -> list[ServerSamples]:
         self.collected += 1
         return self.parts
 
-    async def ready(self) -> Verdict:
-        return Verdict(False, "ready", ("not yet",))
+    async def ready(self) -> HealthVerdict:
+        return HealthVerdict(False, "ready", ("not yet",))
 
     async def get(self, path: str, **headers: str) -> HttpResponse:
         headers = {"host": "127.0.0.1", **headers}
@@ -74,7 +74,7 @@ async def test_a_collection_is_written_once_for_all_who_ask() -> None:
 async def test_label_sets_beyond_the_budget_are_told() -> None:
     rig = Rig(series_max=2)
     samples = [((f"t{number}", "0"), number) for number in range(5)]
-    rig.parts = [Part({"node_id": "a"}, [Family(QUEUE_MESSAGES, samples)])]
+    rig.parts = [ServerSamples({"node_id": "a"}, [Family(QUEUE_MESSAGES, samples)])]
     found = read_text((await rig.get("/metrics")).body.decode())
     assert found["pyromq_queue_messages_total"].value(topic="_overflow", queue_id="_overflow") == 2 + 3 + 4
     assert found["pyromq_metrics_overflow_series"].value(metric="pyromq_queue_messages_total") == 3

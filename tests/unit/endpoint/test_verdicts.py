@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 
 from pyromq.endpoint.verdicts import BEAT_S, LoopBeat, Probes
 from pyromq.metrics.health import Finding, HealthReport, Severity, Startup
-from pyromq.metrics.samples import Part
+from pyromq.metrics.samples import ServerSamples
 from pyromq.testing import ManualClock
 
 
@@ -25,7 +25,7 @@ class Server:
     def health(self) -> HealthReport:
         return self.report
 
-    def collect(self) -> Generator[None, None, list[Part]]:
+    def collect(self) -> Generator[None, None, list[ServerSamples]]:
         yield
         return []
 

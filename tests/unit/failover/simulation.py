@@ -24,12 +24,12 @@ from pyromq.failover.record import (
     LeaseConflictError,
     LeaseError,
     LeaseRecord,
+    MemberRole,
     MemberStatus,
-    Role,
 )
 from pyromq.failover.recovering import plan_recovery
 from pyromq.failover.rules import Timing
-from pyromq.failover.store import Found
+from pyromq.failover.store import StoredLease
 
 T = TypeVar("T")
 CALL_S = 1.0  # the longest that a call of an agent takes before it is given up
@@ -109,10 +109,10 @@ class StoreDoor:
     def __init__(self, node: Node, store: SimulatedStore) -> None:
         self._node, self._store = node, store
 
-    async def read(self) -> Found | None:
+    async def read(self) -> StoredLease | None:
         await self._arrive()
         store = self._store
-        found = None if store.record is None else Found(store.record, str(store.version))
+        found = None if store.record is None else StoredLease(store.record, str(store.version))
         await self._return()
         return found
 
@@ -146,7 +146,7 @@ class SimulatedBroker:
 
     def __init__(self, group: Group, node: Node, *, is_master: bool) -> None:
         self.group, self.node = group, node
-        self.role = Role.MASTER if is_master else Role.REPLICA
+        self.role = MemberRole.MASTER if is_master else MemberRole.REPLICA
         self.number = 0
         self.log_number = 0
         self.members: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ class SimulatedBroker:
         members = [
             MemberStatus(address=name, position=position, metadata=1)
             for name, (position, at_s) in self.reports.items()
-            if now_s() - at_s < 2.0 and self.role is Role.MASTER
+            if now_s() - at_s < 2.0 and self.role is MemberRole.MASTER
         ]
         return BrokerStatus(
             address=self.node.name,
@@ -193,7 +193,7 @@ class SimulatedBroker:
 
     async def grant(self, record: LeaseRecord, until_s: float, required: tuple[str, ...]) -> None:
         await self._asked()
-        if self.role is Role.MASTER and record.number == self.number:
+        if self.role is MemberRole.MASTER and record.number == self.number:
             self.members = tuple(sorted({*self.members, *required}))
             self.granted_until_s, self.required, self.renewals = until_s, required, record.renewals
 
@@ -207,8 +207,8 @@ class SimulatedBroker:
 
     async def _promote(self, number: int) -> None:
         await self.node.breathe(0.4)  # the store is closed and opened again
-        if number > self.number or (number == self.number and self.role is Role.REPLICA):
-            self.role, self.number, self.master, self.held = Role.MASTER, number, "", False
+        if number > self.number or (number == self.number and self.role is MemberRole.REPLICA):
+            self.role, self.number, self.master, self.held = MemberRole.MASTER, number, "", False
             self.log_number, self.renewals = number, 0
             self.granted_until_s, self.required, self.reports = 0.0, (), {}
             self.acknowledged = len(self.log)  # any of it may have been acknowledged
@@ -218,7 +218,7 @@ class SimulatedBroker:
         if number < self.number:
             raise MQError("it has seen a newer lease")
         if number >= self.number:
-            self.role, self.number, self.master, self.held = Role.REPLICA, number, master, False
+            self.role, self.number, self.master, self.held = MemberRole.REPLICA, number, master, False
             self.granted_until_s = 0.0
 
     async def hold(self) -> None:
@@ -251,17 +251,21 @@ class SimulatedBroker:
 
     @property
     def may_acknowledge(self) -> bool:
-        return self.node.is_alive and self.role is Role.MASTER and now_s() < self.granted_until_s
+        return self.node.is_alive and self.role is MemberRole.MASTER and now_s() < self.granted_until_s
 
     async def replicate(self) -> None:
         while True:
             await self.node.breathe(0.1)
             master = self.group.brokers.get(self.master)
-            if self.role is not Role.REPLICA or master is None or not self.node.is_alive:
+            if self.role is not MemberRole.REPLICA or master is None or not self.node.is_alive:
                 continue
             if not (self.node.reaches(self.master) and master.node.reaches(self.node.name)):
                 continue
-            if master.role is not Role.MASTER or master.number != self.number or now_s() < master.node.paused_until_s:
+            if (
+                master.role is not MemberRole.MASTER
+                or master.number != self.number
+                or now_s() < master.node.paused_until_s
+            ):
                 continue
             while self.log != master.log[: len(self.log)]:
                 self.log.pop()  # beyond what the master has
@@ -398,7 +402,7 @@ class Group:
         brokers = self.brokers.values()
         masters = [each for each in brokers if each.may_acknowledge]
         if masters and all(each.number == masters[0].number for each in brokers):
-            if all(each.role is Role.REPLICA for each in brokers if each is not masters[0]):
+            if all(each.role is MemberRole.REPLICA for each in brokers if each is not masters[0]):
                 return
         self.operated += 1
         best = masters[0] if masters else max(brokers, key=lambda each: (each.log_number, len(each.log)))

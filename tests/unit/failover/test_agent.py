@@ -9,8 +9,8 @@ import pytest
 
 from pyromq.failover.agent import Agent
 from pyromq.failover.doubt import Census
-from pyromq.failover.record import BrokerStatus, LeaseRecord, Role
-from pyromq.failover.store import Found
+from pyromq.failover.record import BrokerStatus, LeaseRecord, MemberRole
+from pyromq.failover.store import StoredLease
 
 ME, MASTER, THIRD = "10.0.0.2:10911", "10.0.0.1:10911", "10.0.0.3:10911"
 
@@ -24,8 +24,8 @@ def test_the_end_of_a_lease_is_looked_at_when_it_comes(seen_for_s: float, pause_
     agent = Agent(ME, Mock(), Mock(), Mock(), now_s=lambda: 1_000.0)
     record = LeaseRecord(holder=MASTER, number=3, in_sync=(MASTER, ME), duration_ms=4_000)
     state = agent.state
-    state.found, state.seen_s, state.is_store_reached = Found(record, "7"), 1_000.0 - seen_for_s, True
-    state.broker = BrokerStatus(address=ME, role=Role.REPLICA, number=3, end=0, metadata=1)
+    state.found, state.seen_s, state.is_store_reached = StoredLease(record, "7"), 1_000.0 - seen_for_s, True
+    state.broker = BrokerStatus(address=ME, role=MemberRole.REPLICA, number=3, end=0, metadata=1)
     assert state.is_settled
     assert agent._pause_s() == pytest.approx(pause_s)
 
@@ -36,13 +36,13 @@ def test_who_took_the_lease_after_asking_goes_on_at_once() -> None:
     async def take() -> float:
         store, broker, peers = AsyncMock(), AsyncMock(), AsyncMock()
         record = LeaseRecord(holder=MASTER, number=3, in_sync=(MASTER, ME, THIRD), duration_ms=4_000)
-        store.read.return_value = Found(record, "7")
+        store.read.return_value = StoredLease(record, "7")
         store.write.return_value = "8"
-        broker.status.return_value = BrokerStatus(address=ME, role=Role.REPLICA, number=3, end=0, metadata=1)
+        broker.status.return_value = BrokerStatus(address=ME, role=MemberRole.REPLICA, number=3, end=0, metadata=1)
         peers.census.return_value = Census(answers={})
         agent = Agent(ME, store, broker, peers, now_s=lambda: 1_000.0)
         state = agent.state
-        state.found, state.seen_s, state.read_s, state.is_sure = Found(record, "7"), 990.0, 999.9, True
+        state.found, state.seen_s, state.read_s, state.is_sure = StoredLease(record, "7"), 990.0, 999.9, True
         await agent.look()
         peers.census.assert_awaited_once_with((THIRD,), broker.status.return_value, only=True)
         assert store.write.await_args.args[0].holder == ME

@@ -11,7 +11,7 @@ import pytest
 
 from pyromq.failover import peers
 from pyromq.failover.peers import MemberPeers
-from pyromq.failover.record import BrokerStatus, Role
+from pyromq.failover.record import BrokerStatus, MemberRole
 from pyromq.wire.codes import RequestCode
 
 ME, HUNG, THIRD, FOURTH = (f"10.0.0.{number}:10911" for number in (2, 1, 3, 4))
@@ -39,7 +39,7 @@ class FakeClient:
 
 def status(address: str, members: tuple[str, ...] = ()) -> BrokerStatus:
     return BrokerStatus(
-        address=address, role=Role.REPLICA, number=3, end=0, metadata=1, name="a", managed=True, members=members,
+        address=address, role=MemberRole.REPLICA, number=3, end=0, metadata=1, name="a", managed=True, members=members,
         nameservers=(NAMESERVER,),
     )  # fmt: skip
 

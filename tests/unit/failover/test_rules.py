@@ -9,28 +9,28 @@ from msgspec.structs import replace
 
 from pyromq.failover.agent import AgentState
 from pyromq.failover.doubt import Ask, Census
-from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberStatus, Role, decode_record
+from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberRole, MemberStatus, decode_record
 from pyromq.failover.rules import (
     JOIN_BYTES_MAX,
     Follow,
-    Hold,
+    HoldSends,
+    KeepWaiting,
     Promote,
-    Release,
+    ReleaseSends,
     Sight,
     Timing,
-    Wait,
     Write,
     decide,
     required_members,
 )
-from pyromq.failover.store import Found
+from pyromq.failover.store import StoredLease
 
 A, B, C = "a:1", "b:1", "c:1"
 TIMING = Timing(duration_s=9.0, renew_s=3.0, margin_s=2.0, look_s=0.5, absent_s=6.0)
 RECORD = LeaseRecord(holder=A, number=3, in_sync=(A, B), confirmed=100, metadata=7, duration_ms=9000)
 MASTER = BrokerStatus(
     address=A,
-    role=Role.MASTER,
+    role=MemberRole.MASTER,
     number=3,
     end=120,
     metadata=7,
@@ -38,7 +38,7 @@ MASTER = BrokerStatus(
     required=(B,),
     replicas=(MemberStatus(address=B, position=115, metadata=7),),
 )
-REPLICA = BrokerStatus(address=B, role=Role.REPLICA, number=3, end=115, metadata=7, master=A)
+REPLICA = BrokerStatus(address=B, role=MemberRole.REPLICA, number=3, end=115, metadata=7, master=A)
 
 
 def sight(me: str, broker: BrokerStatus | None, record: LeaseRecord | None = RECORD, **given: Any) -> Sight:
@@ -58,14 +58,14 @@ def written(step: object) -> LeaseRecord:
 
 
 def test_the_holder_waits_and_renews_in_time() -> None:
-    assert isinstance(decide(sight(A, MASTER)), Wait)
+    assert isinstance(decide(sight(A, MASTER)), KeepWaiting)
     renewed = written(decide(sight(A, MASTER, renewed_s=96.0)))
     assert (renewed.holder, renewed.number, renewed.in_sync, renewed.confirmed) == (A, 3, (A, B), 115)
     assert renewed.renewals == RECORD.renewals + 1
 
 
 def test_a_broker_that_does_not_answer_is_not_renewed_for() -> None:
-    assert isinstance(decide(sight(A, None, renewed_s=0.0)), Wait)
+    assert isinstance(decide(sight(A, None, renewed_s=0.0)), KeepWaiting)
 
 
 def test_a_replica_that_is_not_heard_is_taken_out_of_the_record_first() -> None:
@@ -80,12 +80,12 @@ def test_a_replica_joins_after_it_is_waited_for_and_has_everything() -> None:
     alone = replace(RECORD, in_sync=(A,))
     near = replace(MASTER, required=())
     assert required_members(alone, near) == (B,)
-    assert isinstance(decide(sight(A, near, alone)), Wait)  # not waited for yet
+    assert isinstance(decide(sight(A, near, alone)), KeepWaiting)  # not waited for yet
     behind = replace(MASTER, acknowledged=116)
-    assert isinstance(decide(sight(A, behind, alone)), Wait)
+    assert isinstance(decide(sight(A, behind, alone)), KeepWaiting)
     assert written(decide(sight(A, MASTER, alone))).in_sync == (A, B)
     old = replace(MASTER, replicas=(MemberStatus(address=B, position=115, metadata=6),))
-    assert isinstance(decide(sight(A, old, alone)), Wait)
+    assert isinstance(decide(sight(A, old, alone)), KeepWaiting)
 
 
 def test_a_replica_far_behind_is_not_waited_for() -> None:
@@ -110,7 +110,7 @@ def test_members_in_sync_that_answer_stay_it_when_another_takes_over() -> None:
 def test_members_that_a_new_master_was_given_are_waited_for_a_moment_before_they_are_missed() -> None:
     promoted = replace(MASTER, number=4, replicas=(), required=())
     record = replace(RECORD, number=4, in_sync=(A, B))
-    assert isinstance(decide(sight(A, promoted, record, since_s=99.0, heard_s={})), Wait)
+    assert isinstance(decide(sight(A, promoted, record, since_s=99.0, heard_s={})), KeepWaiting)
     assert required_members(record, promoted) == (B,)
     missed = written(decide(sight(A, promoted, record, since_s=90.0, heard_s={}, wall_ms=5)))
     assert missed.in_sync == (A,) and missed.away == {B: 5}
@@ -136,8 +136,8 @@ def test_a_set_stays_what_it_is(waits: bool) -> None:
 
 
 def test_nobody_takes_a_lease_that_is_renewed() -> None:
-    assert isinstance(decide(sight(B, REPLICA)), Wait)
-    assert isinstance(decide(sight(B, REPLICA, seen_s=100 - 9.0)), Wait)
+    assert isinstance(decide(sight(B, REPLICA)), KeepWaiting)
+    assert isinstance(decide(sight(B, REPLICA, seen_s=100 - 9.0)), KeepWaiting)
 
 
 def test_a_member_in_sync_takes_an_expired_lease_with_the_next_number() -> None:
@@ -155,7 +155,7 @@ def test_a_member_in_sync_takes_an_expired_lease_with_the_next_number() -> None:
 )
 def test_who_may_lack_something_does_not_take_it(me: str, status: BrokerStatus, why: str) -> None:
     step = decide(sight(me, status, seen_s=0.0))
-    assert isinstance(step, Wait) and why in step.reason
+    assert isinstance(step, KeepWaiting) and why in step.reason
 
 
 def test_a_master_that_lost_its_lease_follows_the_new_one() -> None:
@@ -167,13 +167,13 @@ def test_a_master_that_lost_its_lease_follows_the_new_one() -> None:
 def test_a_broker_that_came_back_as_replica_is_promoted_under_its_own_lease_only_with_everything() -> None:
     back = replace(REPLICA, address=A, end=120)
     assert decide(sight(A, back)) == Promote(3)
-    assert isinstance(decide(sight(A, replace(back, end=99))), Wait)
+    assert isinstance(decide(sight(A, replace(back, end=99))), KeepWaiting)
 
 
 def test_the_first_lease_is_made_by_who_was_started_as_master() -> None:
     nobody = Census()
     assert decide(sight(A, replace(MASTER, number=0), None)) == Ask((A,))
-    assert isinstance(decide(sight(B, replace(REPLICA, number=0, master=""), None, census=nobody)), Wait)
+    assert isinstance(decide(sight(B, replace(REPLICA, number=0, master=""), None, census=nobody)), KeepWaiting)
     assert written(decide(sight(A, replace(MASTER, number=0), None, census=nobody))).number == 1
 
 
@@ -184,35 +184,35 @@ KNOWN = replace(RECORD, members=(A, B, C))
 def test_a_holder_that_is_not_sure_of_the_store_asks_before_it_goes_on() -> None:
     assert decide(sight(A, MASTER, KNOWN, **UNSURE)) == Ask((A, B, C))
     alone = decide(sight(A, MASTER, KNOWN, **UNSURE, census=Census()))
-    assert isinstance(alone, Wait) and f"{B}, {C} do not answer" in alone.reason
+    assert isinstance(alone, KeepWaiting) and f"{B}, {C} do not answer" in alone.reason
     everybody = Census(answers={B: REPLICA, C: replace(REPLICA, address=C)})
-    assert isinstance(decide(sight(A, MASTER, KNOWN, **UNSURE, census=everybody)), Wait)  # the lease is ours
+    assert isinstance(decide(sight(A, MASTER, KNOWN, **UNSURE, census=everybody)), KeepWaiting)  # the lease is ours
     assert written(decide(sight(A, MASTER, KNOWN, **UNSURE, census=everybody, renewed_s=0.0))).number == 3
     most = Census(answers={B: REPLICA})
     assert written(decide(sight(A, MASTER, KNOWN, **UNSURE, census=most))).number == 4, "what C has alone is older"
-    newer = Census(answers={B: replace(REPLICA, number=4, role=Role.MASTER, master="")})
+    newer = Census(answers={B: replace(REPLICA, number=4, role=MemberRole.MASTER, master="")})
     step = decide(sight(A, MASTER, KNOWN, **UNSURE, census=newer))
-    assert isinstance(step, Wait) and "set back" in step.reason and B in step.reason
+    assert isinstance(step, KeepWaiting) and "set back" in step.reason and B in step.reason
 
 
 def test_of_two_members_one_waits_a_while_for_the_other() -> None:
     step = decide(sight(A, MASTER, **UNSURE, census=Census()))
-    assert isinstance(step, Wait) and "waiting a while" in step.reason
+    assert isinstance(step, KeepWaiting) and "waiting a while" in step.reason
     waited = {"is_sure": False, "asked_s": 100.0 - TIMING.alone_s}
     assert written(decide(sight(A, MASTER, **waited, census=Census(), renewed_s=0.0))).number == 3
 
 
 def test_a_lost_lease_is_made_again_by_its_master_alone_when_every_earlier_one_has_ended() -> None:
     known, replicas = replace(MASTER, members=(A, B)), Census(answers={B: REPLICA})
-    assert isinstance(decide(sight(A, known, None, **UNSURE, census=replicas)), Wait)
+    assert isinstance(decide(sight(A, known, None, **UNSURE, census=replicas)), KeepWaiting)
     again = written(decide(sight(A, known, None, **UNSURE, census=replicas, seen_s=0.0)))
     assert (again.holder, again.number, again.in_sync) == (A, 4, (A,))
     other = decide(sight(B, REPLICA, None, **UNSURE, census=Census(answers={A: MASTER}), seen_s=0.0))
-    assert isinstance(other, Wait) and f"master, {A}," in other.reason
+    assert isinstance(other, KeepWaiting) and f"master, {A}," in other.reason
     old = replace(RECORD, number=2, holder=B)
     assert written(decide(sight(A, known, old, **UNSURE, census=replicas, seen_s=0.0))).number == 4
-    both = Census(answers={B: replace(REPLICA, role=Role.MASTER, master="")})
-    assert isinstance(decide(sight(A, known, None, **UNSURE, census=both, seen_s=0.0)), Wait)
+    both = Census(answers={B: replace(REPLICA, role=MemberRole.MASTER, master="")})
+    assert isinstance(decide(sight(A, known, None, **UNSURE, census=both, seen_s=0.0)), KeepWaiting)
 
 
 def test_a_master_whose_time_runs_writes_its_lease_again_where_the_store_lost_it() -> None:
@@ -220,7 +220,7 @@ def test_a_master_whose_time_runs_writes_its_lease_again_where_the_store_lost_it
     assert written(decide(sight(A, MASTER, None, mine=mine))).number == 3
     back = written(decide(sight(A, MASTER, replace(mine, renewals=40, in_sync=(A, B, C)), mine=mine)))
     assert (back.renewals, back.in_sync) == (51, (A, B))
-    assert isinstance(decide(sight(A, MASTER, replace(mine, renewals=51), mine=mine)), Wait)
+    assert isinstance(decide(sight(A, MASTER, replace(mine, renewals=51), mine=mine)), KeepWaiting)
     assert isinstance(decide(sight(A, MASTER, None, mine=mine, renewed_s=0.0)), Ask)
 
 
@@ -231,32 +231,32 @@ def test_who_takes_over_without_being_sure_has_the_longest_log() -> None:
     assert written(decide(sight(B, REPLICA, KNOWN, **expired, census=shorter))).number == 4
     longer = Census(answers={C: replace(REPLICA, address=C, end=116)})
     step = decide(sight(B, REPLICA, KNOWN, **expired, census=longer))
-    assert isinstance(step, Wait) and f"{C} has a longer log" in step.reason
+    assert isinstance(step, KeepWaiting) and f"{C} has a longer log" in step.reason
 
 
 def test_who_was_master_under_the_number_of_another_waits_for_an_operator() -> None:
     step = decide(sight(A, MASTER, replace(RECORD, holder=B)))
-    assert isinstance(step, Wait) and "pyromq cluster recover" in step.reason
+    assert isinstance(step, KeepWaiting) and "pyromq cluster recover" in step.reason
 
 
 def test_an_operators_choice_waits_for_the_end_of_earlier_leases_and_asks_nobody() -> None:
     forced = replace(RECORD, number=9, in_sync=(A,), forced=True)
-    assert isinstance(decide(sight(A, MASTER, forced, **UNSURE)), Wait)
+    assert isinstance(decide(sight(A, MASTER, forced, **UNSURE)), KeepWaiting)
     assert decide(sight(A, MASTER, forced, **UNSURE, seen_s=0.0)) == Promote(9)
 
 
 def test_an_agent_is_sure_of_what_it_watched_and_of_a_master_that_renews() -> None:
-    state, first = AgentState(), Found(RECORD, "1")
+    state, first = AgentState(), StoredLease(RECORD, "1")
     state.note_record(first, 10.0, 4.0)
     assert not state.is_sure
-    state.note_record(Found(replace(RECORD, renewals=1), "2"), 11.0, 4.0)
+    state.note_record(StoredLease(replace(RECORD, renewals=1), "2"), 11.0, 4.0)
     assert state.is_sure and state.seen_s == 11.0
     state.note_record(first, 12.0, 4.0)
     assert not state.is_sure, "it went back"
-    state.note_record(Found(replace(RECORD, renewals=2, wanted=B), "3"), 13.0, 4.0)
+    state.note_record(StoredLease(replace(RECORD, renewals=2, wanted=B), "3"), 13.0, 4.0)
     assert not state.is_sure, "an operator wrote it, not its holder"
-    state.note_record(Found(replace(RECORD, renewals=3), "4"), 14.0, 4.0)
-    state.note_record(Found(replace(RECORD, renewals=3), "4"), 20.0, 4.0)
+    state.note_record(StoredLease(replace(RECORD, renewals=3), "4"), 14.0, 4.0)
+    state.note_record(StoredLease(replace(RECORD, renewals=3), "4"), 20.0, 4.0)
     assert not state.is_sure and state.seen_s == 20.0, "nobody looked for longer than a lease"
     state.note_broker(replace(MASTER, granted_s=2.0, renewals=3))
     assert state.is_sure, "a master still has its time"
@@ -266,9 +266,9 @@ def test_an_agent_is_sure_of_what_it_watched_and_of_a_master_that_renews() -> No
 
 def test_a_planned_change_holds_sends_until_the_wanted_member_has_everything() -> None:
     wanted = replace(RECORD, wanted=B)
-    assert isinstance(decide(sight(A, MASTER, wanted)), Hold)
+    assert isinstance(decide(sight(A, MASTER, wanted)), HoldSends)
     held = replace(MASTER, held=True)
-    assert isinstance(decide(sight(A, held, wanted, held_s=99.5)), Wait)
+    assert isinstance(decide(sight(A, held, wanted, held_s=99.5)), KeepWaiting)
     level = replace(held, replicas=(MemberStatus(address=B, position=120, metadata=7),))
     handed = written(decide(sight(A, level, wanted, held_s=99.5)))
     assert (handed.holder, handed.number, handed.wanted, handed.confirmed) == (B, 4, "", 120)
@@ -278,7 +278,7 @@ def test_a_planned_change_that_takes_too_long_is_given_up() -> None:
     wanted, held = replace(RECORD, wanted=B), replace(MASTER, held=True)
     given_up = written(decide(sight(A, held, wanted, held_s=90.0)))
     assert (given_up.holder, given_up.number, given_up.wanted) == (A, 3, "")
-    assert isinstance(decide(sight(A, held, given_up)), Release)
+    assert isinstance(decide(sight(A, held, given_up)), ReleaseSends)
     assert written(decide(sight(A, MASTER, replace(RECORD, wanted=C)))).wanted == ""
 
 
@@ -331,12 +331,12 @@ FAILING = replace(MASTER, failing="the disk is full", flushed=115, end=130)
 
 def test_an_async_master_with_a_full_disk_waits_a_while_until_all_that_it_acknowledged_is_flushed_and_copied() -> None:
     held, asked = replace(FAILING, held=True, waits=False), replace(RECORD, wanted=B, waits=False)
-    assert isinstance(decide(sight(A, held, asked, held_s=99.0, failing_s=90.0)), Wait)
+    assert isinstance(decide(sight(A, held, asked, held_s=99.0, failing_s=90.0)), KeepWaiting)
     assert written(decide(sight(A, held, asked, held_s=97.0, failing_s=90.0))).holder == B
 
 
 def test_a_master_whose_disk_takes_nothing_hands_over_to_a_member_that_can_write() -> None:
-    assert isinstance(decide(sight(A, FAILING, failing_s=99.5)), Wait), "it may be a moment only"
+    assert isinstance(decide(sight(A, FAILING, failing_s=99.5)), KeepWaiting), "it may be a moment only"
     asked = written(decide(sight(A, FAILING, failing_s=90.0)))
     assert (asked.holder, asked.number, asked.wanted) == (A, 3, B)
     held = replace(FAILING, held=True)
@@ -346,7 +346,7 @@ def test_a_master_whose_disk_takes_nothing_hands_over_to_a_member_that_can_write
 
 def test_a_master_whose_disk_takes_nothing_stays_it_where_nobody_else_could_write() -> None:
     full = replace(FAILING, replicas=(MemberStatus(address=B, position=115, metadata=7, writable=False),))
-    assert isinstance(decide(sight(A, full, failing_s=90.0)), Wait)
+    assert isinstance(decide(sight(A, full, failing_s=90.0)), KeepWaiting)
     alone = written(decide(sight(A, FAILING, replace(RECORD, in_sync=(A,)), failing_s=90.0)))
     assert (alone.holder, alone.wanted) == (A, "")
 
@@ -364,5 +364,5 @@ def test_a_lease_is_over_for_others_a_margin_after_it_is_over_for_its_holder() -
 
 def test_a_lease_of_ours_does_not_promote_a_log_that_it_does_not_call_in_sync() -> None:
     record = replace(RECORD, holder=B, in_sync=(A,))
-    assert isinstance(decide(sight(B, REPLICA, record)), Wait)
+    assert isinstance(decide(sight(B, REPLICA, record)), KeepWaiting)
     assert decide(sight(B, REPLICA, replace(record, in_sync=(A, B)))) == Promote(record.number)

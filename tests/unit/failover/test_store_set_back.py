@@ -10,7 +10,7 @@ from pyromq.failover import doubt
 from pyromq.failover.agent import AgentState
 from pyromq.failover.doubt import Census
 from pyromq.failover.record import BrokerStatus
-from pyromq.failover.store import Found
+from pyromq.failover.store import StoredLease
 from tests.unit.failover.simulation import Group, Node
 from tests.unit.failover.test_simulation import is_found, run
 
@@ -108,7 +108,7 @@ def test_an_old_master_that_returns_first_to_a_store_that_was_set_back_loses_not
 
 
 def test_a_store_that_is_believed_after_a_restart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def believe(state: AgentState, found: Found | None, now_s: float, blind_s: float) -> None:
+    def believe(state: AgentState, found: StoredLease | None, now_s: float, blind_s: float) -> None:
         if found != state.found:
             state.seen_s = now_s
         state.found, state.read_s, state.is_sure = found, now_s, True

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from pyromq.errors import ConfigError
 from pyromq.failover.record import LeaseError
-from pyromq.failover.rules import Timing, Wait, asked_to_hand_over, decide
+from pyromq.failover.rules import KeepWaiting, Timing, asked_to_hand_over, decide
 from pyromq.failover.switching import SwitchGivenUpError, choose, current, switch
 from tests.unit.failover.simulation import Group, Node, StoreDoor, simulate
 from tests.unit.failover.test_rules import MASTER, RECORD, A, B, C, sight
@@ -31,9 +31,9 @@ def test_who_lacks_something_or_is_master_is_not_asked_for() -> None:
 def test_an_old_master_waits_with_its_sends_until_the_new_one_serves() -> None:
     handed = replace(RECORD, holder=B, number=4, handed=True)
     held = replace(MASTER, held=True)
-    assert isinstance(decide(sight(A, held, handed, held_s=99.0)), Wait)
-    assert not isinstance(decide(sight(A, held, handed, held_s=90.0)), Wait), "but not for ever"
-    assert not isinstance(decide(sight(A, held, replace(handed, handed=False), held_s=99.0)), Wait)
+    assert isinstance(decide(sight(A, held, handed, held_s=99.0)), KeepWaiting)
+    assert not isinstance(decide(sight(A, held, handed, held_s=90.0)), KeepWaiting), "but not for ever"
+    assert not isinstance(decide(sight(A, held, replace(handed, handed=False), held_s=99.0)), KeepWaiting)
 
 
 @pytest.mark.parametrize("duration_s", [0.0, 0.5, 301.0, float("nan")])

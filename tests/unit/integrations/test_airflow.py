@@ -18,10 +18,10 @@ from pyromq.errors import ConfigError
 from pyromq.integrations.airflow import stream as streams
 from pyromq.integrations.airflow.provider_info import get_provider_info
 from pyromq.integrations.airflow.stream import EventFailedError, Handed, MessageStream
-from pyromq.integrations.airflow.subscription import Place, Subscription, place_of_connection
+from pyromq.integrations.airflow.subscription import AirflowSubscription, ClusterConnection, place_of_connection
 from pyromq.testing import LoopbackBroker
 
-ORDERS = Subscription(topics="orders", group="airflow", start="earliest")
+ORDERS = AirflowSubscription(topics="orders", group="airflow", start="earliest")
 
 
 def on_a_broker(test: Callable[[LoopbackBroker], Awaitable[None]]) -> None:
@@ -32,9 +32,9 @@ def on_a_broker(test: Callable[[LoopbackBroker], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def stream_of(broker: LoopbackBroker, subscription: Subscription = ORDERS) -> MessageStream:
-    async def place() -> Place:
-        return Place(nameservers=broker.nameserver)
+def stream_of(broker: LoopbackBroker, subscription: AirflowSubscription = ORDERS) -> MessageStream:
+    async def place() -> ClusterConnection:
+        return ClusterConnection(nameservers=broker.nameserver)
 
     return MessageStream(subscription, place)
 
@@ -183,8 +183,8 @@ def test_tags_and_sql_choose_messages() -> None:
             Message("orders", b"dear", tags="new", properties={"price": "50"}),
         )
         for subscription in (
-            Subscription(topics={"orders": "new"}, group="by-tag", start="earliest"),
-            Subscription(topics="orders", sql="price > 10", group="by-sql", start="earliest"),
+            AirflowSubscription(topics={"orders": "new"}, group="by-tag", start="earliest"),
+            AirflowSubscription(topics="orders", sql="price > 10", group="by-sql", start="earliest"),
         ):
             stream = stream_of(broker, subscription)
             ((event, _),) = await take(stream.events(), 1)
@@ -206,24 +206,24 @@ def test_tags_and_sql_choose_messages() -> None:
 )
 def test_mistakes_are_told_when_the_dag_is_read(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        Subscription(**given)
+        AirflowSubscription(**given)
 
 
 @pytest.mark.parametrize("topics", ["orders", ["orders", "bills"], ("orders",), {"orders": "new || old"}])
 def test_a_subscription_survives_airflows_database(topics: Any) -> None:
-    subscription = Subscription(topics=topics, group="g", nameservers="10.0.0.1:9876", start="earliest")
+    subscription = AirflowSubscription(topics=topics, group="g", nameservers="10.0.0.1:9876", start="earliest")
     values = json.loads(json.dumps(subscription.values()))
-    again = Subscription(**values)
+    again = AirflowSubscription(**values)
     assert again.key() == subscription.key()
-    assert Subscription(topics=topics, group="other").key() != subscription.key()
+    assert AirflowSubscription(topics=topics, group="other").key() != subscription.key()
 
 
 def test_a_connection_is_an_address_with_credentials() -> None:
     place = place_of_connection("10.0.0.1;10.0.0.2:9877", 9876, "key", "secret", {"tls": True, "namespace": "blue"})
-    assert place == Place(
+    assert place == ClusterConnection(
         nameservers="10.0.0.1:9876;10.0.0.2:9877", credentials=Credentials("key", "secret"), tls=True, namespace="blue"
     )
-    assert place_of_connection("names:9876", None, None, None, {}) == Place(nameservers="names:9876")
+    assert place_of_connection("names:9876", None, None, None, {}) == ClusterConnection(nameservers="names:9876")
     with pytest.raises(ConfigError, match="no host"):
         place_of_connection(None, None, None, None, {})
     with pytest.raises(ConfigError, match="login without a password"):

@@ -44,7 +44,7 @@ def with_topic(broker: LoopbackBroker, topic: str = "orders", queues: int = 1) -
         admin.create_topic(topic, queues=queues)
 
 
-def bodies(replayed: lab.Replayed) -> list[bytes]:
+def bodies(replayed: lab.ReplayReport) -> list[bytes]:
     return [outcome.message.body for outcome in replayed]
 
 
@@ -292,7 +292,7 @@ def test_a_coroutine_is_replayed_where_a_loop_runs_already(broker: LoopbackBroke
     async def bill(message: ReceivedMessage) -> str:
         return "billed"
 
-    async def cell() -> lab.Replayed:
+    async def cell() -> lab.ReplayReport:
         return lab.replay("orders", nameserver=broker.nameserver).run(bill)
 
     assert asyncio.run(cell())[0].result == "billed"

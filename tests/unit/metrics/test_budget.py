@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 
 from pyromq.metrics.budget import OVERFLOW, LabelBudget
-from pyromq.metrics.declared import Kind, Metric
+from pyromq.metrics.declared import Metric, MetricKind
 from pyromq.metrics.samples import Distribution, Family, Value
 
-COUNTER = Metric(name="a_total", kind=Kind.COUNTER, help="", source="", labels=("topic", "group"))
-GAUGE = Metric(name="g", kind=Kind.GAUGE, help="", source="", labels=("topic",))
-HISTOGRAM = Metric(name="h", kind=Kind.HISTOGRAM, help="", source="", labels=("topic",), buckets=(1,))
+COUNTER = Metric(name="a_total", kind=MetricKind.COUNTER, help="", source="", labels=("topic", "group"))
+GAUGE = Metric(name="g", kind=MetricKind.GAUGE, help="", source="", labels=("topic",))
+HISTOGRAM = Metric(name="h", kind=MetricKind.HISTOGRAM, help="", source="", labels=("topic",), buckets=(1,))
 
 
 def told(budget: LabelBudget, metric: Metric, values: dict[str, Value]) -> dict[str, Value]:

@@ -6,20 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.metrics.declared import Kind, Metric
+from pyromq.metrics.declared import Metric, MetricKind
 from pyromq.metrics.exposition import OPENMETRICS, PROMETHEUS, TextForm, form_for, whole_text
-from pyromq.metrics.samples import Family, Histogram, Part
+from pyromq.metrics.samples import Family, Histogram, ServerSamples
 from tests.unit.metrics.grammar import read_text
 
-COUNTER = Metric(name="a_seconds_total", kind=Kind.COUNTER, help="x", source="", labels=("topic",), unit="seconds")
-GAUGE = Metric(name="b_size", kind=Kind.GAUGE, help='a "help" \\ of\ntwo lines', source="", unit="bytes")
-HISTOGRAM = Metric(name="c", kind=Kind.HISTOGRAM, help="x", source="", labels=("topic",), buckets=(1, 2.5))
+COUNTER = Metric(
+    name="a_seconds_total", kind=MetricKind.COUNTER, help="x", source="", labels=("topic",), unit="seconds"
+)
+GAUGE = Metric(name="b_size", kind=MetricKind.GAUGE, help='a "help" \\ of\ntwo lines', source="", unit="bytes")
+HISTOGRAM = Metric(name="c", kind=MetricKind.HISTOGRAM, help="x", source="", labels=("topic",), buckets=(1, 2.5))
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def text_of(*families: Family, form: TextForm = PROMETHEUS, **common: str) -> str:
-    return whole_text([Part(common, families)], form).decode()
+    return whole_text([ServerSamples(common, families)], form).decode()
 
 
 @pytest.mark.parametrize("form", [PROMETHEUS, OPENMETRICS])
@@ -44,12 +46,15 @@ def test_names_that_came_as_broken_utf_8_are_shown_all_the_same() -> None:
 
 def test_units_follow_names_and_stand_before_total() -> None:
     assert COUNTER.text_name == "a_seconds_total" and GAUGE.text_name == "b_size_bytes"
-    lag = Metric(name="rocketmq_consumer_lag_latency", kind=Kind.GAUGE, help="", source="", unit="milliseconds")
+    lag = Metric(name="rocketmq_consumer_lag_latency", kind=MetricKind.GAUGE, help="", source="", unit="milliseconds")
     assert lag.text_name == "rocketmq_consumer_lag_latency_milliseconds"
 
 
 def test_a_metric_of_two_parts_stands_in_one_piece() -> None:
-    parts = [Part({"node": "a"}, [Family(GAUGE, [((), 1)])]), Part({"node": "b"}, [Family(GAUGE, [((), 2.5)])])]
+    parts = [
+        ServerSamples({"node": "a"}, [Family(GAUGE, [((), 1)])]),
+        ServerSamples({"node": "b"}, [Family(GAUGE, [((), 2.5)])]),
+    ]
     found = read_text(whole_text(parts).decode())["b_size_bytes"]
     assert (found.value(node="a"), found.value(node="b")) == (1, 2.5)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from pyromq.metrics import otlp
-from pyromq.metrics.declared import Kind, Metric
-from pyromq.metrics.samples import Distribution, Family, Part
+from pyromq.metrics.declared import Metric, MetricKind
+from pyromq.metrics.samples import Distribution, Family, ServerSamples
 
-COUNTER = Metric(name="a_total", kind=Kind.COUNTER, help="h", source="", labels=("topic",))
-GAUGE = Metric(name="b", kind=Kind.GAUGE, help="h", source="", unit="bytes")
-HISTOGRAM = Metric(name="c", kind=Kind.HISTOGRAM, help="h", source="", unit="milliseconds", buckets=(1, 5))
+COUNTER = Metric(name="a_total", kind=MetricKind.COUNTER, help="h", source="", labels=("topic",))
+GAUGE = Metric(name="b", kind=MetricKind.GAUGE, help="h", source="", unit="bytes")
+HISTOGRAM = Metric(name="c", kind=MetricKind.HISTOGRAM, help="h", source="", unit="milliseconds", buckets=(1, 5))
 
 
 def test_each_kind_has_its_form() -> None:
@@ -19,7 +19,7 @@ def test_each_kind_has_its_form() -> None:
         Family(GAUGE, [((), 0.5)]),
         Family(HISTOGRAM, [((), Distribution((1, 0, 2), 20.0))]),
     ]
-    (body,) = otlp.requests([Part({"node_id": "a"}, families)], {"service.name": "pyromq"}, 5, 7)
+    (body,) = otlp.requests([ServerSamples({"node_id": "a"}, families)], {"service.name": "pyromq"}, 5, 7)
     (told,) = json.loads(body)["resourceMetrics"]
     assert told["resource"]["attributes"] == [{"key": "service.name", "value": {"stringValue": "pyromq"}}]
     counter, gauge, histogram = told["scopeMetrics"][0]["metrics"]
@@ -38,7 +38,7 @@ def test_each_kind_has_its_form() -> None:
 
 def test_many_points_come_in_several_requests() -> None:
     samples = [((f"t{number}",), number) for number in range(otlp.POINTS_MAX * 2 + 1)]
-    bodies = list(otlp.requests([Part({}, [Family(GAUGE, [((), 1)]), Family(COUNTER, samples)])], {}, 0, 0))
+    bodies = list(otlp.requests([ServerSamples({}, [Family(GAUGE, [((), 1)]), Family(COUNTER, samples)])], {}, 0, 0))
     counts = [
         sum(
             len(each[kind]["dataPoints"])
@@ -52,6 +52,6 @@ def test_many_points_come_in_several_requests() -> None:
 
 
 def test_nothing_is_nothing_and_broken_names_are_sent() -> None:
-    assert list(otlp.requests([Part({}, [Family(GAUGE, [])])], {}, 0, 0)) == []
-    (body,) = otlp.requests([Part({}, [Family(COUNTER, [(("a\udc80",), 1)])])], {}, 0, 0)
+    assert list(otlp.requests([ServerSamples({}, [Family(GAUGE, [])])], {}, 0, 0)) == []
+    (body,) = otlp.requests([ServerSamples({}, [Family(COUNTER, [(("a\udc80",), 1)])])], {}, 0, 0)
     assert b"a?" in body

@@ -12,7 +12,7 @@ import pytest
 from pyromq.errors import ConfigError
 from pyromq.metrics.alerts import ALERTS, names_in, rules_text
 from pyromq.metrics.dashboard import dashboard
-from pyromq.metrics.declared import Kind
+from pyromq.metrics.declared import MetricKind
 from pyromq.metrics.exporter_table import ALSO_EXPORTED
 from pyromq.metrics.page import exporter_rows, server_rows
 from pyromq.metrics.settings import MetricsSettings
@@ -26,7 +26,7 @@ def test_names_are_declared_once_and_are_names() -> None:
     for metric in METRICS:
         assert re.fullmatch(r"(rocketmq|pyromq)_[a-z0-9_]+", metric.name), metric.name
         assert metric.help.endswith(".") and metric.source
-        assert metric.kind is Kind.COUNTER or not metric.name.endswith("_total")
+        assert metric.kind is MetricKind.COUNTER or not metric.name.endswith("_total")
         labels = set(metric.labels)
         assert len(labels) == len(metric.labels)
         assert not labels & {"le", "cluster", "node_type", "node_id"} and all(map(str.isidentifier, labels))

@@ -7,7 +7,7 @@ import pytest
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
 from pyromq.model.topic import Perm
 from pyromq.nameserver.errors import LimitError, RegistrationRefusedError
-from pyromq.nameserver.members import Endpoint, Outranked, Registered
+from pyromq.nameserver.members import BrokerEndpoint, Outranked, Registered
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerLimits
 from pyromq.testing.manual_clock import ManualClock
@@ -97,7 +97,7 @@ def test_a_lower_state_version_does_not_take_an_id_from_its_holder(table: RouteT
     outcome = table.register(registration(member(address=B), data_version=version(9, state=4)), "old master")
     assert outcome == Outranked(holder=A, rank=5)
     assert addresses(table) == {0: A}
-    assert not table.refresh(Endpoint("c1", B))
+    assert not table.refresh(BrokerEndpoint("c1", B))
 
 
 @pytest.mark.parametrize("huge", [1 << 40, (1 << 63) - 1])
@@ -108,7 +108,7 @@ def test_nobody_takes_a_name_with_a_version_that_cannot_be_outbid(table: RouteTa
         assert addresses(table) == {0: B}
         outranked = table.register(registration(), "the broker")
         assert isinstance(outranked, Outranked)
-        known = table.compare_version(Endpoint("c1", B), version()).known
+        known = table.compare_version(BrokerEndpoint("c1", B), version()).known
         assert known is not None and known.state_version == outranked.rank < huge
         table.register(registration(data_version=version(state=outranked.rank + 1)), "the broker")
         assert addresses(table) == {0: A}
@@ -124,7 +124,7 @@ def test_elections_count_as_they_are(table: RouteTable) -> None:
 def test_an_own_high_version_is_no_change_of_topics(table: RouteTable) -> None:
     high = version(state=1 << 40)
     table.register(registration(data_version=high), "c")
-    assert not table.compare_version(Endpoint("c1", A), high).changed
+    assert not table.compare_version(BrokerEndpoint("c1", A), high).changed
 
 
 def test_an_outranked_address_loses_the_id_that_it_had_before(table: RouteTable) -> None:
@@ -271,7 +271,7 @@ def test_a_senseless_wish_means_the_default(table: RouteTable, clock: ManualCloc
 def test_a_heartbeat_counts_as_a_sign_of_life(table: RouteTable, clock: ManualClock) -> None:
     table.register(registration(), "connection")
     clock.advance_ms(100_000)
-    assert table.refresh(Endpoint("c1", A))
+    assert table.refresh(BrokerEndpoint("c1", A))
     clock.advance_ms(100_000)
     assert table.drop_silent() == []
 
@@ -346,10 +346,10 @@ def test_a_replica_learns_where_its_master_is(table: RouteTable) -> None:
 def test_a_version_is_compared_with_the_one_registered(table: RouteTable, clock: ManualClock) -> None:
     table.register(registration(data_version=version(3)), "connection")
     clock.advance_ms(100_000)
-    same = table.compare_version(Endpoint("c1", A), version(3))
+    same = table.compare_version(BrokerEndpoint("c1", A), version(3))
     assert (same.changed, same.known) == (False, version(3))
-    assert table.compare_version(Endpoint("c1", A), version(4)).changed
-    unknown = table.compare_version(Endpoint("c1", B), version(3))
+    assert table.compare_version(BrokerEndpoint("c1", A), version(4)).changed
+    unknown = table.compare_version(BrokerEndpoint("c1", B), version(3))
     assert (unknown.changed, unknown.known) == (True, None)
     clock.advance_ms(100_000)
     assert table.drop_silent() == [], "asking counts as a sign of life"
@@ -358,7 +358,7 @@ def test_a_version_is_compared_with_the_one_registered(table: RouteTable, clock:
 def test_a_sign_of_life_does_not_move_the_revision(table: RouteTable) -> None:
     table.register(registration(), "connection")
     revision = table.revision
-    table.refresh(Endpoint("c1", A))
+    table.refresh(BrokerEndpoint("c1", A))
     table.register(registration(), "another connection")
     assert table.revision == revision
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyromq.model.route import MASTER_ID
 from pyromq.nameserver.errors import RegistrationRefusedError
-from pyromq.nameserver.members import Endpoint, Registration
+from pyromq.nameserver.members import BrokerEndpoint, Registration
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerLimits
 from pyromq.testing.manual_clock import ManualClock
@@ -82,7 +82,7 @@ def test_any_sequence_of_events_leaves_the_tables_consistent(steps: list[Step]) 
 def assert_consistent(table: RouteTable) -> None:
     info, live = table.cluster_info(), table._live
     listed = {
-        (Endpoint(broker.cluster, address), broker_id, name)
+        (BrokerEndpoint(broker.cluster, address), broker_id, name)
         for name, broker in info.broker_addr_table.items()
         for broker_id, address in broker.broker_addrs.items()
     }

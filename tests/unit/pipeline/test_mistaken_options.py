@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from pyromq.pipeline.arrow.columns import COLUMNS, spark_type
 from pyromq.pipeline.core.errors import OptionError, SchemaError
-from pyromq.pipeline.core.options import OPTIONS, Option, Use, parse_options
+from pyromq.pipeline.core.options import OPTIONS, SourceOption, Use, parse_options
 from pyromq.pipeline.sink.columns import SINK_COLUMNS, check_sink_schema
 from pyromq.pipeline.sink.options import SINK_OPTIONS, parse_sink_options
 from pyromq.pipeline.spark.source import arrow_schema
@@ -99,12 +99,12 @@ def check(caught: pytest.ExceptionInfo[OptionError], name: str, value: str, allo
     assert allowed in text
 
 
-def uses(option: Option) -> list[Use]:
+def uses(option: SourceOption) -> list[Use]:
     return [Use.BATCH, Use.STREAM] if option.use is Use.BOTH else [option.use]
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_a_wrong_value_for_the_source_is_named(option: Option) -> None:
+def test_a_wrong_value_for_the_source_is_named(option: SourceOption) -> None:
     for use in uses(option):
         for value, allowed in SOURCE_MISTAKES[option.name]:
             given = {"topic": "orders", **({"group": "g"} if use is Use.STREAM else {}), option.name.lower(): value}
@@ -114,7 +114,7 @@ def test_a_wrong_value_for_the_source_is_named(option: Option) -> None:
 
 
 @pytest.mark.parametrize("option", SINK_OPTIONS, ids=lambda option: option.name)
-def test_a_wrong_value_for_the_sink_is_named(option: Option) -> None:
+def test_a_wrong_value_for_the_sink_is_named(option: SourceOption) -> None:
     mistakes = SINK_MISTAKES.get(option.name) or SOURCE_MISTAKES[option.name]
     for use in (Use.BATCH, Use.STREAM):
         for value, allowed in mistakes:
@@ -125,7 +125,7 @@ def test_a_wrong_value_for_the_sink_is_named(option: Option) -> None:
 
 
 @pytest.mark.parametrize("option", [each for each in OPTIONS if each.use is not Use.BOTH], ids=lambda each: each.name)
-def test_an_option_of_the_other_kind_of_read_is_named(option: Option) -> None:
+def test_an_option_of_the_other_kind_of_read_is_named(option: SourceOption) -> None:
     other, kind = (Use.STREAM, "batch") if option.use is Use.BATCH else (Use.BATCH, "stream")
     with pytest.raises(OptionError, match=f"option {option.name}: it is for {kind} reads only"):
         parse_options({"topic": "orders", "group": "g", option.name: "1"}, other)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyromq.security.book import Book, user_of
 from pyromq.security.guard import Guard
 from pyromq.security.policies import PolicyType, parse_policies
 from pyromq.security.rights import BROKER_RIGHTS, Rights
+from pyromq.security.user_store import UserStore, user_of
 from pyromq.security.validators import SignatureValidator
 from pyromq.wire.command import encode_request
 from pyromq.wire.frame import FrameDecoder, SerializeType
@@ -23,7 +23,7 @@ def secret_of(name: str) -> str:
     return f"{name}-{CANARY}"
 
 
-def add_user(book: Book, name: str, *, is_super: bool = False) -> None:
+def add_user(book: UserStore, name: str, *, is_super: bool = False) -> None:
     book.create_user(
         user_of(UserInfo(username=name, password=secret_of(name), user_type="Super" if is_super else "Normal"))
     )
@@ -35,12 +35,12 @@ def entry(
     return PolicyEntryInfo(resource=resource, actions=actions, decision=decision, source_ips=sources)
 
 
-def allow(book: Book, name: str, *entries: PolicyEntryInfo, kind: PolicyType = PolicyType.CUSTOM) -> None:
+def allow(book: UserStore, name: str, *entries: PolicyEntryInfo, kind: PolicyType = PolicyType.CUSTOM) -> None:
     policy = PolicyInfo(policy_type=kind.value, entries=entries)
     book.set_policies(name, parse_policies(AclInfo(policies=(policy,))))
 
 
-def guard_of(book: Book, rights: Rights = BROKER_RIGHTS, cluster: str = CLUSTER) -> Guard:
+def guard_of(book: UserStore, rights: Rights = BROKER_RIGHTS, cluster: str = CLUSTER) -> Guard:
     return Guard(book, [SignatureValidator(book)], rights, cluster)
 
 

@@ -16,9 +16,9 @@ from pyromq.security.audit import (
     REPEATS_OF_ADDRESS_MAX,
     AuditEntry,
     AuditLog,
+    AuditOutcome,
+    AuditSearch,
     AuditSettings,
-    Outcome,
-    Question,
     find_entries,
 )
 from pyromq.security.audited import AUDITED_BY_BROKERS, AUDITED_BY_NAMESERVERS, ROUTINE
@@ -33,7 +33,7 @@ LARGE = {"Topic:orders": (None, "x" * 20_000)}
 
 def entry(clock: ManualClock, topic: str, **more: object) -> AuditEntry:
     values = {
-        "outcome": Outcome.DONE,
+        "outcome": AuditOutcome.DONE,
         "user": "ops",
         "address": "10.0.0.7",
         "action": "UPDATE_AND_CREATE_TOPIC",
@@ -61,10 +61,10 @@ class Bench:
         return entry(self.clock, topic, **more)
 
     def refuse(self, reason: str = "no") -> None:
-        self.log.refused(self.entry(outcome=Outcome.REFUSED, reason=reason))
+        self.log.refused(self.entry(outcome=AuditOutcome.REFUSED, reason=reason))
 
     def topics(self, **wanted: object) -> list[str]:
-        found = self.log.find(Question(**wanted))  # type: ignore[arg-type]
+        found = self.log.find(AuditSearch(**wanted))  # type: ignore[arg-type]
         return [entry.resources[0].removeprefix("Topic:") for entry in found]
 
 
@@ -77,7 +77,7 @@ def test_entries_come_back_newest_first_and_whole(bench: Bench) -> None:
     bench.log.record(bench.entry("orders", changes={"Topic:orders": (None, {"queues": 8})}))
     bench.clock.advance_ms(1_000)
     bench.log.record(bench.entry("größe"))
-    second, first = bench.log.find(Question())
+    second, first = bench.log.find(AuditSearch())
     assert second.resources == ("Topic:größe",)
     assert first.changes == {"Topic:orders": (None, {"queues": 8})} and first.user == "ops"
 
@@ -107,12 +107,12 @@ def test_files_rotate_and_the_oldest_goes(tmp_path: Path) -> None:
 def test_a_flood_of_refusals_is_two_entries_a_minute(bench: Bench) -> None:
     for _ in range(1_000):
         bench.refuse()
-    assert [entry.times for entry in bench.log.find(Question())] == [1]
+    assert [entry.times for entry in bench.log.find(AuditSearch())] == [1]
     bench.clock.advance_ms(60_000)
     bench.log.tick()
-    assert [entry.times for entry in bench.log.find(Question())] == [999, 1]
+    assert [entry.times for entry in bench.log.find(AuditSearch())] == [999, 1]
     bench.refuse()
-    assert [entry.times for entry in bench.log.find(Question())] == [1, 999, 1]
+    assert [entry.times for entry in bench.log.find(AuditSearch())] == [1, 999, 1]
 
 
 def test_many_different_refusals_are_bounded_and_none_is_missing(bench: Bench) -> None:
@@ -120,7 +120,7 @@ def test_many_different_refusals_are_bounded_and_none_is_missing(bench: Bench) -
         bench.refuse(f"reason {number}")
         bench.refuse(f"reason {number}")
     bench.log.close()
-    found = bench.log.find(Question(limit=10_000))
+    found = bench.log.find(AuditSearch(limit=10_000))
     assert sum(entry.times for entry in found) == 3_000
     assert len(found) <= 2 * REPEATS_OF_ADDRESS_MAX + 2, "a flood of names does not wash the log out"
     assert found[0].reason == MANY
@@ -128,26 +128,26 @@ def test_many_different_refusals_are_bounded_and_none_is_missing(bench: Bench) -
 
 def test_refusals_of_many_addresses_share_an_entry_when_there_are_too_many(bench: Bench) -> None:
     for number in range(3_000):
-        bench.log.refused(bench.entry(outcome=Outcome.REFUSED, reason="no", address=f"2001:db8::{number:x}"))
+        bench.log.refused(bench.entry(outcome=AuditOutcome.REFUSED, reason="no", address=f"2001:db8::{number:x}"))
     bench.clock.advance_ms(60_000)
     bench.log.tick()
-    found = bench.log.find(Question(limit=10_000))
+    found = bench.log.find(AuditSearch(limit=10_000))
     assert len(found) == REPEATS_MAX + 2 and sum(entry.times for entry in found) == 3_000
     bench.refuse("later")
-    assert bench.log.find(Question(limit=1))[0].reason == "later"
+    assert bench.log.find(AuditSearch(limit=1))[0].reason == "later"
 
 
 def test_texts_beyond_every_measure_are_cut_in_files_and_in_memory(tmp_path: Path) -> None:
     bench = Bench(tmp_path, file_bytes_max=1 << 16, files_max=3)
     for number in range(300):
         name = f"{number:07}" + "é\x00" * 250_000
-        bench.log.refused(bench.entry(name, outcome=Outcome.REFUSED, reason=name, user=name, action=f"A{number}"))
+        bench.log.refused(bench.entry(name, outcome=AuditOutcome.REFUSED, reason=name, user=name, action=f"A{number}"))
         if number % 50 == 49:
             bench.log.flush()
     bench.log.close()
     sizes = [path.stat().st_size for path in bench.folder.iterdir()]
     assert len(sizes) <= 3 and max(sizes) <= 1 << 16
-    newest = bench.log.find(Question(limit=1))[0]
+    newest = bench.log.find(AuditSearch(limit=1))[0]
     assert len(newest.user) < 400 and len(newest.reason) < 600
 
 
@@ -177,7 +177,7 @@ def test_what_was_written_survives_a_crash_at_every_operation() -> None:
             return
         after = disk.after_crash(CrashMode.FORGET, Random(stop_at))
         again = AuditLog(ROOT, "broker-a", AuditSettings(), clock.now_ms, disk=after)
-        found = [int(entry.resources[0].removeprefix("Topic:t")) for entry in again.find(Question())]
+        found = [int(entry.resources[0].removeprefix("Topic:t")) for entry in again.find(AuditSearch())]
         assert found == sorted(found, reverse=True)
         assert not written or found[0] >= written - 1, "the newest that was written"
 
@@ -187,7 +187,7 @@ def test_a_line_that_a_crash_has_cut_is_passed_over(bench: Bench) -> None:
     bench.log.flush()
     (path,) = bench.folder.iterdir()
     path.write_bytes(path.read_bytes() + b'{"time_ms":17,"ser')
-    assert [entry.resources for entry in find_entries(bench.folder, Question())] == [("Topic:whole",)]
+    assert [entry.resources for entry in find_entries(bench.folder, AuditSearch())] == [("Topic:whole",)]
 
 
 def test_what_could_not_be_written_is_kept_for_the_next_time(
@@ -205,7 +205,7 @@ def test_more_than_can_wait_is_counted_and_told(bench: Bench, caplog: pytest.Log
     for _ in range(1_000):
         bench.log.record(bench.entry(changes=LARGE))
     bench.log.flush()
-    kept = len(bench.log.find(Question(limit=10_000)))
+    kept = len(bench.log.find(AuditSearch(limit=10_000)))
     assert kept < 500 and f"{1_000 - kept} entries lost" in caplog.text
     bench.log.record(bench.entry("next"))
     assert bench.topics(limit=1) == ["next"], "there is room again"
@@ -220,7 +220,7 @@ def test_files_are_for_their_owner_alone(bench: Bench) -> None:
 
 def test_an_entry_beyond_every_measure_loses_its_details_and_stays_an_entry(bench: Bench) -> None:
     bench.log.record(bench.entry(changes={"Topic:orders": (None, "x" * 1_000_000)}))
-    (entry,) = bench.log.find(Question())
+    (entry,) = bench.log.find(AuditSearch())
     assert entry.changes == {} and entry.resources == ("Topic:orders",)
 
 

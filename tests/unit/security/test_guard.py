@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyromq.security.book import Book, user_of
 from pyromq.security.errors import AccessChangeError, AccessDeniedError
 from pyromq.security.guard import LINES_MAX, Guard, refusal_text
 from pyromq.security.identity import Peer
@@ -19,6 +18,7 @@ from pyromq.security.policies import PolicyType, UserStatus, UserType
 from pyromq.security.resources import Action, ResourcePattern
 from pyromq.security.rights import BROKER_RIGHTS, NAMESERVER_RIGHTS
 from pyromq.security.secret import Secret
+from pyromq.security.user_store import UserStore, user_of
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.json.access import UserInfo
 from pyromq.wire.received import Received
@@ -55,14 +55,14 @@ def pull(topic: str, group: str, user: str = "alice") -> Received[Any]:
 
 
 @pytest.fixture
-def book() -> Book:
-    found = Book()
+def book() -> UserStore:
+    found = UserStore()
     add_user(found, "root", is_super=True)
     add_user(found, "alice")
     return found
 
 
-def test_refusals_are_in_rocketmqs_words(book: Book) -> None:
+def test_refusals_are_in_rocketmqs_words(book: UserStore) -> None:
     guard = guard_of(book)
     text = "User:alice has no permission to access Topic:orders from 10.1.2.3, no matched policies."
     assert admitted(guard, send("orders")) == text
@@ -75,7 +75,7 @@ def test_refusals_are_in_rocketmqs_words(book: Book) -> None:
 
 @pytest.mark.parametrize("received", [send("orders"), pull("orders", "mine")], ids=["send", "pull"])
 def test_what_is_allowed_from_one_address_is_remembered_for_that_address_alone(
-    book: Book, received: Received[Any]
+    book: UserStore, received: Received[Any]
 ) -> None:
     guard, near = guard_of(book), ("10.1.2.0/24",)
     allow(book, "alice", entry("Topic:orders", "Pub", "Sub", sources=near), entry("Group:mine", "Sub", sources=near))
@@ -84,7 +84,7 @@ def test_what_is_allowed_from_one_address_is_remembered_for_that_address_alone(
         assert "from 192.0.2.7" in admitted(guard, received, Peer("192.0.2.7"))
 
 
-def test_a_disabled_user_signs_nothing_any_more(book: Book) -> None:
+def test_a_disabled_user_signs_nothing_any_more(book: UserStore) -> None:
     guard = guard_of(book)
     allow(book, "alice", entry("Topic:orders", "Pub"))
     principal = guard.admit(send("orders"), HERE)
@@ -93,7 +93,7 @@ def test_a_disabled_user_signs_nothing_any_more(book: Book) -> None:
     assert guard.signer(principal) is None, "lanes must not go on by what was admitted before"
 
 
-def test_names_of_topics_are_parsed(book: Book) -> None:
+def test_names_of_topics_are_parsed(book: UserStore) -> None:
     guard = guard_of(book)
     allow(book, "alice", entry("Topic:*", "Pub", "Sub"), entry("Group:mine", "Sub"))
     assert admitted(guard, pull("orders", "mine")) == ""
@@ -107,7 +107,7 @@ def test_names_of_topics_are_parsed(book: Book) -> None:
         assert f"Cluster:{CLUSTER}" in admitted(guard, pull(topic, "mine")), "it holds messages of every topic"
 
 
-def test_lists_name_all_their_resources(book: Book) -> None:
+def test_lists_name_all_their_resources(book: UserStore) -> None:
     guard = guard_of(book)
     allow(book, "alice", entry("Topic:a*", "Create", "Sub"), entry("Group:a*", "Sub", "Create", "Get"))
 
@@ -136,7 +136,7 @@ def test_lists_name_all_their_resources(book: Book) -> None:
     assert "Topic:a1" in admitted(guard, request(Code.GET_CONSUME_STATS, stats, user="alice"))
 
 
-def test_a_body_that_cannot_be_read_is_refused(book: Book) -> None:
+def test_a_body_that_cannot_be_read_is_refused(book: UserStore) -> None:
     guard = guard_of(book)
     for code in (Code.HEART_BEAT, Code.LOCK_BATCH_MQ, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, Code.QUERY_ASSIGNMENT):
         for body in (b"", b"{", b"[]", b"\xff", b"[" * 5_000, b"x" * (2 << 20)):
@@ -144,7 +144,7 @@ def test_a_body_that_cannot_be_read_is_refused(book: Book) -> None:
             assert reason, (code, body[:10])
 
 
-def test_white_listed_addresses_are_not_asked_until_the_list_changes(book: Book) -> None:
+def test_white_listed_addresses_are_not_asked_until_the_list_changes(book: UserStore) -> None:
     from pyromq.security.addresses import WhiteList
 
     guard = guard_of(book)
@@ -157,13 +157,13 @@ def test_white_listed_addresses_are_not_asked_until_the_list_changes(book: Book)
     assert admitted(guard, unsigned)
 
 
-def test_without_authorization_any_known_user_may(book: Book) -> None:
+def test_without_authorization_any_known_user_may(book: UserStore) -> None:
     guard = Guard(book, guard_of(book)._validators, BROKER_RIGHTS, CLUSTER, checks_rights=False)
     assert admitted(guard, send("orders")) == ""
     assert admitted(guard, request(Code.SEND_MESSAGE_V2, send_fields("orders")))
 
 
-def test_a_name_server_lets_no_stranger_register_a_broker(book: Book) -> None:
+def test_a_name_server_lets_no_stranger_register_a_broker(book: UserStore) -> None:
     guard = guard_of(book, NAMESERVER_RIGHTS, "*")
     fields = {
         **{"brokerName": "broker-a", "brokerAddr": "10.1.2.3:10911", "clusterName": CLUSTER, "haServerAddr": ""},
@@ -179,7 +179,7 @@ def test_a_name_server_lets_no_stranger_register_a_broker(book: Book) -> None:
     assert "Topic:broker-b" in admitted(guard, other)
 
 
-def test_routes_need_a_right_on_their_topic(book: Book) -> None:
+def test_routes_need_a_right_on_their_topic(book: UserStore) -> None:
     guard = guard_of(book, NAMESERVER_RIGHTS, "*")
 
     def route(topic: str) -> str:
@@ -190,7 +190,7 @@ def test_routes_need_a_right_on_their_topic(book: Book) -> None:
     assert route("payments") and route("%RETRY%other") and route("%DLQ%mine")
 
 
-def test_a_refusal_is_logged_once_for_each_peer_and_reason(book: Book, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_is_logged_once_for_each_peer_and_reason(book: UserStore, caplog: pytest.LogCaptureFixture) -> None:
     guard = guard_of(book)
     caplog.set_level(logging.WARNING)
     for _ in range(5):
@@ -208,7 +208,7 @@ PEERS = (HERE, Peer("192.168.0.9"))
 RESOURCES = ("*", "Topic:*", "Topic:o*", "Topic:orders", "Topic:payments", "Group:*", "Group:mine", "Cluster:*")
 
 
-def _apply(book: Book, step: tuple[Any, ...]) -> None:
+def _apply(book: UserStore, step: tuple[Any, ...]) -> None:
     kind, *arguments = step
     try:
         if kind == "allow":
@@ -266,7 +266,7 @@ asks = st.tuples(st.just("ask"), users, st.sampled_from(range(len(makers))), st.
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(asks, asks, asks, changes), min_size=5, max_size=60))
 def test_what_is_remembered_equals_what_is_decided_anew(steps: list[tuple[Any, ...]]) -> None:
-    book = Book()
+    book = UserStore()
     add_user(book, "root", is_super=True)
     add_user(book, "alice")
     remembering = guard_of(book)
@@ -281,7 +281,7 @@ def test_what_is_remembered_equals_what_is_decided_anew(steps: list[tuple[Any, .
 
 @given(st.lists(changes, max_size=20), users, st.sampled_from(RESOURCES[3:5]), st.sampled_from(PEERS))
 def test_a_decision_is_that_of_the_rules(steps: list[tuple[Any, ...]], user: str, resource: str, peer: Peer) -> None:
-    book = Book()
+    book = UserStore()
     for name in USERS:
         add_user(book, name)
     for step in steps:
@@ -301,7 +301,9 @@ def memory_of(guard: Guard) -> int:
     return guard._admitted.size_bytes + guard._decided.size_bytes + guard._logged.size_bytes
 
 
-def test_names_of_a_megabyte_are_neither_remembered_nor_shown(book: Book, caplog: pytest.LogCaptureFixture) -> None:
+def test_names_of_a_megabyte_are_neither_remembered_nor_shown(
+    book: UserStore, caplog: pytest.LogCaptureFixture
+) -> None:
     guard, told = guard_of(book), list[str]()
     guard.on_refused = lambda request, peer, user, reason: told.append(reason)
     allow(book, "alice", entry("Topic:*", "Pub"))
@@ -315,7 +317,9 @@ def test_names_of_a_megabyte_are_neither_remembered_nor_shown(book: Book, caplog
     assert memory_of(guard) < 100_000
 
 
-def test_what_is_remembered_and_logged_of_many_names_is_bounded(book: Book, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_remembered_and_logged_of_many_names_is_bounded(
+    book: UserStore, caplog: pytest.LogCaptureFixture
+) -> None:
     guard = guard_of(book)
     for number in range(LINES_MAX + 200):
         assert admitted(guard, request(Code.SEND_MESSAGE_V2, send_fields("t"), user=f"nobody-{number}", secret="s"))

@@ -7,20 +7,20 @@ import pytest
 
 from pyromq.errors import ConfigError, RemoteProtocolError
 from pyromq.security import handover
-from pyromq.security.book import Book
 from pyromq.security.errors import AccessChangeError, AccessDeniedError
 from pyromq.security.identity import Means, Principal, Voucher, _issue
 from pyromq.security.policies import UserType, make_user
 from pyromq.security.secret import Secret
 from pyromq.security.settings import InnerCredentials
+from pyromq.security.user_store import UserStore
 from tests.conftest import CANARY
 
 INNER = InnerCredentials("inner-broker", f"inner-{CANARY}")
 OTHER = InnerCredentials("inner-broker", "another secret")
 
 
-def book(*names: str) -> Book:
-    made = Book()
+def book(*names: str) -> UserStore:
+    made = UserStore()
     made.create_user(make_user("root", Secret(CANARY), UserType.SUPER))
     for name in names:
         made.create_user(make_user(name, Secret(f"{name}-{CANARY}")))
@@ -95,7 +95,7 @@ def test_a_book_becomes_another_one_whole_or_stays_as_it_is() -> None:
     assert set(mine.rules.users) == {"root", "alice", "bob"} and mine.text() == theirs.text() and len(seen) == 1
     handover.adopt(mine, handover.Texts(theirs.text(), b"{}"))
     assert len(seen) == 1, "nothing has changed"
-    no_super = Book()
+    no_super = UserStore()
     no_super.create_user(make_user("alice", Secret("x")))
     damaged = [(b"{]", ValueError), (b'{"users":[{"username":" ","password":"p"}]}', ConfigError)]
     for text, error in [*damaged, (no_super.text(), AccessChangeError)]:

@@ -13,9 +13,9 @@ import pytest
 import pyromq
 from pyromq.errors import ConfigError
 from pyromq.security import identity
-from pyromq.security.book import Book
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.identity import Means, Peer, Principal, Voucher, verify
+from pyromq.security.user_store import UserStore
 from pyromq.security.validators import CertificateValidator, SignatureValidator, load_validators
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.received import Received
@@ -31,7 +31,7 @@ def test_a_principal_cannot_be_made_by_hand() -> None:
 
 
 def test_a_principal_cannot_be_copied_changed_or_pickled() -> None:
-    book = Book()
+    book = UserStore()
     add_user(book, "alice")
     found = verify([SignatureValidator(book)], request(Code.SEND_MESSAGE_V2, send_fields("t"), user="alice"), HERE)
     assert (found.name, found.means) == ("alice", Means.SIGNATURE)
@@ -89,7 +89,7 @@ def test_all_validators_must_pass_and_agree() -> None:
 
 
 def test_a_certificate_names_a_user_that_exists() -> None:
-    book = Book()
+    book = UserStore()
     add_user(book, "alice")
     received = request(Code.SEND_MESSAGE_V2, send_fields("t"))
     validators = [CertificateValidator(book)]
@@ -106,7 +106,7 @@ def test_a_certificate_names_a_user_that_exists() -> None:
 
 
 def test_validators_are_loaded_by_name() -> None:
-    book = Book()
+    book = UserStore()
     found = load_validators(["signature", "tests.unit.security.test_identity:of_this_test"], book)
     assert [type(each).__name__ for each in found] == ["SignatureValidator", "Says"]
     for names in ([], ["signatur"], ["no.such.module:x"], ["tests.unit.security.test_identity:nothing"]):
@@ -114,5 +114,5 @@ def test_validators_are_loaded_by_name() -> None:
             load_validators(names, book)
 
 
-def of_this_test(_: Book) -> Says:
+def of_this_test(_: UserStore) -> Says:
     return Says(None)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from pyromq.errors import ConfigError
-from pyromq.security.book import Book
 from pyromq.security.opening import FollowedFile
 from pyromq.security.plain_acl import parse_plain_acl
 from pyromq.security.policies import UserType
 from pyromq.security.resources import Action, Need, group, topic
+from pyromq.security.user_store import UserStore
 from pyromq.whole_text import SystemDisk
 from tests.unit.security.people import add_user
 
@@ -49,7 +49,7 @@ accounts:
 
 def test_the_file_that_rocketmq_ships_is_understood() -> None:
     accounts, white = parse_plain_acl(ROCKETMQS)
-    book = Book()
+    book = UserStore()
     assert book.add(accounts, white) == ["RocketMQ", "rocketmq2"]
     rules = book.rules
 
@@ -69,7 +69,7 @@ def test_the_file_that_rocketmq_ships_is_understood() -> None:
 
 
 def test_users_that_exist_stay_as_they_are() -> None:
-    book = Book()
+    book = UserStore()
     add_user(book, "RocketMQ")
     accounts, _ = parse_plain_acl(ROCKETMQS)
     assert book.add(accounts) == ["rocketmq2"]
@@ -106,13 +106,13 @@ def test_an_empty_file_has_no_accounts() -> None:
 
 def test_unknown_permissions_deny() -> None:
     accounts, _ = parse_plain_acl("accounts: [{accessKey: longenough, secretKey: canary-secret, topicPerms: [a=ANY]}]")
-    book = Book()
+    book = UserStore()
     book.add(accounts)
     assert not book.rules.verdict_of("longenough", Need(topic("a"), (Action.SUB,)), "10.0.0.1").allowed
 
 
 def test_a_followed_file_is_taken_in_when_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path, book = tmp_path / "plain_acl.yml", Book()
+    path, book = tmp_path / "plain_acl.yml", UserStore()
     add_user(book, "root", is_super=True)
     path.write_text(ROCKETMQS)
     followed = FollowedFile(path, SystemDisk(), book)

@@ -15,9 +15,9 @@ from pyromq.broker.base.config import describe
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.errors import ConfigError
 from pyromq.nameserver.settings import NameServerSettings, describe_settings
-from pyromq.security.book import Book
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
+from pyromq.security.user_store import UserStore
 from pyromq.wire.json.access import UserInfo
 from tests.unit.security.people import add_user, secret_of
 
@@ -78,7 +78,7 @@ def test_mistakes_in_secret_settings_are_told_without_them(text: str) -> None:
 
 
 def test_users_and_rules_show_no_passwords() -> None:
-    book = Book()
+    book = UserStore()
     add_user(book, "alice")
     user = book.rules.users["alice"]
     for shown in (repr(book.rules), repr(user), str(user.info()), repr(UserInfo(username="a", password=CANARY))):

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyromq.compiled_core import DESCRIPTION, core
-from pyromq.security.book import Book
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.identity import Peer
 from pyromq.security.policies import UserStatus
 from pyromq.security.secret import Secret
+from pyromq.security.user_store import UserStore
 from pyromq.security.validators import SignatureValidator
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.ext import header_to_ext
@@ -33,8 +33,8 @@ HERE = Peer("10.1.2.3")
 BOTH_FORMS = pytest.mark.parametrize("form", list(SerializeType))
 
 
-def one_user() -> tuple[Book, SignatureValidator]:
-    book = Book()
+def one_user() -> tuple[UserStore, SignatureValidator]:
+    book = UserStore()
     add_user(book, "alice")
     return book, SignatureValidator(book)
 
@@ -301,7 +301,7 @@ def test_headers_with_very_many_fields_are_left_to_python() -> None:
 
 def test_a_signature_does_not_cover_the_request_code_as_the_page_on_security_says() -> None:
     """RocketMQ's clients sign so. If this changes, docs/security.md (what signatures do not do) has to."""
-    book = Book()
+    book = UserStore()
     add_user(book, "ops")
     allow(book, "ops", entry("Topic:orders", "Get", "Delete"))
     guard = guard_of(book)

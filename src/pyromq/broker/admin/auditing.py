@@ -21,7 +21,7 @@ from pyromq.broker.dispatching.layers import Layer
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.net.connection import Connection
-from pyromq.security.audit import RESOURCES_MAX, AuditEntry, AuditLog, Outcome, answer_of
+from pyromq.security.audit import RESOURCES_MAX, AuditEntry, AuditLog, AuditOutcome, answer_of
 from pyromq.security.audited import AUDITED_BY_BROKERS, action_name, subject_of, user_state
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.identity import Peer
@@ -107,7 +107,7 @@ class Auditing:
             except MQError as error:
                 self._fail(step, error)
                 raise
-            self.log.record(msgspec.structs.replace(step.entry, outcome=Outcome.ASKED))
+            self.log.record(msgspec.structs.replace(step.entry, outcome=AuditOutcome.ASKED))
 
         return handle
 
@@ -118,7 +118,7 @@ class Auditing:
                 user = self._access.principal_of(connection, request).name
             except AccessDeniedError:  # it lost its rights since it was admitted; the handler says so
                 pass
-        entry = self._entry(request, connection.session_as(Session).peer, Outcome.DONE, user=user)
+        entry = self._entry(request, connection.session_as(Session).peer, AuditOutcome.DONE, user=user)
         return _Step(entry, self._state(request))
 
     def _end(self, step: _Step, request: Received[Any]) -> None:
@@ -130,14 +130,14 @@ class Auditing:
         self.log.record(msgspec.structs.replace(step.entry, changes=changes))
 
     def _fail(self, step: _Step, error: MQError) -> None:
-        self.log.refused(msgspec.structs.replace(step.entry, outcome=Outcome.REFUSED, reason=str(error)))
+        self.log.refused(msgspec.structs.replace(step.entry, outcome=AuditOutcome.REFUSED, reason=str(error)))
 
     def _refused(self, request: Received[Any], peer: Peer, user: str, reason: str) -> None:
         """By the guard, whatever it is that was asked for; what strangers send is not looked into."""
-        self.log.refused(self._entry(request, peer, Outcome.REFUSED, user=user, reason=reason))
+        self.log.refused(self._entry(request, peer, AuditOutcome.REFUSED, user=user, reason=reason))
 
     def _entry(
-        self, request: Received[Any], peer: Peer, outcome: Outcome, *, user: str, reason: str = ""
+        self, request: Received[Any], peer: Peer, outcome: AuditOutcome, *, user: str, reason: str = ""
     ) -> AuditEntry:
         return AuditEntry(
             time_ms=self._environment.clock.now_ms(),

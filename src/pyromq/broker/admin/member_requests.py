@@ -16,7 +16,7 @@ from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.json.membership import Action, BrokerStatus, Control, MemberReport
+from pyromq.wire.json.membership import BrokerStatus, Control, MemberAction, MemberReport
 from pyromq.wire.received import Received
 
 T = TypeVar("T")
@@ -54,11 +54,11 @@ class MemberHandler:
 
     def control(self, connection: Connection, request: Received[None]) -> None:
         control, lease = _decoded(request, Control), self._checked(connection)
-        if control.action is Action.GRANT:
+        if control.action is MemberAction.GRANT:
             raise _refused("a grant has a request of its own")
-        if control.number < lease.state.number and control.action in (Action.PROMOTE, Action.FOLLOW):
+        if control.number < lease.state.number and control.action in (MemberAction.PROMOTE, MemberAction.FOLLOW):
             raise _refused(f"the broker has seen lease {lease.state.number}, this one is {control.number}")
-        if control.action is Action.NOTE:
+        if control.action is MemberAction.NOTE:
             lease.note(control.waiting[:_NOTE_CHARS_MAX], control.members)
             return
         self.on_control(control)

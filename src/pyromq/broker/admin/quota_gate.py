@@ -33,7 +33,7 @@ from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from pyromq.net.connection import Connection
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.identity import Principal
-from pyromq.security.quotas import Account, Direction, Limit, Measure, Meter, QuotaRules, Scope, parse_quotas
+from pyromq.security.quotas import Account, Direction, Limit, Measure, Meter, QuotaRules, QuotaScope, parse_quotas
 from pyromq.store.read_result import ReadResult
 from pyromq.store.tables.owners import OwnerTable
 from pyromq.wire.batch import count_items
@@ -101,7 +101,7 @@ class QuotaGate:
         self._rules = QuotaRules(parse_quotas(self._texts))
         self._meter = Meter(self._rules, self._clock)
         self._connections.clear()
-        for scope, names in ((Scope.ADDRESS, self._ips), (Scope.USER, self._users)):
+        for scope, names in ((QuotaScope.ADDRESS, self._ips), (QuotaScope.USER, self._users)):
             limits = [self._rules.find(scope, Measure.CONNECTIONS, name) for name in names.values()]
             self._connections.update(limit for limit in limits if limit is not None)
         self._pulls.charge = self._charge_read if self._limits_reads else None
@@ -113,11 +113,11 @@ class QuotaGate:
     def layers(self) -> list[Layer]:
         """What stands in front of handlers, as long as the quotas are these."""
         rules, found = self._rules, list[Layer]()
-        if rules.has(_RATES, Scope.USER, Scope.ADDRESS, Scope.TOPIC):
+        if rules.has(_RATES, QuotaScope.USER, QuotaScope.ADDRESS, QuotaScope.TOPIC):
             found.append(layer(SENDS, self._send))
         if self._limits_reads:
             found.append(layer(PULLS, self._pull))
-        if rules.has((Measure.CONNECTIONS,), Scope.USER):
+        if rules.has((Measure.CONNECTIONS,), QuotaScope.USER):
             found.append(layer((Code.HEART_BEAT,), self._heartbeat))
         if self._limits_creation:
             found.append(layer(None, self._named))
@@ -125,11 +125,11 @@ class QuotaGate:
 
     @property
     def _limits_reads(self) -> bool:
-        return self._rules.has(_RATES, Scope.USER, Scope.ADDRESS, Scope.GROUP)
+        return self._rules.has(_RATES, QuotaScope.USER, QuotaScope.ADDRESS, QuotaScope.GROUP)
 
     @property
     def _limits_creation(self) -> bool:
-        return self._rules.has(_CREATIONS, Scope.USER)
+        return self._rules.has(_CREATIONS, QuotaScope.USER)
 
     # --- rates ---
 
@@ -140,7 +140,7 @@ class QuotaGate:
                 return
             header, user = request.header, self._user(connection, request)
             ip = connection.session_as(Session).peer.ip
-            whose = ((Scope.USER, user), (Scope.ADDRESS, ip), (Scope.TOPIC, header.topic))
+            whose = ((QuotaScope.USER, user), (QuotaScope.ADDRESS, ip), (QuotaScope.TOPIC, header.topic))
             account = self._meter.account(Direction.SENT, *whose)
             limit = self._meter.used_up(account)
             if limit is not None and not header.topic.startswith(RETRY_PREFIX):
@@ -167,7 +167,7 @@ class QuotaGate:
 
     def _reader(self, connection: Connection, request: Received[PullHeader]) -> Account:
         user, ip = self._user(connection, request), connection.session_as(Session).peer.ip
-        whose = ((Scope.USER, user), (Scope.ADDRESS, ip), (Scope.GROUP, request.header.consumer_group))
+        whose = ((QuotaScope.USER, user), (QuotaScope.ADDRESS, ip), (QuotaScope.GROUP, request.header.consumer_group))
         return self._meter.account(Direction.READ, *whose)
 
     def _user(self, connection: Connection, request: Received[Any]) -> str:
@@ -192,7 +192,7 @@ class QuotaGate:
     def connected(self, connection: Connection) -> None:
         """One too many is closed."""
         ip = connection.session_as(Session).peer.ip
-        limit = self._rules.find(Scope.ADDRESS, Measure.CONNECTIONS, ip)
+        limit = self._rules.find(QuotaScope.ADDRESS, Measure.CONNECTIONS, ip)
         if limit is not None and self._connections[limit] >= limit.number:
             connection.close(self._over(connection, limit))
             return
@@ -201,7 +201,7 @@ class QuotaGate:
             self._connections[limit] += 1
 
     def disconnected(self, connection: Connection) -> None:
-        for scope, names in ((Scope.ADDRESS, self._ips), (Scope.USER, self._users)):
+        for scope, names in ((QuotaScope.ADDRESS, self._ips), (QuotaScope.USER, self._users)):
             name = names.pop(connection, "")
             self._uncount(self._rules.find(scope, Measure.CONNECTIONS, name))
 
@@ -222,11 +222,11 @@ class QuotaGate:
 
     def _count_user(self, connection: Connection, user: str) -> None:
         """Raises RefusedError."""
-        limit = self._rules.find(Scope.USER, Measure.CONNECTIONS, user)
+        limit = self._rules.find(QuotaScope.USER, Measure.CONNECTIONS, user)
         if limit is not None and self._connections[limit] >= limit.number:
             asyncio.get_running_loop().call_soon(connection.close, self._over(connection, limit))  # after the response
             raise RefusedError(ResponseCode.SYSTEM_BUSY, _later(limit))
-        self._uncount(self._rules.find(Scope.USER, Measure.CONNECTIONS, self._users.pop(connection, "")))
+        self._uncount(self._rules.find(QuotaScope.USER, Measure.CONNECTIONS, self._users.pop(connection, "")))
         if connection in self._ips:  # else it is closed already
             self._users[connection] = user
             if limit is not None:
@@ -292,7 +292,7 @@ class QuotaGate:
         creator = self._creator
         if creator is None or self._access is None or self._access.guard.book.rules.is_super(creator):
             return  # the broker itself, or an operator on behalf of others
-        limit = self._rules.find(Scope.USER, measure, creator.name)
+        limit = self._rules.find(QuotaScope.USER, measure, creator.name)
         if limit is None or not names:
             return
         made = [name for name, owner in owners.items() if owner == creator.name]

@@ -16,7 +16,7 @@ from pyromq.net.settings import TlsMode
 from pyromq.net.tls import TlsSettings
 from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.security.audit import AuditSettings
-from pyromq.security.quotas import Scope, parse_quotas
+from pyromq.security.quotas import QuotaScope, parse_quotas
 from pyromq.security.settings import AccessSettings
 from pyromq.store.settings import StoreSettings
 
@@ -119,7 +119,7 @@ class BrokerSettings:
             raise ConfigError(f"broker id {self.broker_id} is negative")
         self._check_role()
         check_nameservers(self.nameservers)
-        if not self.access.is_on and any(quota.scope is Scope.USER for quota in parse_quotas(self.quotas)):
+        if not self.access.is_on and any(quota.scope is QuotaScope.USER for quota in parse_quotas(self.quotas)):
             raise ConfigError("quotas of users need access control (setting access.enabled): else nobody has a name")
         _ = self.listener  # building it checks it
 

@@ -31,7 +31,7 @@ from pyromq.model.property_names import ITEM_END, REAL_TOPIC, TIMER_DEQUEUE_MS, 
 from pyromq.store.derived.queue_entry import FILLER_SIZE
 from pyromq.store.message_store import MessageStore
 from pyromq.store.timers.files import TimerFiles
-from pyromq.store.timers.log import SECOND_MS, Kind, TimerUnit
+from pyromq.store.timers.log import SECOND_MS, TimerAction, TimerUnit
 from pyromq.store.timers.metrics import TimerMetrics
 from pyromq.wire.properties import find_property
 from pyromq.wire.property_text import item_key
@@ -50,7 +50,7 @@ _RELEASED_MAX: Final = 200
 _HELD_MS: Final = 20
 _RETRY_MS: Final = 1_000
 _NEVER_MS: Final = 1 << 62
-_ROLL, _CANCEL = int(Kind.ROLL), int(Kind.CANCEL)
+_ROLL, _CANCEL = int(TimerAction.ROLL), int(TimerAction.CANCEL)
 
 
 class _Near(NamedTuple):

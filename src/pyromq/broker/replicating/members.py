@@ -1,4 +1,4 @@
-"""Members: which replicas of a master are which brokers, how far they are, and how far all those are that it waits for.
+"""Replica members: which replicas are which brokers, how far they are, and how far all are that a master waits for.
 
 RocketMQ's replication says nothing of who connects. So a replica under a failover agent tells its master, over the port
 for clients: its address, and its end of the connection over which it gets the log. Where addresses are translated on
@@ -24,7 +24,7 @@ class _Known(NamedTuple):
     at_ms: int
 
 
-class Members:
+class ReplicaMembers:
     """Owned by a master under a failover agent, on its loop."""
 
     def __init__(self, replicas: Replicas, lease: Lease, clock: Clock) -> None:

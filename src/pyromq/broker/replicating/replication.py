@@ -17,7 +17,7 @@ from pyromq.broker.commit.curtain import Curtain
 from pyromq.broker.commit.replica_gate import ReplicaGate
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.replicating.master_calls import TAKES_NAMES, WANTS_PROOF, MasterCalls
-from pyromq.broker.replicating.members import Members
+from pyromq.broker.replicating.members import ReplicaMembers
 from pyromq.broker.replicating.metadata import MetadataSync
 from pyromq.broker.replicating.reporter import LeaseFollowing
 from pyromq.broker.state.tables import Tables
@@ -30,8 +30,7 @@ from pyromq.security import handover
 from pyromq.store.message_store import MessageStore
 from pyromq.store.tables.owners import OwnerTable
 from pyromq.wire.json import bodies
-from pyromq.wire.json.membership import BrokerStatus
-from pyromq.wire.json.membership import Role as MemberRole
+from pyromq.wire.json.membership import BrokerStatus, MemberRole
 
 _ASK_S: Final = 3.0
 
@@ -80,7 +79,7 @@ class Replication:
     metadata: MetadataSync | None = None
     master: MasterCalls | None = None
     known_master: KnownMaster | None = None
-    members: Members | None = None  # of a master under a failover agent
+    members: ReplicaMembers | None = None  # of a master under a failover agent
     lease_following: LeaseFollowing | None = None  # of a replica under one
 
     @property
@@ -296,7 +295,7 @@ class ReplicationWiring:
 
         leader.on_count = counted
         lease = environment.lease
-        members = Members(leader.replicas, lease, clock) if lease is not None else None
+        members = ReplicaMembers(leader.replicas, lease, clock) if lease is not None else None
         if settings.role is Role.SYNC_MASTER:
             curtain = Curtain(write_path.store)
             gate = ReplicaGate(

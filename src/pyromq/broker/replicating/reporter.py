@@ -21,7 +21,7 @@ from pyromq.net.address import Address
 from pyromq.replication.errors import TooFarBehindError
 from pyromq.replication.follower import Follower, Master
 from pyromq.store.message_store import MessageStore
-from pyromq.wire.json.membership import BrokerStatus, MemberReport, Role
+from pyromq.wire.json.membership import BrokerStatus, MemberReport, MemberRole
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class LeaseFollowing:
             status = await self._calls.member()
         if self._lease.state is not state:
             raise RemoteProtocolError("the lease has changed meanwhile")
-        if status.role is not Role.MASTER or status.number != state.number:
+        if status.role is not MemberRole.MASTER or status.number != state.number:
             raise RemoteProtocolError(f"{state.master} is not master under lease {state.number} yet")
         if not self._agrees(status):
             return None

@@ -17,7 +17,7 @@ from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import parse_time, show_moment, show_time
 
 if TYPE_CHECKING:
-    from pyromq.security.audit import AuditEntry, Question
+    from pyromq.security.audit import AuditEntry, AuditSearch
 
 _COLUMNS = (
     Column("time_ms", "time", show=show_time, roomy=show_moment, whole=True),
@@ -44,17 +44,17 @@ class AuditOptions:
     refused: Annotated[bool, Option("--refused", help="Only what was refused.")] = False
     limit: Annotated[int, Option(min=1, max=1_000, help="At most this many.")] = 100
 
-    def question(self) -> Question:
+    def question(self) -> AuditSearch:
         """Raises click.BadParameter."""
-        from pyromq.security.audit import Outcome, Question
+        from pyromq.security.audit import AuditOutcome, AuditSearch
 
         now_ms = clock.now_ms()
-        return Question(
+        return AuditSearch(
             since_ms=parse_time(self.since, now_ms) if self.since else 0,
             until_ms=parse_time(self.until, now_ms) if self.until else 1 << 62,
             user=self.user,
             resource=self.resource,
-            outcome=Outcome.REFUSED.value if self.refused else "",
+            outcome=AuditOutcome.REFUSED.value if self.refused else "",
             limit=self.limit,
         )
 
@@ -82,7 +82,7 @@ def audit(
         click.echo("nothing was changed or refused", err=True)
 
 
-def _read(data: Path, question: Question) -> list[AuditEntry]:
+def _read(data: Path, question: AuditSearch) -> list[AuditEntry]:
     from pyromq.errors import ConfigError
     from pyromq.security.audit import FOLDER, find_entries
 

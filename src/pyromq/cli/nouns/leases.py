@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyromq.aio import Admin
     from pyromq.failover.record import BrokerStatus, LeaseRecord
-    from pyromq.failover.store import Found, LeaseStore
+    from pyromq.failover.store import LeaseStore, StoredLease
 
 _ATTEMPTS: Final = 20  # to write what a busy holder renews at the same moment
 LEASE_COLUMNS = (
@@ -67,7 +67,7 @@ async def lease_rows(admin: Admin, url: str, ca_file: Path | None, names: list[s
 @asynccontextmanager
 async def _lease(
     admin: Admin, url: str, ca_file: Path | None, name: str
-) -> AsyncIterator[tuple[LeaseStore, Found | None, dict[str, BrokerStatus | None]]]:
+) -> AsyncIterator[tuple[LeaseStore, StoredLease | None, dict[str, BrokerStatus | None]]]:
     """The lease store of a broker name, what it has, and what each member says. Raises LeaseError."""
     from pyromq.failover.recovering import survey
 

@@ -11,7 +11,7 @@ import msgspec
 from pyromq.client.admin.base import AdminBase, gather
 from pyromq.client.core.errors import error_of
 from pyromq.net import Link
-from pyromq.security.audit import AuditEntry, Question
+from pyromq.security.audit import AuditEntry, AuditSearch
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.received import Received
 
@@ -19,9 +19,9 @@ from pyromq.wire.received import Received
 class AuditAdmin(AdminBase):
     """Of ``Admin``: audit logs. Apache RocketMQ keeps none."""
 
-    async def audit(self, question: Question | None = None, *, broker: str = "") -> list[AuditEntry]:
+    async def audit(self, question: AuditSearch | None = None, *, broker: str = "") -> list[AuditEntry]:
         """Entries of all name servers and masters, or of one broker, newest first."""
-        question = question or Question()
+        question = question or AuditSearch()
         body = msgspec.json.encode(question)
         responses = await self._ask_all(await self._masters(broker=broker), RequestCode.QUERY_AUDIT_LOG, None, body)
         if not broker:

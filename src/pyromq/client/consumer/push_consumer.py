@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final, Self, Unpack
 
 from pyromq.client.consumer.base.consume_stats import Totals
-from pyromq.client.consumer.base.failure_teller import FailureTeller
+from pyromq.client.consumer.base.failure_recorder import FailureRecorder
 from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, MessageListener
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
@@ -206,7 +206,7 @@ class PushConsumer(GroupMember):
 
     def _service_parts(self) -> tuple[Listener, PushConsumerSettings, TaskOwner, SendBacks, HookRunner, Clock]:
         settings = self.settings
-        teller = FailureTeller(
+        teller = FailureRecorder(
             self._clock, self._hook_runner.masks, settings.code_version, is_on=settings.failure_stories
         )
         send_backs = SendBacks(self.client, self._calls, self.group, attempts_max(settings.attempts_max), teller)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from pyromq.client.core.received_message import ReceivedMessage, split_messages
-from pyromq.client.core.roles import ConsumerRole, ProducerRole, Role
+from pyromq.client.core.roles import ClientRole, ConsumerRole, ProducerRole
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock
 from pyromq.compiled_core import Buffer, core
@@ -25,7 +25,7 @@ from pyromq.wire.record import Draft, encode_record
 
 logger = logging.getLogger(__name__)
 
-R = TypeVar("R", bound=Role)
+R = TypeVar("R", bound=ClientRole)
 Serve = Callable[[Connection, Received[Any]], bytes | None]
 
 _OK: Final = int(ResponseCode.SUCCESS)
@@ -35,7 +35,9 @@ _FAILED: Final = int(ResponseCode.SYSTEM_ERROR)
 class Callbacks(Handler):
     """Serves the connections to brokers. ``tasks`` runs what takes its time; more codes may be added with ``serve``."""
 
-    def __init__(self, roles: Callable[[], Iterable[Role]], tasks: TaskOwner, clock: Clock, namespace: str) -> None:
+    def __init__(
+        self, roles: Callable[[], Iterable[ClientRole]], tasks: TaskOwner, clock: Clock, namespace: str
+    ) -> None:
         self._roles = roles
         self._tasks = tasks
         self._clock = clock

@@ -30,7 +30,7 @@ from pyromq.client.core.identity import MessageIds, client_id, instance_name
 from pyromq.client.core.master_watch import MasterWatch
 from pyromq.client.core.nameservers import NameServers
 from pyromq.client.core.namespaces import unwrap, wrap
-from pyromq.client.core.roles import ConsumerRole, ProducerRole, Role
+from pyromq.client.core.roles import ClientRole, ConsumerRole, ProducerRole
 from pyromq.client.core.routes import Routes
 from pyromq.client.core.settings import ClientSettings, client_settings_of
 from pyromq.client.core.signing import Signer
@@ -72,7 +72,7 @@ class Client:
         self.id = client_id(ip, name, self.settings.unit_name)
         self.message_ids = MessageIds(ip, os.getpid(), self.rng.getrandbits(32))
         self.signer = Signer(self.settings.credentials)
-        self._roles: list[Role] = []
+        self._roles: list[ClientRole] = []
         self._is_open = False
         self._is_closed = False  # for good
 
@@ -136,7 +136,7 @@ class Client:
 
     # --- roles ---
 
-    def join(self, role: Role) -> None:
+    def join(self, role: ClientRole) -> None:
         """A producer or consumer is there; brokers that are connected hear of it at once, others when they are.
 
         Raises ClientClosedError, and ConfigError for a second role of the same kind in the same group.
@@ -150,7 +150,7 @@ class Client:
             if (connection := link.ready) is not None:
                 self._heartbeats.greet(connection)
 
-    async def leave(self, role: Role) -> None:
+    async def leave(self, role: ClientRole) -> None:
         """Tells the brokers that are connected, and waits a little for them to hear it."""
         if role not in self._roles:
             return

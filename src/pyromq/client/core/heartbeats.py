@@ -22,7 +22,7 @@ import msgspec
 
 from pyromq.client.core.brokers import Brokers
 from pyromq.client.core.errors import error_of
-from pyromq.client.core.roles import Role, heartbeat_of
+from pyromq.client.core.roles import ClientRole, heartbeat_of
 from pyromq.client.core.signing import Signer
 from pyromq.errors import MQError, NoPermissionError
 from pyromq.net import Connection, Link
@@ -47,7 +47,7 @@ class Heartbeats:
     """Of one client, whose ``roles`` come and go."""
 
     def __init__(
-        self, client_id: str, roles: Sequence[Role], brokers: Brokers, signer: Signer, *, timeout_ms: int
+        self, client_id: str, roles: Sequence[ClientRole], brokers: Brokers, signer: Signer, *, timeout_ms: int
     ) -> None:
         self._client_id = client_id
         self._roles = roles

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyromq.net import Connection
 
 
-class Role:
+class ClientRole:
     """What producers and consumers have in common."""
 
     def __init__(self, group: str) -> None:
@@ -49,7 +49,7 @@ class Role:
         """A topic got a new route."""
 
 
-class ProducerRole(Role):
+class ProducerRole(ClientRole):
     """Sends in the name of a group."""
 
     def check_transaction(
@@ -63,7 +63,7 @@ class ProducerRole(Role):
         return False
 
 
-class ConsumerRole(Role):
+class ConsumerRole(ClientRole):
     """Consumes as a member of a group."""
 
     def heartbeat_data(self) -> ConsumerData:
@@ -89,7 +89,7 @@ class ConsumerRole(Role):
         raise ConfigError(f"group {self.group} has no listener that could be handed a message")
 
 
-def heartbeat_of(client_id: str, roles: Iterable[Role]) -> Heartbeat | None:
+def heartbeat_of(client_id: str, roles: Iterable[ClientRole]) -> Heartbeat | None:
     """What a client tells brokers of itself; None while it has no role."""
     roles = list(roles)
     producers = sorted({role.group for role in roles if isinstance(role, ProducerRole)})

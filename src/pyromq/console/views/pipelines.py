@@ -13,7 +13,7 @@ import msgspec
 from pyromq.console.desk import Desk
 from pyromq.errors import MQError, TopicNotFoundError
 from pyromq.model.names import DEAD_LETTER_PREFIX
-from pyromq.operate.query_reports import Batch, QueryReport, read_reports, reports_folder
+from pyromq.operate.query_reports import QueryBatch, QueryReport, read_reports, reports_folder
 
 SILENT_MS: Final = 120_000  # a running query reports after every batch
 
@@ -96,7 +96,7 @@ def state_of(report: QueryReport, now_ms: int) -> State:
     return State.RUNNING if now_ms - report.told_ms < SILENT_MS else State.SILENT
 
 
-def batches_per_min(batches: Sequence[Batch]) -> float:
+def batches_per_min(batches: Sequence[QueryBatch]) -> float:
     """Over those that are remembered; 0 for fewer than two."""
     if len(batches) < 2 or batches[-1].time_ms <= batches[0].time_ms:
         return 0.0

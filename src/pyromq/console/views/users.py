@@ -11,7 +11,7 @@ import msgspec
 from pyromq.client.admin.access import policy_entry
 from pyromq.console.desk import Desk
 from pyromq.errors import BrokerError, ConfigError, NoPermissionError
-from pyromq.security.audit import AuditEntry, Outcome, Question
+from pyromq.security.audit import AuditEntry, AuditOutcome, AuditSearch
 from pyromq.security.resources import Action
 from pyromq.security.templates import Template
 from pyromq.wire.json.access import AclInfo, PolicyEntryInfo, UserInfo
@@ -108,16 +108,16 @@ def entry_of(form: Mapping[str, str], actions: list[str]) -> PolicyEntryInfo:
 # --- audit ---
 
 
-def question_of(query: Mapping[str, str], now_ms: int) -> Question:
+def question_of(query: Mapping[str, str], now_ms: int) -> AuditSearch:
     """What a query string asks for; what cannot be read means everything."""
     limit = query.get("limit", "")
     since_ms = _DAYS_MS.get(query.get("since", ""), 0)
     outcome = query.get("outcome", "")
-    return Question(
+    return AuditSearch(
         since_ms=now_ms - since_ms if since_ms else 0,
         user=query.get("user", "").strip()[:200],
         resource=query.get("resource", "").strip()[:255],
-        outcome=outcome if outcome in list(Outcome) else "",
+        outcome=outcome if outcome in list(AuditOutcome) else "",
         limit=int(limit) if limit in map(str, _LIMITS) else _LIMITS[0],
     )
 

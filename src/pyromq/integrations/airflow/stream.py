@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from pyromq.aio import PullConsumer, QueueId
 from pyromq.errors import ConfigError, MQError
 from pyromq.integrations.airflow.events import event_of
-from pyromq.integrations.airflow.subscription import Place, Subscription
+from pyromq.integrations.airflow.subscription import AirflowSubscription, ClusterConnection
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,9 @@ class Handed(NamedTuple):
 class MessageStream:
     """The messages of one subscription. ``find_place`` is asked when it is opened. One task reads, one tells."""
 
-    def __init__(self, subscription: Subscription, find_place: Callable[[], Awaitable[Place]]) -> None:
+    def __init__(
+        self, subscription: AirflowSubscription, find_place: Callable[[], Awaitable[ClusterConnection]]
+    ) -> None:
         self._subscription = subscription
         self._find_place = find_place
         self._consumer: PullConsumer | None = None

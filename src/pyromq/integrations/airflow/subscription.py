@@ -12,7 +12,7 @@ from pyromq.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ClusterConnection:
     """Where name servers are, and how to speak to them."""
 
     nameservers: str = ""
@@ -22,7 +22,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class AirflowSubscription:
     """``topics`` is a topic, several topics, or topics with their tags. Raises ConfigError."""
 
     topics: str | Sequence[str] | Mapping[str, str]
@@ -55,7 +55,7 @@ class Subscription:
         """The same for what may share one consumer."""
         return json.dumps(self.values(), sort_keys=True)
 
-    def consumer(self, place: Place) -> PullConsumer:
+    def consumer(self, place: ClusterConnection) -> PullConsumer:
         """Raises what PullConsumer raises; offsets are committed by hand."""
         topics: Any = () if self.sql else self.topics
         consumer = PullConsumer(
@@ -75,7 +75,7 @@ class Subscription:
 
 def place_of_connection(
     host: str | None, port: int | None, login: str | None, password: str | None, extra: Mapping[str, Any]
-) -> Place:
+) -> ClusterConnection:
     """An Airflow connection as the address of name servers: several of them in its host, with ``;`` between.
 
     Raises ConfigError.
@@ -85,7 +85,7 @@ def place_of_connection(
     hosts = [each if ":" in each or port is None else f"{each}:{port}" for each in host.split(";") if each]
     if bool(login) != bool(password):
         raise ConfigError("the Airflow connection has a login without a password, or a password without a login")
-    return Place(
+    return ClusterConnection(
         nameservers=";".join(hosts),
         credentials=Credentials(login, password) if login and password else None,
         tls=extra.get("tls"),

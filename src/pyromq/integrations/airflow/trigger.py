@@ -14,7 +14,7 @@ from typing import Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from pyromq.integrations.airflow.stream import Handed, MessageStream
-from pyromq.integrations.airflow.subscription import Place, Subscription, place_of_connection
+from pyromq.integrations.airflow.subscription import AirflowSubscription, ClusterConnection, place_of_connection
 
 try:
     from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
@@ -45,7 +45,7 @@ class PyroMQTrigger(BaseEventTrigger):  # type: ignore[misc]
         start: str = "",
     ) -> None:
         super().__init__()
-        self.subscription = Subscription(
+        self.subscription = AirflowSubscription(
             topics=topics, group=group, nameservers=nameservers, conn_id=conn_id, sql=sql, start=start
         )
 
@@ -72,7 +72,7 @@ class PyroMQTrigger(BaseEventTrigger):  # type: ignore[misc]
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> Any:
         """The consumer of them all."""
-        return _Acknowledging(Subscription(**kwargs))
+        return _Acknowledging(AirflowSubscription(**kwargs))
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
         """Every message is an event; a subclass may leave some out."""
@@ -83,7 +83,7 @@ class PyroMQTrigger(BaseEventTrigger):  # type: ignore[misc]
 class _Acknowledging(SharedStreamProducer):  # type: ignore[misc]
     """Airflow's side of a MessageStream."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: AirflowSubscription) -> None:
         self._stream = _stream(subscription)
 
     def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
@@ -105,16 +105,16 @@ def _is_taken(outcome: Any) -> bool:
     return bool(outcome.failed == 0 and outcome.acked + outcome.rejected)
 
 
-def _stream(subscription: Subscription) -> MessageStream:
-    async def find_place() -> Place:
+def _stream(subscription: AirflowSubscription) -> MessageStream:
+    async def find_place() -> ClusterConnection:
         if not subscription.conn_id:
-            return Place(nameservers=subscription.nameservers)
+            return ClusterConnection(nameservers=subscription.nameservers)
         return await _connection(subscription.conn_id)
 
     return MessageStream(subscription, find_place)
 
 
-async def _connection(conn_id: str) -> Place:
+async def _connection(conn_id: str) -> ClusterConnection:
     try:
         from airflow.sdk.bases.hook import BaseHook
     except ImportError:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Unpack
 
-from pyromq.client.consumer.base.failure_teller import code_version
+from pyromq.client.consumer.base.failure_recorder import code_version
 from pyromq.errors import ConfigError
 from pyromq.pipeline.arrow.columns import spark_type
 from pyromq.pipeline.consuming.options import STARTS, ConsumeOptions, ConsumeSettings
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from pyromq.pipeline.consuming.writer import Counts
+    from pyromq.pipeline.consuming.writer import RowCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Consumption:
     spark: SparkSession
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> RowCounts:
         """As of the last batch that was committed."""
         from pyromq.pipeline.consuming.writer import counts_log, read_counts, read_counts_there
         from pyromq.pipeline.spark.session import is_connect

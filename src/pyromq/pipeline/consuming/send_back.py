@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
-from pyromq.client.consumer.base.failure_teller import code_version
+from pyromq.client.consumer.base.failure_recorder import code_version
 from pyromq.client.consumer.base.send_back import BODY_FLAGS, SendBackCalls
 from pyromq.client.consumer.rules.failure_capture import Mask, Raised, masked
 from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties

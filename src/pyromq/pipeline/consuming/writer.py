@@ -57,7 +57,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RowCounts:
     """Of rows, since the query was first started with its checkpoint; batches that were run again count once."""
 
     batch: int = -1
@@ -66,9 +66,9 @@ class Counts:
     retried: int = 0
     dead: int = 0
 
-    def plus(self, batch: int, rows: int, retried: int, dead: int) -> Counts:
+    def plus(self, batch: int, rows: int, retried: int, dead: int) -> RowCounts:
         done = self.done + rows - retried - dead
-        return Counts(batch, self.rows + rows, done, self.retried + retried, self.dead + dead)
+        return RowCounts(batch, self.rows + rows, done, self.retried + retried, self.dead + dead)
 
 
 @dataclass(frozen=True)
@@ -160,19 +160,19 @@ def counts_log(checkpoint: str) -> CheckpointLog:
     return CheckpointLog(checkpoint, _PART)
 
 
-def read_counts(log: CheckpointLog) -> Counts:
+def read_counts(log: CheckpointLog) -> RowCounts:
     return _counts(log.read(_TOTALS))
 
 
-def read_counts_there(spark: SparkSession, checkpoint: str) -> Counts:
+def read_counts_there(spark: SparkSession, checkpoint: str) -> RowCounts:
     """Of a Spark that is elsewhere: it reads the file, which lies on its side."""
     try:
         rows = spark.read.text(f"{checkpoint.rstrip('/')}/{FOLDER}/{_PART}/{_TOTALS}", wholetext=True).collect()
     except AnalysisException:  # no batch is committed yet
-        return Counts()
+        return RowCounts()
     return _counts(rows[0]["value"] if rows else None)
 
 
-def _counts(text: str | None) -> Counts:
+def _counts(text: str | None) -> RowCounts:
     found: Mapping[str, int] = json.loads(text) if text else {}
-    return Counts(**found)
+    return RowCounts(**found)

@@ -13,11 +13,11 @@ from pyromq.client.core.settings import ClientSettings
 from pyromq.errors import ConfigError, InvalidNameError, MQError
 from pyromq.model.names import validate_group, validate_topic
 from pyromq.pipeline.core.offsets import OffsetFormatError, from_tree
-from pyromq.pipeline.core.places import EARLIEST, AtOffsets, AtTime, Place, Where
+from pyromq.pipeline.core.places import EARLIEST, AtOffsets, AtTime, RelativeOffset, Where
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFolder:
+class StoreFolderOption:
     """``broker`` fills the column of that name."""
 
     broker: str
@@ -118,8 +118,8 @@ def time(text: str) -> AtTime:
 
 def place(text: str) -> Where:
     text = text.strip()
-    if text.lower() in (each.value for each in Place):
-        return Place(text.lower())
+    if text.lower() in (each.value for each in RelativeOffset):
+        return RelativeOffset(text.lower())
     if not text.startswith("{"):
         raise ValueError(
             f'{text!r} is not earliest, latest, group, or offsets such as {{"topic": {{"broker": {{"0": 123}}}}}}'
@@ -151,7 +151,7 @@ def properties(text: str) -> bool:
     return text.strip().lower() == "map"
 
 
-def store_folders(text: str) -> tuple[StoreFolder, ...]:
+def store_folders(text: str) -> tuple[StoreFolderOption, ...]:
     """``/data/store``, or several: ``broker-a=/data/a, broker-b=/data/b``."""
     found = tuple(_store_folder(part.strip()) for part in text.split(",") if part.strip())
     if not found:
@@ -159,9 +159,9 @@ def store_folders(text: str) -> tuple[StoreFolder, ...]:
     return found
 
 
-def _store_folder(text: str) -> StoreFolder:
+def _store_folder(text: str) -> StoreFolderOption:
     broker, _, path = ("", "", text) if text.startswith(("/", "file:")) else text.rpartition("=")
     path = path.removeprefix("file://")
     if not path.startswith("/"):
         raise ValueError(f"{text!r} is not an absolute path, and driver and tasks have different working folders")
-    return StoreFolder(broker.strip(), path)
+    return StoreFolderOption(broker.strip(), path)

@@ -16,8 +16,18 @@ from pyromq.pipeline.core import option_texts as texts
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.keywords import closest
 from pyromq.pipeline.core.offsets import queue_text
-from pyromq.pipeline.core.option_texts import StoreFolder
-from pyromq.pipeline.core.places import EARLIEST, LATEST, AtOffsets, AtTime, Place, Where, is_latest, names, within
+from pyromq.pipeline.core.option_texts import StoreFolderOption
+from pyromq.pipeline.core.places import (
+    EARLIEST,
+    LATEST,
+    AtOffsets,
+    AtTime,
+    RelativeOffset,
+    Where,
+    is_latest,
+    names,
+    within,
+)
 
 Rule: TypeAlias = tuple[Any, ...]
 """The option that is wrong unless the rule holds; whether it holds; the rule in words; other options it is about."""
@@ -39,8 +49,8 @@ class SourceOptions:
     topics: tuple[str, ...] = ()
     topic_pattern: str = ""
     group: str = ""
-    starting: Where = Place.EARLIEST
-    ending: Where = Place.LATEST
+    starting: Where = RelativeOffset.EARLIEST
+    ending: Where = RelativeOffset.LATEST
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
@@ -70,12 +80,12 @@ class SourceOptions:
     tls_key: str = ""
     tls_verify: bool = True
     tls_hostname: str = ""
-    store_folders: tuple[StoreFolder, ...] = ()
+    store_folders: tuple[StoreFolderOption, ...] = ()
     store_verify: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class SourceOption:
     """One option: its name, the field it fills, how its text is read, where it applies, its default in words."""
 
     name: str
@@ -92,10 +102,10 @@ class OptionTable:
     whose: str
     acts: str
     page: str
-    options: tuple[Option, ...]
+    options: tuple[SourceOption, ...]
     ignored: frozenset[str] = frozenset()  # what Spark adds, in lower case
 
-    def parse(self, given: Mapping[str, str], use: Use, mistakes: Mistakes) -> Iterator[tuple[Option, Any]]:
+    def parse(self, given: Mapping[str, str], use: Use, mistakes: Mistakes) -> Iterator[tuple[SourceOption, Any]]:
         """Each option that is given and right, with its value; of the others ``mistakes`` tell."""
         by_lower_name = {option.name.lower(): option for option in self.options}
         for key, text in given.items():
@@ -151,45 +161,45 @@ class Mistakes:
 
 
 OPTIONS: Final = (
-    Option("nameserver", "nameserver", texts.nameservers, Use.BOTH, "`PYROMQ_NAMESERVER`, `127.0.0.1:9876`"),
-    Option("topic", "topics", texts.topics, Use.BOTH, "–"),
-    Option("topicPattern", "topic_pattern", texts.pattern, Use.BOTH, "–"),
-    Option("group", "group", texts.group, Use.BOTH, "–"),
-    Option("startingOffsets", "starting", texts.place, Use.BOTH, "`latest`, `earliest` in batch"),
-    Option("startingTimestamp", "starting", texts.time, Use.BOTH, "–"),
-    Option("endingOffsets", "ending", texts.place, Use.BATCH, "`latest`"),
-    Option("endingTimestamp", "ending", texts.time, Use.BATCH, "–"),
-    Option("maxOffsetsPerTrigger", "max_offsets", texts.count, Use.STREAM, "–"),
-    Option("minOffsetsPerTrigger", "min_offsets", texts.count, Use.STREAM, "–"),
-    Option("maxTriggerDelay", "max_trigger_delay_ms", texts.duration, Use.STREAM, "`15m`"),
-    Option("maxBytesPerTrigger", "max_bytes", texts.size, Use.STREAM, "–"),
-    Option("minPartitions", "min_partitions", texts.count, Use.BOTH, "–"),
-    Option("maxPartitions", "max_partitions", texts.count, Use.BOTH, "four per core, at least 8"),
-    Option("maxRecordsPerPartition", "max_records", texts.count, Use.BOTH, "–"),
-    Option("failOnDataLoss", "fail_on_data_loss", texts.switch, Use.BOTH, "`true`"),
-    Option("tags", "tags", texts.tags, Use.BOTH, "–"),
-    Option("sql", "sql", texts.text_of, Use.BOTH, "–"),
-    Option("includeRetry", "include_retry", texts.switch, Use.BOTH, "`false`"),
-    Option("properties", "properties_as_map", texts.properties, Use.BOTH, "`map`"),
-    Option("pullBatchSize", "pull_count", texts.count, Use.BOTH, "`1024`"),
-    Option("gatherBytes", "gather_bytes", texts.gather_size, Use.BOTH, "`2m`"),
-    Option("batchRows", "batch_rows", texts.count, Use.BOTH, "`5000`"),
-    Option("longPoll", "long_poll_ms", texts.duration, Use.STREAM, "`300ms`"),
-    Option("retryTimeout", "retry_ms", texts.duration, Use.BOTH, "`60s`"),
-    Option("requestTimeout", "request_ms", texts.duration, Use.BOTH, "`5s`"),
-    Option("discoveryInterval", "discovery_ms", texts.duration, Use.BOTH, "`10s`"),
-    Option("namespace", "namespace", texts.text_of, Use.BOTH, "–"),
-    Option("accessKey", "access_key", texts.text_of, Use.BOTH, "–"),
-    Option("secretKey", "secret_key", texts.text_of, Use.BOTH, "–"),
-    Option("securityToken", "security_token", texts.text_of, Use.BOTH, "–"),
-    Option("tls", "tls", texts.switch, Use.BOTH, "`PYROMQ_TLS`, `false`"),
-    Option("tlsCa", "tls_ca", texts.text_of, Use.BOTH, "–"),
-    Option("tlsCertificate", "tls_certificate", texts.text_of, Use.BOTH, "–"),
-    Option("tlsKey", "tls_key", texts.text_of, Use.BOTH, "–"),
-    Option("tlsVerify", "tls_verify", texts.switch, Use.BOTH, "`true`"),
-    Option("tlsHostname", "tls_hostname", texts.text_of, Use.BOTH, "–"),
-    Option("storePath", "store_folders", texts.store_folders, Use.BATCH, "–"),
-    Option("storeVerify", "store_verify", texts.switch, Use.BATCH, "`true`"),
+    SourceOption("nameserver", "nameserver", texts.nameservers, Use.BOTH, "`PYROMQ_NAMESERVER`, `127.0.0.1:9876`"),
+    SourceOption("topic", "topics", texts.topics, Use.BOTH, "–"),
+    SourceOption("topicPattern", "topic_pattern", texts.pattern, Use.BOTH, "–"),
+    SourceOption("group", "group", texts.group, Use.BOTH, "–"),
+    SourceOption("startingOffsets", "starting", texts.place, Use.BOTH, "`latest`, `earliest` in batch"),
+    SourceOption("startingTimestamp", "starting", texts.time, Use.BOTH, "–"),
+    SourceOption("endingOffsets", "ending", texts.place, Use.BATCH, "`latest`"),
+    SourceOption("endingTimestamp", "ending", texts.time, Use.BATCH, "–"),
+    SourceOption("maxOffsetsPerTrigger", "max_offsets", texts.count, Use.STREAM, "–"),
+    SourceOption("minOffsetsPerTrigger", "min_offsets", texts.count, Use.STREAM, "–"),
+    SourceOption("maxTriggerDelay", "max_trigger_delay_ms", texts.duration, Use.STREAM, "`15m`"),
+    SourceOption("maxBytesPerTrigger", "max_bytes", texts.size, Use.STREAM, "–"),
+    SourceOption("minPartitions", "min_partitions", texts.count, Use.BOTH, "–"),
+    SourceOption("maxPartitions", "max_partitions", texts.count, Use.BOTH, "four per core, at least 8"),
+    SourceOption("maxRecordsPerPartition", "max_records", texts.count, Use.BOTH, "–"),
+    SourceOption("failOnDataLoss", "fail_on_data_loss", texts.switch, Use.BOTH, "`true`"),
+    SourceOption("tags", "tags", texts.tags, Use.BOTH, "–"),
+    SourceOption("sql", "sql", texts.text_of, Use.BOTH, "–"),
+    SourceOption("includeRetry", "include_retry", texts.switch, Use.BOTH, "`false`"),
+    SourceOption("properties", "properties_as_map", texts.properties, Use.BOTH, "`map`"),
+    SourceOption("pullBatchSize", "pull_count", texts.count, Use.BOTH, "`1024`"),
+    SourceOption("gatherBytes", "gather_bytes", texts.gather_size, Use.BOTH, "`2m`"),
+    SourceOption("batchRows", "batch_rows", texts.count, Use.BOTH, "`5000`"),
+    SourceOption("longPoll", "long_poll_ms", texts.duration, Use.STREAM, "`300ms`"),
+    SourceOption("retryTimeout", "retry_ms", texts.duration, Use.BOTH, "`60s`"),
+    SourceOption("requestTimeout", "request_ms", texts.duration, Use.BOTH, "`5s`"),
+    SourceOption("discoveryInterval", "discovery_ms", texts.duration, Use.BOTH, "`10s`"),
+    SourceOption("namespace", "namespace", texts.text_of, Use.BOTH, "–"),
+    SourceOption("accessKey", "access_key", texts.text_of, Use.BOTH, "–"),
+    SourceOption("secretKey", "secret_key", texts.text_of, Use.BOTH, "–"),
+    SourceOption("securityToken", "security_token", texts.text_of, Use.BOTH, "–"),
+    SourceOption("tls", "tls", texts.switch, Use.BOTH, "`PYROMQ_TLS`, `false`"),
+    SourceOption("tlsCa", "tls_ca", texts.text_of, Use.BOTH, "–"),
+    SourceOption("tlsCertificate", "tls_certificate", texts.text_of, Use.BOTH, "–"),
+    SourceOption("tlsKey", "tls_key", texts.text_of, Use.BOTH, "–"),
+    SourceOption("tlsVerify", "tls_verify", texts.switch, Use.BOTH, "`true`"),
+    SourceOption("tlsHostname", "tls_hostname", texts.text_of, Use.BOTH, "–"),
+    SourceOption("storePath", "store_folders", texts.store_folders, Use.BATCH, "–"),
+    SourceOption("storeVerify", "store_verify", texts.switch, Use.BATCH, "`true`"),
 )
 _TABLE: Final = OptionTable("source", "reads", "docs/how-to/spark.md", OPTIONS)
 _OF_STORES: Final = frozenset(
@@ -203,7 +213,7 @@ _OF_STORES: Final = frozenset(
 
 def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
     """Raises OptionError, whose text names every option that is wrong."""
-    chosen: dict[str, Option] = {}
+    chosen: dict[str, SourceOption] = {}
     values: dict[str, Any] = {}
     mistakes = Mistakes()
     for option, value in _TABLE.parse(given, use, mistakes):
@@ -213,7 +223,7 @@ def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
         values[option.field] = value
         chosen[option.field] = option
     if use is Use.STREAM:
-        values.setdefault("starting", Place.LATEST)
+        values.setdefault("starting", RelativeOffset.LATEST)
     options = SourceOptions(**values)
     mistakes.check(_store_rules(options, [option.name for option in chosen.values()]))
     mistakes.check(_rules(options, use))
@@ -264,12 +274,12 @@ def _rules(options: SourceOptions, use: Use) -> tuple[Rule, ...]:
         ("topicPattern", not (options.topics and options.topic_pattern), "it cannot be combined with topic"),
         ("sql", not (options.tags and options.sql), "it cannot be combined with tags"),
         ("includeRetry", options.group or not options.include_retry, "it needs the option group", "group"),
-        ("startingOffsets", options.group or options.starting is not Place.GROUP,
+        ("startingOffsets", options.group or options.starting is not RelativeOffset.GROUP,
          "group needs the option group", "group"),
         ("startingOffsets", use is not Use.BATCH or not is_latest(options.starting), "latest is for streams only"),
-        ("endingOffsets", options.ending is not Place.EARLIEST, "earliest would read nothing"),
+        ("endingOffsets", options.ending is not RelativeOffset.EARLIEST, "earliest would read nothing"),
         ("endingOffsets", not names(options.ending, EARLIEST), "-2 (earliest) would read nothing"),
-        ("endingOffsets", options.group or options.ending is not Place.GROUP,
+        ("endingOffsets", options.group or options.ending is not RelativeOffset.GROUP,
          "group needs the option group", "group"),
         ("group", options.group or use is not Use.STREAM, "a stream keeps start and progress in a group; name one"),
         *connection_rules(options),

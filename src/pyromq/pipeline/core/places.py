@@ -14,7 +14,7 @@ EARLIEST: Final = -2  # in JSON, as in Kafka's
 LATEST: Final = -1
 
 
-class Place(Enum):
+class RelativeOffset(Enum):
     """Where in a queue, when it is not an offset."""
 
     EARLIEST = "earliest"
@@ -39,7 +39,7 @@ class AtOffsets:
         return dict(self.offsets)
 
 
-Where = Place | AtTime | AtOffsets
+Where = RelativeOffset | AtTime | AtOffsets
 
 
 def within(namespace: str, where: Where) -> Where:
@@ -51,7 +51,7 @@ def within(namespace: str, where: Where) -> Where:
 
 
 def is_latest(where: Where) -> bool:
-    return where is Place.LATEST or names(where, LATEST)
+    return where is RelativeOffset.LATEST or names(where, LATEST)
 
 
 def names(where: Where, mark: int) -> bool:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from pyromq.pipeline.jobs.reporting.page import page
     from pyromq.pipeline.jobs.resending.options import RedriveOptions, ReplayOptions
     from pyromq.pipeline.jobs.resending.redrive import Redriving, redrive
-    from pyromq.pipeline.jobs.resending.replay import Replayed, replay
+    from pyromq.pipeline.jobs.resending.replay import ReplaySummary, replay
     from pyromq.pipeline.jobs.running.dedupe import Deduped, dedupe
     from pyromq.pipeline.jobs.running.options import DedupeOptions
     from pyromq.pipeline.jobs.running.run import Ran, run_file
 
 __all__ = [
     "ArchiveFormat", "ArchiveOptions", "ArchiveWriterKind", "Archived", "Compacted", "DedupeOptions", "Deduped",
-    "PatchInput", "Ran", "RedriveOptions", "Redriving", "ReplayOptions", "Replayed", "Report", "ReportOptions",
+    "PatchInput", "Ran", "RedriveOptions", "Redriving", "ReplayOptions", "ReplaySummary", "Report", "ReportOptions",
     "Selection", "archive", "compact_archive", "dedupe", "page", "read_archive", "redrive", "replay", "report",
     "run_file",
 ]  # fmt: skip
@@ -41,7 +41,7 @@ _HOMES = {
     "Compacted": "archiving.compaction", "compact_archive": "archiving.compaction",
     "Deduped": "running.dedupe", "dedupe": "running.dedupe",
     "Redriving": "resending.redrive", "redrive": "resending.redrive",
-    "Replayed": "resending.replay", "replay": "resending.replay",
+    "ReplaySummary": "resending.replay", "replay": "resending.replay",
     "Report": "reporting.numbers", "report": "reporting.job", "page": "reporting.page",
     "Ran": "running.run", "run_file": "running.run",
     "Selection": "common.selection", "PatchInput": "common.patching",

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.offsets import HeldRange, Offsets
-from pyromq.pipeline.core.places import EARLIEST, LATEST, AtOffsets, AtTime, Place, Where
+from pyromq.pipeline.core.places import EARLIEST, LATEST, AtOffsets, AtTime, RelativeOffset, Where
 from pyromq.pipeline.reading.plan import shown
 
 
@@ -42,9 +42,9 @@ def _start(
     match where:
         case AtTime():
             return by_time[queue]
-        case Place.GROUP:
+        case RelativeOffset.GROUP:
             return stored.get(queue, there.first)
-        case Place.LATEST:
+        case RelativeOffset.LATEST:
             return stored.get(queue, there.end)
         case AtOffsets():
             offset = named.get(queue, EARLIEST)
@@ -66,7 +66,7 @@ def ending_offsets(
         match where:
             case AtTime():
                 ends[queue] = by_time[queue]
-            case Place.GROUP:
+            case RelativeOffset.GROUP:
                 ends[queue] = stored.get(queue, there.first)
             case AtOffsets() if named.get(queue, LATEST) != LATEST:
                 ends[queue] = named[queue]
@@ -109,7 +109,7 @@ def needs_group(where: Where) -> bool:
     """Whether it matters where the group stands."""
     if isinstance(where, AtOffsets):
         return any(offset == LATEST for _, offset in where.offsets)
-    return where in (Place.GROUP, Place.LATEST)
+    return where in (RelativeOffset.GROUP, RelativeOffset.LATEST)
 
 
 def _require_known(named: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange], option: str) -> None:

@@ -13,9 +13,9 @@ from typing import Any, Final
 from pyromq.pipeline.core.options import (
     OPTIONS,
     Mistakes,
-    Option,
     OptionTable,
     Rule,
+    SourceOption,
     SourceOptions,
     Use,
     connection_rules,
@@ -82,15 +82,15 @@ def _batch_bytes(text: str) -> int:
 
 
 SINK_OPTIONS: Final = (
-    Option("topic", "topics", _topics, Use.BOTH, "the column `topic`"),
-    Option("mode", "mode", _mode, Use.BOTH, "`at-least-once`"),
-    Option("sinkId", "sink_id", _text, Use.BOTH, "the checkpoint of the query"),
-    Option("group", "group", _group, Use.BOTH, "made from `sinkId`"),
-    Option("batchBytes", "batch_bytes", _batch_bytes, Use.BOTH, "`256k`"),
-    Option("inFlight", "in_flight", _count, Use.BOTH, "`8`"),
-    Option("settleTime", "settle_ms", _duration, Use.BOTH, "`1s`"),
-    Option("checkAfter", "check_after_ms", _duration, Use.STREAM, "`60s`"),
-    Option("checkpointLocation", "checkpoint", _text, Use.STREAM, "Spark's"),
+    SourceOption("topic", "topics", _topics, Use.BOTH, "the column `topic`"),
+    SourceOption("mode", "mode", _mode, Use.BOTH, "`at-least-once`"),
+    SourceOption("sinkId", "sink_id", _text, Use.BOTH, "the checkpoint of the query"),
+    SourceOption("group", "group", _group, Use.BOTH, "made from `sinkId`"),
+    SourceOption("batchBytes", "batch_bytes", _batch_bytes, Use.BOTH, "`256k`"),
+    SourceOption("inFlight", "in_flight", _count, Use.BOTH, "`8`"),
+    SourceOption("settleTime", "settle_ms", _duration, Use.BOTH, "`1s`"),
+    SourceOption("checkAfter", "check_after_ms", _duration, Use.STREAM, "`60s`"),
+    SourceOption("checkpointLocation", "checkpoint", _text, Use.STREAM, "Spark's"),
     *(_SOURCES[name] for name in _SHARED),
 )
 _ADDED_BY_SPARK: Final = frozenset(("path", "queryname"))

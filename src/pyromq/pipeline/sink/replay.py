@@ -86,7 +86,7 @@ class GroupMarker:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayedStretch:
     """Where rows of a batch may lie already: [start, end) of each queue, as it was before the batch was run."""
 
     ranges: tuple[OffsetRange, ...] = ()
@@ -117,7 +117,7 @@ def marker_of(options: SinkOptions, cluster: ReplayQueries) -> FileMarker | Grou
     return FileMarker(CheckpointLog(options.checkpoint, "sent")) if options.checkpoint else GroupMarker(cluster)
 
 
-def plan_replay(cluster: ReplayQueries, marker: FileMarker | GroupMarker) -> tuple[int, Replay]:
+def plan_replay(cluster: ReplayQueries, marker: FileMarker | GroupMarker) -> tuple[int, ReplayedStretch]:
     """The last batch that is done, and where others may lie. The first plan sets the marker, before anything is sent.
 
     Raises TopicNotFoundError.
@@ -131,7 +131,7 @@ def plan_replay(cluster: ReplayQueries, marker: FileMarker | GroupMarker) -> tup
         OffsetRange(queue, min(max(known.ends.get(queue, there.first), there.first), there.end), there.end)
         for queue, there in sorted(held.items())
     )
-    return known.batch, Replay(tuple(ranges))
+    return known.batch, ReplayedStretch(tuple(ranges))
 
 
 def move_marker(batch: int, cluster: ReplayQueries, marker: FileMarker | GroupMarker) -> None:
@@ -141,7 +141,7 @@ def move_marker(batch: int, cluster: ReplayQueries, marker: FileMarker | GroupMa
         marker.write(Marker(batch, {queue: there.end for queue, there in cluster.held().items()}))
 
 
-class Found:
+class FoundRows:
     """Keys of our rows in a stretch of the topic, with the checksums of their bodies."""
 
     def __init__(self, prefix: str) -> None:
@@ -174,9 +174,9 @@ class Found:
         return True
 
 
-def read_found(options: SinkOptions, ranges: tuple[OffsetRange, ...], prefix: str) -> Found:
+def read_found(options: SinkOptions, ranges: tuple[OffsetRange, ...], prefix: str) -> FoundRows:
     """Raises SourceUnreachableError."""
-    found = Found(prefix)
+    found = FoundRows(prefix)
     reading = replace(options.reaching, fail_on_data_loss=False)
     found.add(read_ranges(connect(options.reaching), reading, ranges, _SCHEMA))
     return found

@@ -37,9 +37,9 @@ from pyromq.pipeline.sink.joined import JoinedPacker, can_join
 from pyromq.pipeline.sink.keys import RowKeys
 from pyromq.pipeline.sink.options import Mode, SinkOptions, parse_sink_options
 from pyromq.pipeline.sink.replay import (
-    Found,
+    FoundRows,
     NotRepeatableError,
-    Replay,
+    ReplayedStretch,
     marker_of,
     marker_options,
     move_marker,
@@ -100,7 +100,7 @@ class Written(WriterCommitMessage):
 class Plan:
     """What tasks have to know beside the options."""
 
-    replay: Replay = field(default_factory=Replay)
+    replay: ReplayedStretch = field(default_factory=ReplayedStretch)
     decided: int = -1  # batches up to this one need nothing any more
 
 
@@ -213,14 +213,14 @@ def _system(options: SinkOptions) -> str:
 class _Checks:
     """What an idempotent task asks of the queues."""
 
-    def __init__(self, options: SinkOptions, replay: Replay, task: Task, keys: RowKeys) -> None:
+    def __init__(self, options: SinkOptions, replay: ReplayedStretch, task: Task, keys: RowKeys) -> None:
         self._options = options
         self._replay = replay
         self._task = task
         self._keys = keys
         self._cluster = Cluster(marker_options(options))
 
-    def found(self, *, has_own: bool) -> Found:
+    def found(self, *, has_own: bool) -> FoundRows:
         """Rows of this partition that an earlier life, or an earlier attempt of this task, has sent."""
         ranges = self._replay.doubtful
         if self._task.attempt:

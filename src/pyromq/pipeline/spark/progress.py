@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupProgress:
+class GroupPosition:
     """Where a group stands after a batch."""
 
     group: str
@@ -36,7 +36,7 @@ class GroupProgress:
     offsets: tuple[tuple[QueueId, int], ...]
 
 
-def progress_of(sources: Iterable[Any]) -> list[GroupProgress]:
+def progress_of(sources: Iterable[Any]) -> list[GroupPosition]:
     """Of the sources of a query that are ours; others report something else as their latest offset.
 
     Only of queues that were there when the source looked: a topic that was deleted must not be told of, and if it was
@@ -52,11 +52,11 @@ def progress_of(sources: Iterable[Any]) -> list[GroupProgress]:
         except OffsetFormatError:
             continue
         told = tuple((queue, offset) for queue, offset in offsets.items() if queue in there)
-        found.append(GroupProgress(latest["group"], latest["nameserver"], told))
+        found.append(GroupPosition(latest["group"], latest["nameserver"], told))
     return found
 
 
-def _reported(progress: GroupProgress) -> SourceReport:
+def _reported(progress: GroupPosition) -> SourceReport:
     topics = sorted({queue.topic for queue, _ in progress.offsets})
     return SourceReport(group=progress.group, nameserver=progress.nameserver, topics=tuple(topics))
 
@@ -112,7 +112,7 @@ class ProgressListener(StreamingQueryListener):
         """The last batch was told of when it was done."""
         self.hear_end(str(event.id), event.exception or "")
 
-    def _tell(self, progress: GroupProgress) -> None:
+    def _tell(self, progress: GroupPosition) -> None:
         """A listener must not raise: the next batch tells more than this one."""
         key = progress.nameserver, progress.group
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import cast
 
 from pyromq.store.derived.key_index import HashedKeys, KeyIndex, Unindexed
-from pyromq.store.files.health import Health
+from pyromq.store.files.health import DiskHealth
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.log.log_walk import LogWalk
 from pyromq.wire.record import is_indexed
@@ -21,7 +21,7 @@ _RUN_MIN = 256  # messages with hashed keys are added to those of earlier commit
 class Indexer:
     """Owns what is not in the index yet. When the disk refuses, it goes on waiting and nothing is lost."""
 
-    def __init__(self, index: KeyIndex, log: CommitLog, health: Health, gap_start: int, waiting_max: int) -> None:
+    def __init__(self, index: KeyIndex, log: CommitLog, health: DiskHealth, gap_start: int, waiting_max: int) -> None:
         """Records from ``gap_start`` to the end of the log are not in the index."""
         self.index = index
         self._log = log

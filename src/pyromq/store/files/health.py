@@ -1,4 +1,4 @@
-"""Health of a store: whether it can be written, and if not, why and what would change that."""
+"""DiskHealth of a store: whether it can be written, and if not, why and what would change that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cannot_open(root: Path, error: OSError) -> StoreReadOnlyError:
     return UntrustedDiskError(f"{root} cannot be opened: {error}; check the disk")
 
 
-class Health:
+class DiskHealth:
     """Writable, full for now, untrusted until reopened, or closed; the worst that happened counts."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pyromq.errors import StoreError, StoreReadOnlyError
 from pyromq.store.files.disk import DiskFile
-from pyromq.store.files.health import Health
+from pyromq.store.files.health import DiskHealth
 from pyromq.store.log.commit_log import CommitLog
 
 
@@ -41,7 +41,7 @@ class FlushJob:
 class LogFlushes:
     """Starts and concludes flushes; moves the flushed position of the log. Owned by the store, on its thread."""
 
-    def __init__(self, log: CommitLog, health: Health) -> None:
+    def __init__(self, log: CommitLog, health: DiskHealth) -> None:
         self._log = log
         self._health = health
         self._running: FlushJob | None = None

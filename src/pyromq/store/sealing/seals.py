@@ -24,7 +24,7 @@ from pyromq.errors import StoreReadOnlyError
 from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.indexer import Indexer
 from pyromq.store.files.disk import Disk
-from pyromq.store.files.health import Health
+from pyromq.store.files.health import DiskHealth
 from pyromq.store.files.layout import Layout
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.log.flushes import LogFlushes
@@ -42,7 +42,7 @@ class Seals:
         queues: Mapping[tuple[str, int], ConsumeQueue],
         indexer: Indexer,
         flushes: LogFlushes,
-        health: Health,
+        health: DiskHealth,
         disk: Disk,
         layout: Layout,
     ) -> None:

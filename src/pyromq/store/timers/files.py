@@ -23,8 +23,8 @@ from pyromq.store.log.log_reader import LogReader
 from pyromq.store.read_result import QueueRange
 from pyromq.store.settings import StoreSettings
 from pyromq.store.timers.check import TimerCheck, load_timer_check, save_timer_check
-from pyromq.store.timers.log import NOWHERE, SECOND_MS, UNIT_BYTES, Kind, TimerLog, TimerUnit
-from pyromq.store.timers.wheel import Slot, TimerWheel
+from pyromq.store.timers.log import NOWHERE, SECOND_MS, UNIT_BYTES, TimerAction, TimerLog, TimerUnit
+from pyromq.store.timers.wheel import TimerWheel, WheelSlot
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class TimerFiles:
         self.queue_offset = max(queue.first, min(offset, queue.end))
         if self.read_second > now_second:  # the clock went back: what was done stays done
             for slot in list(self._wheel.occupied(now_second, self.read_second)):
-                self._wheel.put(Slot(slot.second))
+                self._wheel.put(WheelSlot(slot.second))
             self.read_second = now_second
 
     def _rebuild(self, queue: QueueRange, read_second: int) -> None:
@@ -156,7 +156,7 @@ class TimerFiles:
             end, newest = position + UNIT_BYTES, unit
             slot = self._wheel.get(unit.second)
             if unit.second >= self.read_second and position > slot.last:
-                self._wheel.link(unit.second, position, -1 if unit.kind & Kind.CANCEL else 1)
+                self._wheel.link(unit.second, position, -1 if unit.kind & TimerAction.CANCEL else 1)
         self._log.cut(end)
         self._synced_to = start
         if newest is None:
@@ -177,10 +177,10 @@ class TimerFiles:
         if not broken:
             return
         for second in broken:
-            self._wheel.put(Slot(second))
+            self._wheel.put(WheelSlot(second))
         for position, unit in self._log.scan(min(slot.first for slot in broken.values())):
             if unit.second in broken:
-                self._wheel.link(unit.second, position, -1 if unit.kind & Kind.CANCEL else 1)
+                self._wheel.link(unit.second, position, -1 if unit.kind & TimerAction.CANCEL else 1)
 
     # --- writing ---
 
@@ -209,12 +209,12 @@ class TimerFiles:
 
     def _plan(self, waiting: Waiting) -> tuple[int, int]:
         """When and why to look at it: when it is due or, far before that, to take it along (RocketMQ's rule)."""
-        kind = Kind.DELIVER | Kind.CANCEL if waiting.is_cancel else Kind.DELIVER
+        kind = TimerAction.DELIVER | TimerAction.CANCEL if waiting.is_cancel else TimerAction.DELIVER
         beyond_ms = waiting.due_ms - waiting.stored_ms - self._roll_ms
         if beyond_ms < 0:
             return waiting.due_ms, int(kind)
         step_ms = self._roll_ms // 2 if beyond_ms < self._roll_ms // 3 else self._roll_ms
-        return waiting.stored_ms + step_ms, int(kind | Kind.ROLL)
+        return waiting.stored_ms + step_ms, int(kind | TimerAction.ROLL)
 
     def write(self) -> None:
         """Units in memory go into their file, so that chains can be read. Raises OSError."""

@@ -31,7 +31,7 @@ _END_MARK: Final = struct.Struct(">iqI")
 _KIND_MAX: Final = 15
 
 
-class Kind(IntFlag):
+class TimerAction(IntFlag):
     """What is to be done when a unit is due."""
 
     DELIVER = 1

@@ -26,7 +26,7 @@ _SLOTS_AT_ONCE: Final = 16_384
 _BLANK: Final = bytes(_SLOTS_AT_ONCE * SLOT_BYTES)
 
 
-class Slot(NamedTuple):
+class WheelSlot(NamedTuple):
     second: int
     first: int = NOWHERE
     last: int = NOWHERE
@@ -42,7 +42,7 @@ class TimerWheel:
         self._path = path
         self.slots = slots
         self._file: DiskFile | None = None  # None until it is used
-        self._changed: dict[int, Slot] = {}  # by second, not written yet
+        self._changed: dict[int, WheelSlot] = {}  # by second, not written yet
 
     def has_file(self) -> bool:
         """Asks the disk, and so does ``has_usable_file``."""
@@ -58,24 +58,24 @@ class TimerWheel:
             self._file = self._disk.open(self._path)
         return self._file
 
-    def get(self, second: int) -> Slot:
+    def get(self, second: int) -> WheelSlot:
         if found := self._changed.get(second):
             return found
         if (file := self.open_once()) is None:
-            return Slot(second)
-        found = Slot._make(SLOT.unpack(file.read_at(second % self.slots * SLOT_BYTES, SLOT_BYTES)))
-        return found if found.second == second else Slot(second)
+            return WheelSlot(second)
+        found = WheelSlot._make(SLOT.unpack(file.read_at(second % self.slots * SLOT_BYTES, SLOT_BYTES)))
+        return found if found.second == second else WheelSlot(second)
 
-    def put(self, slot: Slot) -> None:
+    def put(self, slot: WheelSlot) -> None:
         self._changed[slot.second] = slot
 
     def link(self, second: int, position: int, change: int) -> None:
         """A unit joins the chain of its second; ``change`` of the count is -1 for a cancellation."""
         slot = self.get(second)
         first = position if slot.first == NOWHERE else slot.first
-        self._changed[second] = Slot(second, first, position, slot.messages + change, slot.magic)
+        self._changed[second] = WheelSlot(second, first, position, slot.messages + change, slot.magic)
 
-    def occupied(self, first: int, end: int) -> Iterator[Slot]:
+    def occupied(self, first: int, end: int) -> Iterator[WheelSlot]:
         """Slots of seconds in [first, end) that have a chain, in order."""
         end = min(end, first + self.slots)
         file = self.open_once()
@@ -96,7 +96,7 @@ class TimerWheel:
                 if second in self._changed:
                     slot = self._changed[second]
                 if slot[0] == second and slot[2] >= 0:
-                    yield Slot._make(slot)
+                    yield WheelSlot._make(slot)
             first += count
 
     def write(self) -> None:

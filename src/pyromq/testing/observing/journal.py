@@ -20,7 +20,7 @@ EVENTS_MAX: Final = 100_000  # more than that, or than that many bytes of messag
 BYTES_MAX: Final = 64 << 20
 
 
-class EventKind(StrEnum):
+class JournalEventKind(StrEnum):
     STORED = "stored"  # and its producer was not told
     ACKNOWLEDGED = "acknowledged"
     DELIVERED = "delivered"
@@ -34,11 +34,11 @@ class EventKind(StrEnum):
     LIFE = "life"  # of the broker
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class JournalEvent(msgspec.Struct, frozen=True, gc=False):
     """``message`` is the copy that it is about; ``text`` says what there is to say besides."""
 
     at_ms: int
-    kind: EventKind
+    kind: JournalEventKind
     group: str = ""
     topic: str = ""
     message: ReceivedMessage | None = None
@@ -50,7 +50,7 @@ class Journal:
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._events: deque[Event] = deque()
+        self._events: deque[JournalEvent] = deque()
         self._bytes = 0  # of messages
         self._lock = threading.Lock()
         self.forgotten = 0  # events
@@ -58,7 +58,7 @@ class Journal:
 
     def add(
         self,
-        kind: EventKind,
+        kind: JournalEventKind,
         *,
         group: str = "",
         topic: str = "",
@@ -66,18 +66,18 @@ class Journal:
         text: str = "",
     ) -> None:
         with self._lock:
-            self._events.append(Event(self._now_ms(), kind, group, topic, message, text))
+            self._events.append(JournalEvent(self._now_ms(), kind, group, topic, message, text))
             self._bytes += message.size_bytes if message is not None else 0
             while len(self._events) > EVENTS_MAX or self._bytes > BYTES_MAX:
                 oldest = self._events.popleft().message
                 self._bytes -= oldest.size_bytes if oldest is not None else 0
                 self.forgotten += 1
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[JournalEvent]:
         with self._lock:
             return iter(list(self._events))
 
-    def of(self, *kinds: EventKind, group: str | None = None) -> list[Event]:
+    def of(self, *kinds: JournalEventKind, group: str | None = None) -> list[JournalEvent]:
         """Those of a group; without one, of everybody."""
         return [event for event in self if event.kind in kinds and (group is None or event.group == group)]
 
@@ -88,15 +88,15 @@ class Journal:
         left_out = self.forgotten + len(shown) - len(lines)
         return [f"  … {left_out} earlier events", *lines] if left_out > 0 else lines
 
-    def _line(self, event: Event) -> str:
+    def _line(self, event: JournalEvent) -> str:
         at_s = (event.at_ms - self.began_ms) / 1000
         what = f"  {at_s:>12,.3f} s  {event.kind:<13} {event.group:<12} "
         told = [_told(event.message)] if event.message is not None else []
         return (what + "  ".join([*told, *([event.text] if event.text else [])])).rstrip()
 
 
-def _concerns(event: Event, group: str, topic: str) -> bool:
-    if event.kind in (EventKind.FAULT, EventKind.LIFE):
+def _concerns(event: JournalEvent, group: str, topic: str) -> bool:
+    if event.kind in (JournalEventKind.FAULT, JournalEventKind.LIFE):
         return True
     if group and event.group != group:
         return False

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pyromq.testing.observing.seen import SeenMessage
 
 
-class Place(StrEnum):
+class MessagePlace(StrEnum):
     """Where an acknowledged message is."""
 
     VISIBLE = "visible"
@@ -22,7 +22,7 @@ class Place(StrEnum):
     LOST = "lost"
 
 
-class Standing(StrEnum):
+class DeliveryState(StrEnum):
     """What a group has done with a visible message."""
 
     CONSUMED = "consumed"
@@ -38,8 +38,8 @@ class Ledger:
     """``groups`` has for each group how many messages stand where; ``lost`` is empty when all is well."""
 
     acknowledged: int
-    places: dict[Place, int]
-    groups: dict[str, dict[Standing, int]]
+    places: dict[MessagePlace, int]
+    groups: dict[str, dict[DeliveryState, int]]
     lost: list[tuple[str, SeenMessage]] = field(default_factory=list)  # by group; "" for those that are nowhere
 
     def __str__(self) -> str:
@@ -53,5 +53,5 @@ class Ledger:
         return "\n".join(lines)
 
 
-def _sum_of(counts: dict[Place, int] | dict[Standing, int]) -> str:
+def _sum_of(counts: dict[MessagePlace, int] | dict[DeliveryState, int]) -> str:
     return " + ".join(f"{count} {name}" for name, count in counts.items() if count) or "0"

@@ -9,7 +9,7 @@ from pyromq import hooks
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.hooks import ConsumeCode, ConsumeHook, Delivery
 from pyromq.idempotent.skips import noticing_skips
-from pyromq.testing.observing.journal import EventKind, Journal
+from pyromq.testing.observing.journal import Journal, JournalEventKind
 
 
 class ListenerWatch(ConsumeHook):
@@ -28,22 +28,22 @@ class ListenerWatch(ConsumeHook):
 
     @contextmanager
     def listening(self, delivery: Delivery) -> Iterator[None]:
-        self._add(EventKind.BEGAN, delivery)
+        self._add(JournalEventKind.BEGAN, delivery)
         try:
             with noticing_skips() as skipped:
                 yield
         except BaseException as error:  # the listener's own; raised again
-            self._add(EventKind.FAILED, delivery, f"{type(error).__name__}: {error}")
+            self._add(JournalEventKind.FAILED, delivery, f"{type(error).__name__}: {error}")
             raise
         if delivery.code is None or delivery.code is ConsumeCode.SUCCESS:
-            self._add(EventKind.CONSUMED, delivery, skipped=skipped)
+            self._add(JournalEventKind.CONSUMED, delivery, skipped=skipped)
         else:
-            self._add(EventKind.FAILED, delivery, f"the listener said {delivery.code.name}")
+            self._add(JournalEventKind.FAILED, delivery, f"the listener said {delivery.code.name}")
 
     def _add(
-        self, kind: EventKind, delivery: Delivery, text: str = "", *, skipped: Sequence[ReceivedMessage] = ()
+        self, kind: JournalEventKind, delivery: Delivery, text: str = "", *, skipped: Sequence[ReceivedMessage] = ()
     ) -> None:
         passed_over = {id(message) for message in skipped}
         for message in delivery.messages:
-            told = EventKind.SKIPPED if id(message) in passed_over else kind
+            told = JournalEventKind.SKIPPED if id(message) in passed_over else kind
             self._journal.add(told, group=delivery.group, topic=message.topic, message=message, text=text)

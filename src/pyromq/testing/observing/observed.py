@@ -17,8 +17,8 @@ from pyromq.client.core.received_message import ReceivedMessage, split_messages
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, dead_letter_topic, retry_topic
 from pyromq.model.system_names import is_system_group
-from pyromq.testing.observing.journal import EventKind, Journal
-from pyromq.testing.observing.ledger import Ledger, Place, Standing
+from pyromq.testing.observing.journal import Journal, JournalEventKind
+from pyromq.testing.observing.ledger import DeliveryState, Ledger, MessagePlace
 from pyromq.testing.observing.seen import SeenMessage, SeenMessages, seen
 from pyromq.wire.properties import encode_properties
 
@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 __all__ = ["GroupView", "Ledger", "Observer", "SeenMessage", "SeenMessages"]
 
-_DONE: Final = (EventKind.CONSUMED, EventKind.SKIPPED)
-_LISTENED: Final = (EventKind.BEGAN, *_DONE, EventKind.FAILED)
+_DONE: Final = (JournalEventKind.CONSUMED, JournalEventKind.SKIPPED)
+_LISTENED: Final = (JournalEventKind.BEGAN, *_DONE, JournalEventKind.FAILED)
 
 OnLoop = Callable[[Callable[[], T]], T]
 
@@ -61,7 +61,7 @@ class Observer:
         return SeenMessages(seen(message, topic) for message in self.copies(topic))
 
     def sent(self, topic: str | None) -> SeenMessages:
-        events = self.journal.of(EventKind.ACKNOWLEDGED, EventKind.STORED)
+        events = self.journal.of(JournalEventKind.ACKNOWLEDGED, JournalEventKind.STORED)
         return SeenMessages(
             seen(event.message, event.topic)
             for event in events
@@ -90,10 +90,10 @@ class Observer:
         tables = self._broker().parts.tables
         known = {group.name for group in tables.members.consumer_groups()}
         known.update(group for (_, group), _ in tables.progress.items())
-        known.update(event.group for event in self.journal.of(EventKind.DELIVERED))
+        known.update(event.group for event in self.journal.of(JournalEventKind.DELIVERED))
         return sorted(name for name in known if not is_system_group(name))
 
-    def standings(self, group: str, topic: str) -> list[tuple[ReceivedMessage, Standing]]:
+    def standings(self, group: str, topic: str) -> list[tuple[ReceivedMessage, DeliveryState]]:
         """Every visible message of a topic, and what the group has done with it."""
         known = _Known(self, group)
         return [(message, known.standing(message)) for message in self.copies(topic)]
@@ -120,27 +120,27 @@ class Observer:
     def ledger(self) -> Ledger:
         acknowledged = [
             (event.topic, event.message)
-            for event in self.journal.of(EventKind.ACKNOWLEDGED)
+            for event in self.journal.of(JournalEventKind.ACKNOWLEDGED)
             if event.message is not None
         ]
         finder = _Finder(self, {topic for topic, _ in acknowledged})
-        places: Counter[Place] = Counter()
+        places: Counter[MessagePlace] = Counter()
         lost: list[tuple[str, SeenMessage]] = []
         for topic, message in acknowledged:
             place = finder.place(topic, message)
             places[place] += 1
-            if place is Place.LOST:
+            if place is MessagePlace.LOST:
                 lost.append(("", seen(message, topic)))
-        groups: dict[str, dict[Standing, int]] = {}
+        groups: dict[str, dict[DeliveryState, int]] = {}
         for group in self.groups():
-            counts: Counter[Standing] = Counter()
+            counts: Counter[DeliveryState] = Counter()
             for topic in self.topics_of(group):
                 for message, standing in self.standings(group, topic):
                     counts[standing] += 1
-                    if standing is Standing.LOST:
+                    if standing is DeliveryState.LOST:
                         lost.append((group, seen(message)))
-            groups[group] = {standing: counts[standing] for standing in Standing}
-        return Ledger(len(acknowledged), {place: places[place] for place in Place}, groups, lost)
+            groups[group] = {standing: counts[standing] for standing in DeliveryState}
+        return Ledger(len(acknowledged), {place: places[place] for place in MessagePlace}, groups, lost)
 
     def open_transactions(self) -> set[str]:
         """Ids of prepared messages whose outcome is not known."""
@@ -157,25 +157,27 @@ class _Known:
         journal = observer.journal
         self._listens = observer.has_listeners(group)
         self._consumed = _origins(event.message for event in journal.of(*_DONE, group=group))
-        self._delivered = _origins(event.message for event in journal.of(EventKind.DELIVERED, group=group))
+        self._delivered = _origins(event.message for event in journal.of(JournalEventKind.DELIVERED, group=group))
         self._retrying = _origins(observer.waiting_retries(group))
         self._dead = _origins(observer.copies(dead_letter_topic(group)))
 
-    def standing(self, message: ReceivedMessage) -> Standing:
+    def standing(self, message: ReceivedMessage) -> DeliveryState:
         origin, observer, group = message.origin_message_id, self._observer, self._group
         if origin in self._consumed:
-            return Standing.CONSUMED
+            return DeliveryState.CONSUMED
         if origin in self._dead:
-            return Standing.DEAD
+            return DeliveryState.DEAD
         if origin in self._retrying:
-            return Standing.RETRYING
+            return DeliveryState.RETRYING
         if message.offset >= observer.committed(group, message):
-            return Standing.PENDING if observer.is_wanted(group, message) else Standing.PASSED_OVER
+            return DeliveryState.PENDING if observer.is_wanted(group, message) else DeliveryState.PASSED_OVER
         if not observer.is_wanted(group, message):
-            return Standing.PASSED_OVER
+            return DeliveryState.PASSED_OVER
         if not self._listens:
-            return Standing.CONSUMED
-        return Standing.LOST if origin in self._delivered else Standing.PASSED_OVER  # the group began behind it
+            return DeliveryState.CONSUMED
+        return (
+            DeliveryState.LOST if origin in self._delivered else DeliveryState.PASSED_OVER
+        )  # the group began behind it
 
 
 class _Finder:
@@ -188,15 +190,15 @@ class _Finder:
         left = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC)
         self._left = {copy.message_id for topic in left for copy in observer.copies(topic)}
 
-    def place(self, topic: str, message: ReceivedMessage) -> Place:
+    def place(self, topic: str, message: ReceivedMessage) -> MessagePlace:
         message_id = message.message_id
         if message_id in self._visible[topic]:
-            return Place.VISIBLE
+            return MessagePlace.VISIBLE
         if message_id in self._delayed:
-            return Place.DELAYED
+            return MessagePlace.DELAYED
         if message_id in self._prepared:
-            return Place.PREPARED
-        return Place.ENDED if message_id in self._left else Place.LOST
+            return MessagePlace.PREPARED
+        return MessagePlace.ENDED if message_id in self._left else MessagePlace.LOST
 
 
 class GroupView:
@@ -219,15 +221,15 @@ class GroupView:
 
     def skipped(self, topic: str | None = None) -> SeenMessages:
         """What came again and was not consumed a second time (``once``); not among those that were consumed."""
-        return self._on_loop(lambda: self._of_events((EventKind.SKIPPED,), topic))
+        return self._on_loop(lambda: self._of_events((JournalEventKind.SKIPPED,), topic))
 
     def failed(self, topic: str | None = None) -> SeenMessages:
         """Every attempt of a listener of this process that failed."""
-        return self._on_loop(lambda: self._of_events((EventKind.FAILED,), topic))
+        return self._on_loop(lambda: self._of_events((JournalEventKind.FAILED,), topic))
 
     def retried(self, topic: str | None = None) -> SeenMessages:
         """Every message that a member sent back, to get it again or, after the last time, as a dead letter."""
-        return self._on_loop(lambda: self._of_events((EventKind.SENT_BACK,), topic))
+        return self._on_loop(lambda: self._of_events((JournalEventKind.SENT_BACK,), topic))
 
     def retrying(self, topic: str | None = None) -> SeenMessages:
         """What has failed and comes again: copies that wait now."""
@@ -240,7 +242,7 @@ class GroupView:
 
     def pending(self, topic: str | None = None) -> SeenMessages:
         """What the group has still to do: not delivered, being worked on, or waiting for its next attempt."""
-        return self._on_loop(lambda: self._standing((Standing.PENDING, Standing.RETRYING), topic))
+        return self._on_loop(lambda: self._standing((DeliveryState.PENDING, DeliveryState.RETRYING), topic))
 
     def in_flight(self, topic: str | None = None) -> SeenMessages:
         """With a listener at this moment; of a group without listeners here: delivered and not committed."""
@@ -294,28 +296,30 @@ class GroupView:
 
     def _consumed(self, topic: str | None) -> SeenMessages:
         if self._observer.has_listeners(self.name):
-            return self._of_events((EventKind.CONSUMED,), topic)
-        return self._standing((Standing.CONSUMED,), topic)
+            return self._of_events((JournalEventKind.CONSUMED,), topic)
+        return self._standing((DeliveryState.CONSUMED,), topic)
 
     def _in_flight(self, topic: str | None) -> SeenMessages:
         if self._observer.has_listeners(self.name):
             having: dict[int, ReceivedMessage] = {}
             for event in self._observer.journal.of(*_LISTENED, group=self.name):
                 assert event.message is not None
-                if event.kind is EventKind.BEGAN:
+                if event.kind is JournalEventKind.BEGAN:
                     having[event.message.position] = event.message
                 else:
                     having.pop(event.message.position, None)
             return _of_topic(map(seen, having.values()), topic)
-        delivered = _origins(event.message for event in self._observer.journal.of(EventKind.DELIVERED, group=self.name))
+        delivered = _origins(
+            event.message for event in self._observer.journal.of(JournalEventKind.DELIVERED, group=self.name)
+        )
         return SeenMessages(
             seen(message)
             for each in self._topics(topic)
             for message, standing in self._observer.standings(self.name, each)
-            if standing is Standing.PENDING and message.origin_message_id in delivered
+            if standing is DeliveryState.PENDING and message.origin_message_id in delivered
         )
 
-    def _standing(self, wanted: Sequence[Standing], topic: str | None) -> SeenMessages:
+    def _standing(self, wanted: Sequence[DeliveryState], topic: str | None) -> SeenMessages:
         return SeenMessages(
             seen(message)
             for each in self._topics(topic)
@@ -326,7 +330,7 @@ class GroupView:
     def _topics(self, topic: str | None) -> list[str]:
         return [topic] if topic is not None else self._observer.topics_of(self.name)
 
-    def _of_events(self, kinds: Sequence[EventKind], topic: str | None) -> SeenMessages:
+    def _of_events(self, kinds: Sequence[JournalEventKind], topic: str | None) -> SeenMessages:
         events = self._observer.journal.of(*kinds, group=self.name)
         return _of_topic((seen(event.message) for event in events if event.message is not None), topic)
 

@@ -13,7 +13,7 @@ from pyromq.client.core.received_message import ReceivedMessage, split_messages
 from pyromq.errors import MQError
 from pyromq.model import property_names as names
 from pyromq.model.names import RETRY_PREFIX, retry_topic
-from pyromq.testing.observing.journal import EventKind, Journal
+from pyromq.testing.observing.journal import Journal, JournalEventKind
 from pyromq.testing.traffic.fault_rules import Fault, FaultKind
 from pyromq.testing.traffic.faults import Faults
 from pyromq.testing.traffic.requests import PULLS, SENDS, RequestFacts, facts_of, retry_group
@@ -61,7 +61,7 @@ class Traffic:
             self._watch(connection, request, facts, handle, is_heard=True)
             handle(request)
             return
-        self._journal.add(EventKind.FAULT, group=facts.group, topic=facts.topic, text=f"{fault.kind}: {facts}")
+        self._journal.add(JournalEventKind.FAULT, group=facts.group, topic=facts.topic, text=f"{fault.kind}: {facts}")
         self._happen(fault, connection, request, handle)
 
     # --- what goes wrong ---
@@ -147,9 +147,9 @@ class Traffic:
             ids = response.header_as(SendResponseHeader).msg_id.split(",")
             for message in [self._message_at(decode_offset_id(each)[1]) for each in ids]:
                 if group := retry_group(facts.topic):  # a member that could not send it back the usual way
-                    self._journal.add(EventKind.SENT_BACK, group=group, message=message)
+                    self._journal.add(JournalEventKind.SENT_BACK, group=group, message=message)
                 else:
-                    kind = EventKind.ACKNOWLEDGED if is_heard else EventKind.STORED
+                    kind = JournalEventKind.ACKNOWLEDGED if is_heard else JournalEventKind.STORED
                     self._journal.add(kind, topic=facts.topic, message=message)
         return True
 
@@ -157,10 +157,10 @@ class Traffic:
         if response.code == ResponseCode.SUCCESS and response.body:
             for message in split_messages(response.body, self._broker):
                 topic = message.topic if facts.topic.startswith(RETRY_PREFIX) else facts.topic
-                self._journal.add(EventKind.DELIVERED, group=facts.group, topic=topic, message=message)
+                self._journal.add(JournalEventKind.DELIVERED, group=facts.group, topic=topic, message=message)
                 if not message.is_retry and (is_again or self._faults.is_redelivered(facts)):
                     is_again = False
-                    self._journal.add(EventKind.FAULT, group=facts.group, topic=topic, text="delivered twice")
+                    self._journal.add(JournalEventKind.FAULT, group=facts.group, topic=topic, text="delivered twice")
                     asyncio.get_running_loop().call_soon(self._deliver_again, message, facts.group, handle)
         return True
 
@@ -168,7 +168,7 @@ class Traffic:
         if response.code == ResponseCode.SUCCESS:
             message = self._message_at(request.header.position)
             topic = message.topic if message is not None else facts.topic
-            self._journal.add(EventKind.SENT_BACK, group=facts.group, topic=topic, message=message)
+            self._journal.add(JournalEventKind.SENT_BACK, group=facts.group, topic=topic, message=message)
         return True
 
     def _committed(self, facts: RequestFacts, header: UpdateConsumerOffsetHeader) -> None:
@@ -176,7 +176,7 @@ class Traffic:
         if self._offsets.get(queue) != header.commit_offset:  # members repeat what they said
             self._offsets[queue] = header.commit_offset
             text = f"{header.topic}/{header.queue_id} up to {header.commit_offset}"
-            self._journal.add(EventKind.COMMITTED, group=facts.group, topic=facts.topic, text=text)
+            self._journal.add(JournalEventKind.COMMITTED, group=facts.group, topic=facts.topic, text=text)
 
     def _message_at(self, position: int) -> ReceivedMessage | None:
         try:

@@ -15,7 +15,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Role(StrEnum):
+class MemberRole(StrEnum):
     MASTER = "master"
     REPLICA = "replica"
 
@@ -75,7 +75,7 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A broker, as it says itself."""
 
     address: str
-    role: Role
+    role: MemberRole
     number: int  # of the lease under which it was promoted, or which it follows; 0 before the first
     end: int  # of its log
     metadata: int
@@ -114,7 +114,7 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return next((each for each in self.replicas if each.address == address), None)
 
 
-class Action(StrEnum):
+class MemberAction(StrEnum):
     GRANT = "grant"
     PROMOTE = "promote"
     FOLLOW = "follow"
@@ -126,7 +126,7 @@ class Action(StrEnum):
 class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What an agent tells the broker beside it."""
 
-    action: Action
+    action: MemberAction
     number: int = 0
     until_s: float = 0.0  # of a grant: by the clock of the machine that both run on
     required: tuple[str, ...] = ()

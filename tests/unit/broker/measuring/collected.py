@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pyromq.broker.broker import Broker
 from pyromq.metrics.exposition import whole_text
-from pyromq.metrics.samples import Part
+from pyromq.metrics.samples import ServerSamples
 from pyromq.testing import LoopbackBroker
 from tests.unit.metrics.grammar import ReadFamily, read_text
 
 
-def parts_of(broker: Broker) -> list[Part]:
+def parts_of(broker: Broker) -> list[ServerSamples]:
     steps = broker.collect()
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            found: list[Part] = end.value
+            found: list[ServerSamples] = end.value
             return found
 
 

@@ -14,10 +14,10 @@ from pyromq.broker.dispatching import dispatcher as dispatcher_module
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.security import validators
 from pyromq.security.addresses import WhiteList
-from pyromq.security.book import Book
 from pyromq.security.policies import PolicyEntry, PolicyType, UserStatus, make_user
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
+from pyromq.security.user_store import UserStore
 from pyromq.store import queue_reader
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -44,7 +44,7 @@ def signed_pull(number: int, offset: int = 0, user: str = READER, secret: str = 
     return pull_frame(number, ext=fields)
 
 
-def allow(book: Book, *, topic: str = "orders", decision: str = "Allow", sources: tuple[str, ...] = ()) -> None:
+def allow(book: UserStore, *, topic: str = "orders", decision: str = "Allow", sources: tuple[str, ...] = ()) -> None:
     """The reader may read the topic in any group, or must not, from these addresses or all."""
     entries = [
         PolicyEntryInfo(resource=f"Topic:{topic}", actions=("Sub",), source_ips=sources or None, decision=decision),
@@ -57,7 +57,7 @@ def guarded(with_core: bool = True, flush: Flush = Flush.ASYNC, access: AccessSe
     return LaneRig(with_core, flush, settings={"access": access})
 
 
-async def filled(rig: LaneRig, queues: tuple[int, ...] = (1,)) -> Book:
+async def filled(rig: LaneRig, queues: tuple[int, ...] = (1,)) -> UserStore:
     """Messages, and a user who may read them."""
     book = book_of(rig)
     book.create_user(make_user(READER, Secret(SECRET)))
@@ -67,7 +67,7 @@ async def filled(rig: LaneRig, queues: tuple[int, ...] = (1,)) -> Book:
     return book
 
 
-async def learned(rig: LaneRig, **ext: Any) -> Book:
+async def learned(rig: LaneRig, **ext: Any) -> UserStore:
     """Also one pull the ordinary way, after which the lane knows its kind."""
     book = await filled(rig)
     rig.arrive(1, signed_pull(100, **ext))
@@ -144,7 +144,7 @@ async def test_a_lite_pull_does_not_make_others_known() -> None:
 
 
 REFUSED, ANSWERED = ResponseCode.NO_PERMISSION, ResponseCode.SUCCESS
-CHANGES: dict[str, tuple[Callable[[Book], object], ResponseCode]] = {
+CHANGES: dict[str, tuple[Callable[[UserStore], object], ResponseCode]] = {
     "password": (lambda book: book.update_user(READER, Secret("new"), None, None), REFUSED),
     "disabled": (lambda book: book.update_user(READER, None, None, UserStatus.DISABLE), REFUSED),
     "deleted": (lambda book: book.delete_user(READER), REFUSED),
@@ -249,7 +249,7 @@ def random_pull(rng: Random, number: int, sent: list[bytes]) -> bytes:
     return frame
 
 
-def change(rng: Random, book: Book) -> None:
+def change(rng: Random, book: UserStore) -> None:
     match rng.randrange(12):
         case 0:
             allow(book, decision=rng.choice(("Allow", "Deny")))

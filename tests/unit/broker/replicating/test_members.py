@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyromq.broker.base.lease import Lease
-from pyromq.broker.replicating.members import Members
+from pyromq.broker.replicating.members import ReplicaMembers
 from pyromq.replication.replicas import ReplicaConnection, Replicas
 from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.testing import ManualClock
@@ -16,7 +16,7 @@ class Rig:
     def __init__(self) -> None:
         self.clock, self.lease = ManualClock(), Lease()
         self.replicas = Replicas(ReplicationSettings(role=Role.SYNC_MASTER))
-        self.members = Members(self.replicas, self.lease, self.clock)
+        self.members = ReplicaMembers(self.replicas, self.lease, self.clock)
 
     def connects(self, name: str, position: int, broker_id: int | None = None) -> ReplicaConnection:
         connection = self.replicas.connected(name.rpartition(":")[0], name)

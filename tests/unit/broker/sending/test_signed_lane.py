@@ -9,10 +9,10 @@ import pytest
 
 from pyromq.broker.base.access import GuardedAccess
 from pyromq.compiled_core import DESCRIPTION, core
-from pyromq.security.book import Book
 from pyromq.security.policies import UserStatus, make_user
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
+from pyromq.security.user_store import UserStore
 from pyromq.wire.batch import BatchItem, encode_batch
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import decode_command
@@ -39,7 +39,7 @@ def rig() -> LaneRig:
     return LaneRig(with_core=True, settings={"access": ACCESS})
 
 
-def book_of(guarded: LaneRig) -> Book:
+def book_of(guarded: LaneRig) -> UserStore:
     access = guarded.broker.access
     assert isinstance(access, GuardedAccess)
     return access.guard.book
@@ -133,7 +133,7 @@ async def test_where_more_than_signatures_is_asked_for_the_lane_is_closed() -> N
 class also:  # noqa: N801  # named as settings name it
     """A validator that has nothing against anybody."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: UserStore) -> None:
         self.book = book
 
     def parse(self, request: Any, peer: Any) -> None:

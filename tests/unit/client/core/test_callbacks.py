@@ -8,7 +8,7 @@ from typing import Any
 
 from pyromq.client.core.callbacks import Callbacks, reply_message
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.roles import ProducerRole, Role
+from pyromq.client.core.roles import ClientRole, ProducerRole
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.producer.pending_replies import PendingReplies
 from pyromq.testing import ManualClock
@@ -60,7 +60,7 @@ def record(body: bytes = b"x", **properties: str) -> bytes:
     return encode_record(draft, offset=0, position=0, stored_ms=1, store_host=b"\x7f\0\0\1\0\0\x2a\x9f")
 
 
-def ask(roles: list[Role], code: Code, header: Any, body: bytes = b"") -> Command:
+def ask(roles: list[ClientRole], code: Code, header: Any, body: bytes = b"") -> Command:
     """The response of a client with these roles."""
 
     async def main() -> Command:
@@ -94,7 +94,7 @@ def push(correlation_id: str) -> PushReplyHeader:
 
 def test_consumers_are_asked_by_group() -> None:
     mine, other = Consumer("g"), Consumer("h")
-    roles: list[Role] = [other, mine]
+    roles: list[ClientRole] = [other, mine]
     assert ask(roles, Code.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupHeader(consumer_group="g")).code == 0
     header = ResetOffsetHeader(topic="t", group="g", timestamp=-1)
     ask(roles, Code.RESET_CONSUMER_CLIENT_OFFSET, header, bodies.encode(bodies.ResetOffsets(offset_table={Q: 3})))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pyromq.client.core.roles import ProducerRole, Role, heartbeat_of
+from pyromq.client.core.roles import ClientRole, ProducerRole, heartbeat_of
 from pyromq.wire.json.heartbeat import ProducerData, decode_heartbeat, encode_heartbeat
 from tests.unit.client.core.doubles import Consumer
 
 
 def test_a_heartbeat_tells_every_group_once() -> None:
-    roles: list[Role] = [ProducerRole("p2"), Consumer("c"), ProducerRole("p1"), ProducerRole("p1")]
+    roles: list[ClientRole] = [ProducerRole("p2"), Consumer("c"), ProducerRole("p1"), ProducerRole("p1")]
     heartbeat = heartbeat_of("id", roles)
     assert heartbeat is not None
     assert heartbeat.producer_data_set == (ProducerData(group_name="p1"), ProducerData(group_name="p2"))

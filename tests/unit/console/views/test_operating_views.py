@@ -8,8 +8,8 @@ from pyromq.console.views.delays import HOUR_MS, by_hour
 from pyromq.console.views.pipelines import State, batches_per_min
 from pyromq.console.views.pipelines import state_of as pipeline_state
 from pyromq.console.views.users import changes_of, question_of
-from pyromq.operate.query_reports import Batch, QueryReport
-from pyromq.security.audit import AuditEntry, Outcome
+from pyromq.operate.query_reports import QueryBatch, QueryReport
+from pyromq.security.audit import AuditEntry, AuditOutcome
 
 NOW = 1_800_000_000_000 // HOUR_MS * HOUR_MS
 
@@ -46,8 +46,8 @@ def test_states_of_a_query() -> None:
 
 
 def test_batches_of_a_minute() -> None:
-    assert batches_per_min([Batch(NOW + 10_000 * number, 5, 1) for number in range(4)]) == 6
-    assert batches_per_min([Batch(NOW, 5, 1)]) == batches_per_min([Batch(NOW, 1, 1)] * 3) == 0
+    assert batches_per_min([QueryBatch(NOW + 10_000 * number, 5, 1) for number in range(4)]) == 6
+    assert batches_per_min([QueryBatch(NOW, 5, 1)]) == batches_per_min([QueryBatch(NOW, 1, 1)] * 3) == 0
 
 
 def test_a_question_to_the_audit_log_ignores_what_it_cannot_read() -> None:
@@ -59,7 +59,7 @@ def test_a_question_to_the_audit_log_ignores_what_it_cannot_read() -> None:
 
 def test_changes_are_told_field_by_field() -> None:
     entry = AuditEntry(
-        time_ms=1, server="s", address="a", action="x", outcome=Outcome.DONE,
+        time_ms=1, server="s", address="a", action="x", outcome=AuditOutcome.DONE,
         changes={"Topic:a": ({"q": 4, "p": 6}, {"q": 8, "p": 6}), "Topic:b": (None, {"q": 1}), "Group:c": ("x", None)},
     )  # fmt: skip
     assert [(each.what, each.before, each.after) for each in changes_of(entry)] == [

@@ -10,7 +10,7 @@ import pytest
 
 from pyromq.pipeline.consuming import writer
 from pyromq.pipeline.consuming.verdicts import Retry
-from pyromq.pipeline.consuming.writer import ConsumeWriter, Counts, Handled, counts_log, handle_rows, read_counts
+from pyromq.pipeline.consuming.writer import ConsumeWriter, Handled, RowCounts, counts_log, handle_rows, read_counts
 from pyromq.pipeline.core.options import SourceOptions
 from tests.unit.pipeline.consuming.records import record
 
@@ -25,14 +25,14 @@ def test_a_batch_that_is_committed_again_counts_once(tmp_path: Path) -> None:
         [Handled(rows=10, retried=1, dead=2), None, Handled(rows=5, retried=0, dead=0)], 0
     )
     ConsumeWriter(FACTS.as_option(), folder).commit([Handled(rows=10, retried=1, dead=2)], 0)
-    assert read_counts(counts_log(folder)) == Counts(0, rows=15, done=12, retried=1, dead=2)
+    assert read_counts(counts_log(folder)) == RowCounts(0, rows=15, done=12, retried=1, dead=2)
     ConsumeWriter(FACTS.as_option(), folder).commit([Handled(rows=1, retried=0, dead=1)], 1)
-    assert read_counts(counts_log(folder)) == Counts(1, rows=16, done=12, retried=1, dead=3)
+    assert read_counts(counts_log(folder)) == RowCounts(1, rows=16, done=12, retried=1, dead=3)
 
 
 def test_an_aborted_batch_counts_nothing(tmp_path: Path) -> None:
     ConsumeWriter(FACTS.as_option(), str(tmp_path)).abort([Handled(rows=10, retried=1, dead=2)], 0)
-    assert read_counts(counts_log(str(tmp_path))) == Counts()
+    assert read_counts(counts_log(str(tmp_path))) == RowCounts()
 
 
 def test_rows_that_cannot_be_sent_back_fail_their_task(monkeypatch: pytest.MonkeyPatch) -> None:

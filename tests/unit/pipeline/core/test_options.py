@@ -6,9 +6,9 @@ import pytest
 
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import OptionError
-from pyromq.pipeline.core.option_texts import StoreFolder
+from pyromq.pipeline.core.option_texts import StoreFolderOption
 from pyromq.pipeline.core.options import OPTIONS, SourceOptions, Use, check_options, parse_options
-from pyromq.pipeline.core.places import AtOffsets, AtTime, Place
+from pyromq.pipeline.core.places import AtOffsets, AtTime, RelativeOffset
 
 BATCH = {"topic": "orders"}
 STREAM = {"topic": "orders", "group": "reports"}
@@ -17,13 +17,13 @@ STREAM = {"topic": "orders", "group": "reports"}
 def test_a_batch_needs_a_topic_only() -> None:
     options = parse_options(BATCH, Use.BATCH)
     assert options.topics == ("orders",)
-    assert options.starting is Place.EARLIEST
-    assert options.ending is Place.LATEST
+    assert options.starting is RelativeOffset.EARLIEST
+    assert options.ending is RelativeOffset.LATEST
 
 
 def test_a_stream_starts_at_the_end_unless_told_otherwise() -> None:
-    assert parse_options(STREAM, Use.STREAM).starting is Place.LATEST
-    assert parse_options({**STREAM, "startingOffsets": "Earliest"}, Use.STREAM).starting is Place.EARLIEST
+    assert parse_options(STREAM, Use.STREAM).starting is RelativeOffset.LATEST
+    assert parse_options({**STREAM, "startingOffsets": "Earliest"}, Use.STREAM).starting is RelativeOffset.EARLIEST
 
 
 def test_names_are_read_in_any_case() -> None:
@@ -187,7 +187,7 @@ def test_options_of_either_read_pass_while_the_read_is_not_known() -> None:
 
 def test_store_folders_have_the_names_of_their_brokers() -> None:
     options = parse_options({"storePath": " broker-a=/data/a, file:///data/b=c ", "storeVerify": "false"}, Use.BATCH)
-    assert options.store_folders == (StoreFolder("broker-a", "/data/a"), StoreFolder("", "/data/b=c"))
+    assert options.store_folders == (StoreFolderOption("broker-a", "/data/a"), StoreFolderOption("", "/data/b=c"))
     assert not options.store_verify
 
 

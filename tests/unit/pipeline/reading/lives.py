@@ -7,7 +7,7 @@ from typing import Any
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.offsets import HeldRange
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.places import Place
+from pyromq.pipeline.core.places import RelativeOffset
 from pyromq.pipeline.reading.stream import Stream
 from pyromq.testing import ManualClock
 from tests.unit.pipeline.brokers import FakeCluster
@@ -25,7 +25,7 @@ class Life:
     def __init__(self, cluster: FakeCluster, **options: Any) -> None:
         self.clock = ManualClock()
         self.cluster = cluster
-        chosen = {"topics": ("orders",), "group": "reports", "starting": Place.LATEST, **options}
+        chosen = {"topics": ("orders",), "group": "reports", "starting": RelativeOffset.LATEST, **options}
         self.stream = Stream(
             SourceOptions(**chosen),
             cluster,

@@ -9,7 +9,7 @@ import pytest
 from pyromq.pipeline.core.errors import BackwardRangeError, DataLossError
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.places import AtOffsets, AtTime, Place
+from pyromq.pipeline.core.places import AtOffsets, AtTime, RelativeOffset
 from pyromq.pipeline.reading.batch import plan_batch
 from tests.unit.pipeline.brokers import FakeCluster
 from tests.unit.pipeline.reading.lives import A, B, cluster
@@ -17,7 +17,7 @@ from tests.unit.pipeline.reading.lives import A, B, cluster
 
 def test_a_batch_read_plans_between_two_places() -> None:
     brokers = cluster(group={A: 11})
-    options = SourceOptions(topics=("orders",), group="reports", starting=Place.GROUP)
+    options = SourceOptions(topics=("orders",), group="reports", starting=RelativeOffset.GROUP)
     assert plan_batch(options, brokers) == [(OffsetRange(A, 11, 40),), (OffsetRange(B, 0, 40),)]
     brokers.by_time = {A: 30, B: 0}
     options = SourceOptions(topics=("orders",), ending=AtTime(7))
@@ -26,10 +26,10 @@ def test_a_batch_read_plans_between_two_places() -> None:
 
 def test_a_batch_read_beyond_what_is_there_is_a_loss(caplog: pytest.LogCaptureFixture) -> None:
     brokers = FakeCluster({A: HeldRange(20, 40)}, {A: 5})
-    options = SourceOptions(topics=("orders",), group="reports", starting=Place.GROUP)
+    options = SourceOptions(topics=("orders",), group="reports", starting=RelativeOffset.GROUP)
     with pytest.raises(DataLossError, match="begins at 20"):
         plan_batch(options, brokers)
-    options = SourceOptions(topics=("orders",), group="reports", starting=Place.GROUP, fail_on_data_loss=False)
+    options = SourceOptions(topics=("orders",), group="reports", starting=RelativeOffset.GROUP, fail_on_data_loss=False)
     assert plan_batch(options, brokers) == [(OffsetRange(A, 20, 40),)]
     assert "begins at 20" in caplog.text
 
@@ -42,7 +42,7 @@ def test_a_batch_read_from_an_offset_that_no_queue_has_reached_is_a_loss() -> No
 
 def test_a_start_beyond_its_end_is_refused_with_both() -> None:
     brokers = cluster(group={A: 30, B: 0})
-    options = SourceOptions(topics=("orders",), group="g", starting=Place.GROUP, ending=AtOffsets(((A, 7),)))
+    options = SourceOptions(topics=("orders",), group="g", starting=RelativeOffset.GROUP, ending=AtOffsets(((A, 7),)))
     with pytest.raises(BackwardRangeError) as caught:
         plan_batch(options, brokers)
     assert f"queue {A.number} of topic {A.topic} on broker {A.broker} starts at 30 (startingOffsets group)" in str(
@@ -70,7 +70,7 @@ def test_a_time_that_leaves_nothing_of_a_queue_is_told_and_the_others_are_read(
     ("options", "group", "text"),
     [
         (SourceOptions(topics=("orders",), ending=AtOffsets(((A, 7),))), {}, "begins at 20, after 7"),
-        (SourceOptions(topics=("orders",), group="g", starting=Place.GROUP), {A: 50}, "ends at 40, before 50"),
+        (SourceOptions(topics=("orders",), group="g", starting=RelativeOffset.GROUP), {A: 50}, "ends at 40, before 50"),
     ],
 )
 def test_a_range_outside_of_what_a_queue_holds_is_a_loss(options: SourceOptions, group: Offsets, text: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.offsets import HeldRange
-from pyromq.pipeline.core.places import AtOffsets, AtTime, Place, Where
+from pyromq.pipeline.core.places import AtOffsets, AtTime, RelativeOffset, Where
 from pyromq.pipeline.reading.starts import ending_offsets, needs_group, starting_offsets
 
 A, B, C = (QueueId("orders", "broker-a", number) for number in range(3))
@@ -18,9 +18,9 @@ STORED = {A: 33}
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        (Place.EARLIEST, (10, 0, 0)),
-        (Place.LATEST, (33, 50, 0)),
-        (Place.GROUP, (33, 0, 0)),
+        (RelativeOffset.EARLIEST, (10, 0, 0)),
+        (RelativeOffset.LATEST, (33, 50, 0)),
+        (RelativeOffset.GROUP, (33, 0, 0)),
         (AtOffsets(((A, 44), (B, -1))), (44, 50, 0)),
         (AtOffsets(((A, -1), (B, -2), (C, 0))), (33, 0, 0)),
         (AtTime(5), (12, 20, 0)),
@@ -34,8 +34,8 @@ def test_starts(where: Where, expected: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        (Place.LATEST, (90, 50, 0)),
-        (Place.GROUP, (33, 0, 0)),
+        (RelativeOffset.LATEST, (90, 50, 0)),
+        (RelativeOffset.GROUP, (33, 0, 0)),
         (AtOffsets(((A, 44), (B, -1))), (44, 50, 0)),
         (AtTime(5), (12, 20, 0)),
     ],
@@ -54,7 +54,7 @@ def test_a_queue_that_is_not_there_is_named() -> None:
 
 
 def test_the_group_is_asked_only_where_it_matters() -> None:
-    assert [needs_group(where) for where in Place] == [False, True, True]
+    assert [needs_group(where) for where in RelativeOffset] == [False, True, True]
     assert needs_group(AtOffsets(((A, 1), (B, -1))))
     assert not needs_group(AtOffsets(((A, 1), (B, -2))))
     assert not needs_group(AtTime(1))

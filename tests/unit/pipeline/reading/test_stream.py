@@ -6,7 +6,7 @@ import pytest
 
 from pyromq.pipeline.core.errors import DataLossError
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange
-from pyromq.pipeline.core.places import AtTime, Place
+from pyromq.pipeline.core.places import AtTime, RelativeOffset
 from tests.unit.pipeline.brokers import FakeCluster
 from tests.unit.pipeline.reading.lives import NEW, A, B, Life, cluster
 
@@ -37,7 +37,7 @@ def test_a_crash_in_the_first_batch_loses_nothing() -> None:
 
 def test_what_the_group_has_is_not_moved_by_a_start_elsewhere() -> None:
     brokers = cluster(group={A: 7})
-    assert Life(brokers, starting=Place.EARLIEST).stream.initial() == {A: 0, B: 0}
+    assert Life(brokers, starting=RelativeOffset.EARLIEST).stream.initial() == {A: 0, B: 0}
     assert brokers.group == {A: 7, B: 0}
 
 

@@ -15,10 +15,10 @@ from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
 from pyromq.pipeline.sink.keys import RowKeys
 from pyromq.pipeline.sink.replay import (
     FileMarker,
-    Found,
+    FoundRows,
     GroupMarker,
     NotRepeatableError,
-    Replay,
+    ReplayedStretch,
     move_marker,
     plan_replay,
 )
@@ -57,7 +57,7 @@ def test_a_committed_batch_is_done_and_what_comes_after_is_doubtful(tmp_path: Pa
     plan_replay(brokers, marker)
     brokers.ends[A] = 8
     move_marker(0, brokers, marker)
-    assert plan_replay(brokers, marker) == (0, Replay((OffsetRange(A, 8, 8),)))
+    assert plan_replay(brokers, marker) == (0, ReplayedStretch((OffsetRange(A, 8, 8),)))
     brokers.ends[A] = 10
     move_marker(0, brokers, marker)
     assert plan_replay(brokers, marker)[1].doubtful == (OffsetRange(A, 8, 10),), "a batch is committed once"
@@ -74,11 +74,11 @@ def test_the_marker_of_a_batch_write_stays_where_it_was_first_set() -> None:
     brokers = Brokers(q0=5)
     plan_replay(brokers, GroupMarker(brokers))
     brokers.ends[A] = 8
-    assert plan_replay(brokers, GroupMarker(brokers)) == (-1, Replay((OffsetRange(A, 5, 8),)))
+    assert plan_replay(brokers, GroupMarker(brokers)) == (-1, ReplayedStretch((OffsetRange(A, 5, 8),)))
 
 
 def test_a_second_attempt_looks_at_all_that_came_since() -> None:
-    replay = Replay((OffsetRange(A, 5, 5),))
+    replay = ReplayedStretch((OffsetRange(A, 5, 5),))
     held = {A: HeldRange(0, 9), B: HeldRange(0, 2)}
     assert replay.until(held) == (OffsetRange(A, 5, 9), OffsetRange(B, 0, 2))
     assert replay.since(A, held) == (OffsetRange(A, 5, 9),)
@@ -87,7 +87,7 @@ def test_a_second_attempt_looks_at_all_that_came_since() -> None:
 
 def test_rows_are_found_by_key_and_must_be_the_same() -> None:
     keys, other = RowKeys("query", 3, 1), RowKeys("query", 3, 2)
-    found = Found(keys.head)
+    found = FoundRows(keys.head)
     crcs = [zlib.crc32(b"one") & 0x7FFFFFFF, 7, 8]
     ids = [keys.of_row(0), other.of_row(1), "of another producer"]
     found.add([pa.record_batch([pa.array(ids), pa.array(crcs, pa.int32())], ["message_id", "body_crc"])])

@@ -10,7 +10,7 @@ import pytest
 
 from pyromq.store.derived.indexer import Indexer
 from pyromq.store.derived.key_index import KeyIndex, Unindexed
-from pyromq.store.files.health import Health
+from pyromq.store.files.health import DiskHealth
 from pyromq.store.log.commit_log import CommitLog
 
 _WAITING_MAX = 50
@@ -39,7 +39,7 @@ class Rig:
     def __init__(self) -> None:
         self.index, self.log = Index(), SimpleNamespace(end=0)
         self.indexer = Indexer(
-            cast(KeyIndex, cast(Any, self.index)), cast(CommitLog, self.log), Health(), 0, _WAITING_MAX
+            cast(KeyIndex, cast(Any, self.index)), cast(CommitLog, self.log), DiskHealth(), 0, _WAITING_MAX
         )
         self.staged_end = 0
         self.committed: list[int] = []

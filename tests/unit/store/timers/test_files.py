@@ -12,9 +12,9 @@ from pyromq.store.read_result import QueueRange
 from pyromq.store.settings import StoreSettings
 from pyromq.store.timers.check import TimerCheck, load_timer_check, save_timer_check
 from pyromq.store.timers.files import TimerFiles, Waiting
-from pyromq.store.timers.log import Kind, TimerLog, TimerUnit
+from pyromq.store.timers.log import TimerAction, TimerLog, TimerUnit
 from pyromq.store.timers.metrics import TimerMetrics
-from pyromq.store.timers.wheel import Slot, TimerWheel
+from pyromq.store.timers.wheel import TimerWheel, WheelSlot
 from pyromq.testing import FaultyDisk
 
 ROOT = Path("/store")
@@ -82,7 +82,7 @@ def test_a_slot_of_another_round_is_empty() -> None:
     wheel = TimerWheel(FaultyDisk(), ROOT / "timerwheel", 500)
     wheel.link(1_000, 52, 1)
     wheel.write()
-    assert wheel.get(1_500) == Slot(1_500) and wheel.get(1_000).last == 52
+    assert wheel.get(1_500) == WheelSlot(1_500) and wheel.get(1_000).last == 52
     assert list(wheel.occupied(1_001, 1_501)) == []
 
 
@@ -92,7 +92,7 @@ def test_occupied_slots_come_in_order_around_the_end_of_the_file() -> None:
         wheel.link(second, second, 1)
     wheel.write()
     wheel.link(1_501, 7, 1)
-    wheel.put(Slot(1_510))
+    wheel.put(WheelSlot(1_510))
     assert [slot.second for slot in wheel.occupied(1_010, 1_600)] == [1_020, 1_499, 1_500, 1_501]
 
 
@@ -202,7 +202,7 @@ def test_far_times_are_planned_as_rocketmq_does(delay_ms: int, planned_ms: int, 
     files = Files().open()
     _, planned = files.add(Waiting(NOW_MS + delay_ms, 0, 100, NOW_MS), 0) or (0, unit())
     assert planned.written_ms + planned.delay_ms == NOW_MS + planned_ms
-    assert bool(planned.kind & Kind.ROLL) is rolls
+    assert bool(planned.kind & TimerAction.ROLL) is rolls
 
 
 def test_a_delay_that_fits_no_unit_is_written_as_one_that_does() -> None:

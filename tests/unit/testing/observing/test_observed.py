@@ -19,7 +19,7 @@ from pyromq import (
     aio,
 )
 from pyromq.testing import LoopbackBroker
-from pyromq.testing.observing.ledger import Place, Standing
+from pyromq.testing.observing.ledger import DeliveryState, MessagePlace
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -90,12 +90,12 @@ def test_what_a_group_consumed_retried_and_gave_up(broker: LoopbackBroker) -> No
         group.assert_retried("orders", count=3)
         ledger = broker.assert_nothing_lost()
     assert ledger.groups["billing"] == {
-        Standing.CONSUMED: 1,
-        Standing.PENDING: 0,
-        Standing.RETRYING: 0,
-        Standing.DEAD: 1,
-        Standing.PASSED_OVER: 0,
-        Standing.LOST: 0,
+        DeliveryState.CONSUMED: 1,
+        DeliveryState.PENDING: 0,
+        DeliveryState.RETRYING: 0,
+        DeliveryState.DEAD: 1,
+        DeliveryState.PASSED_OVER: 0,
+        DeliveryState.LOST: 0,
     }
     assert str(ledger) == "acknowledged 2 = 2 visible\ngroup billing: 1 consumed + 1 dead"
 
@@ -161,7 +161,7 @@ def test_what_a_filter_refuses_is_passed_over(broker: LoopbackBroker) -> None:
         broker.advance(seconds=10)
         ledger = broker.assert_nothing_lost()
         assert broker.group("billing").pending() == []
-    assert ledger.groups["billing"][Standing.PASSED_OVER] == 1
+    assert ledger.groups["billing"][DeliveryState.PASSED_OVER] == 1
 
 
 def test_delayed_and_prepared_messages_are_not_lost(broker: LoopbackBroker) -> None:
@@ -175,16 +175,16 @@ def test_delayed_and_prepared_messages_are_not_lost(broker: LoopbackBroker) -> N
         broker.settle()
         ledger = broker.assert_nothing_lost()
         assert ledger.places == {
-            Place.VISIBLE: 0,
-            Place.DELAYED: 2,
-            Place.PREPARED: 1,
-            Place.ENDED: 1,
-            Place.LOST: 0,
+            MessagePlace.VISIBLE: 0,
+            MessagePlace.DELAYED: 2,
+            MessagePlace.PREPARED: 1,
+            MessagePlace.ENDED: 1,
+            MessagePlace.LOST: 0,
         }
     assert broker.stored("orders") == []
     assert sorted(broker.sent("orders").bodies) == [b"half", b"later", b"soon", b"undone"]
     broker.advance(days=1)
-    assert broker.ledger().places[Place.VISIBLE] == 2
+    assert broker.ledger().places[MessagePlace.VISIBLE] == 2
 
 
 def test_a_loss_is_found(broker: LoopbackBroker) -> None:

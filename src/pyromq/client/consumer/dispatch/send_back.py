@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
-from pyromq.client.consumer.base.failure_teller import FailureTeller
+from pyromq.client.consumer.base.failure_recorder import FailureRecorder
 from pyromq.client.consumer.base.send_back import BODY_FLAGS, Begun, SendBackCalls
 from pyromq.client.consumer.rules.outcome import DEAD_LETTER_LEVEL, NO_REASON
 from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties
@@ -42,7 +42,7 @@ class SendBacks:
     """
 
     def __init__(
-        self, client: Client, calls: BrokerCalls, group: str, attempts_max: int | None, teller: FailureTeller
+        self, client: Client, calls: BrokerCalls, group: str, attempts_max: int | None, teller: FailureRecorder
     ) -> None:
         self.teller = teller
         self.group = group

@@ -35,7 +35,7 @@ SAMPLE: Final = 10
 FAILURES_MAX: Final = 100
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class ReplaySample(msgspec.Struct, frozen=True, kw_only=True):
     """One of the messages that would be sent."""
 
     topic: str
@@ -46,7 +46,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     body: str
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
     """``is_dry``: nothing was sent, ``found`` would be. ``failures`` has the first hundred.
 
     A replay can be run again under its ``name``, given or made up, and sends what it could not send before.
@@ -60,11 +60,11 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     sent_before: int = 0
     failed: int = 0
     took_s: float = 0.0
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[ReplaySample, ...] = ()
     failures: tuple[ItemOutcome, ...] = ()
 
 
-def replay(spark: SparkSession, selection: Selection, to_topic: str, **options: Unpack[ReplayOptions]) -> Replayed:
+def replay(spark: SparkSession, selection: Selection, to_topic: str, **options: Unpack[ReplayOptions]) -> ReplaySummary:
     """Count and show what would be sent; with ``dry_run=False`` send it, at most ``rate`` messages a second.
 
     ``count_max`` 0 means all. ``name`` makes it possible to go on after a failure. What is stored from now on is not
@@ -84,7 +84,7 @@ def replay(spark: SparkSession, selection: Selection, to_topic: str, **options: 
         found = min(there, settings.count_max) if settings.count_max else there
         if settings.dry_run:
             shown = _samples(frame, min(SAMPLE, found))
-            return Replayed(
+            return ReplaySummary(
                 to_topic=to_topic, name=settings.name, is_dry=True, found=found, samples=shown, took_s=watch.seconds
             )
         run = settings.name or f"{settings.clock.now_ms():x}-{uuid.uuid4().hex[:8]}"
@@ -101,7 +101,7 @@ def replay(spark: SparkSession, selection: Selection, to_topic: str, **options: 
             tally[each.status] += 1
             if each.status.is_problem and len(failures) < FAILURES_MAX:
                 failures.append(each)
-    return Replayed(
+    return ReplaySummary(
         to_topic=to_topic,
         name=run,
         is_dry=False,
@@ -133,13 +133,13 @@ def _without_own(frame: DataFrame, run: str) -> DataFrame:
     return frame.where(~F.col("properties").getItem(REPLAY).eqNullSafe(run))
 
 
-def _samples(frame: DataFrame, count: int) -> tuple[Sample, ...]:
+def _samples(frame: DataFrame, count: int) -> tuple[ReplaySample, ...]:
     return tuple(map(_sample, frame.orderBy(*ORDER).limit(count).collect()))
 
 
-def _sample(row: Any) -> Sample:
+def _sample(row: Any) -> ReplaySample:
     source = source_of(row)
-    return Sample(
+    return ReplaySample(
         topic=row["topic"],
         message_id=source.message_id,
         keys=source.keys,

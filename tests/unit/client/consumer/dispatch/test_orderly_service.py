@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from pyromq.client.consumer.base.consume_stats import ConsumeStats
-from pyromq.client.consumer.base.failure_teller import FailureTeller
+from pyromq.client.consumer.base.failure_recorder import FailureRecorder
 from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
@@ -34,7 +34,7 @@ class Rig:
         self.dead: list[int] = []
         self.is_letter_taken = True
         self.after = self.after_dead_letter = lambda: None
-        self.teller = FailureTeller(clock, is_on=False)
+        self.teller = FailureRecorder(clock, is_on=False)
         settings = PushConsumerSettings(rest_ms=30_000, **changes)
         self.service = OrderlyService(
             Listener(cast(Any, self._listen), None, threads=1, name="test"),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.consumer.base import failure_teller
-from pyromq.client.consumer.base.failure_teller import FailureTeller
+from pyromq.client.consumer.base import failure_recorder
+from pyromq.client.consumer.base.failure_recorder import FailureRecorder
 from pyromq.client.consumer.rules.failure_capture import MASK_FAILED, RETURNED_RETRY, TIMED_OUT
 from pyromq.model.failure import FailureStory
 from pyromq.testing import ManualClock
@@ -24,7 +24,7 @@ def told(message: Any) -> FailureStory:
 
 def test_the_attempts_of_a_message_here_add_up() -> None:
     clock = ManualClock(NOW_MS)
-    teller, message = FailureTeller(clock, version="7"), received()
+    teller, message = FailureRecorder(clock, version="7"), received()
     teller.raised([message], ValueError("a"))
     again = message.after_failure()
     clock.advance_ms(1_000)
@@ -39,7 +39,7 @@ def test_the_attempts_of_a_message_here_add_up() -> None:
 
 
 def test_what_was_told_before_goes_on() -> None:
-    teller, first = FailureTeller(ManualClock(NOW_MS)), received()
+    teller, first = FailureRecorder(ManualClock(NOW_MS)), received()
     teller.raised([first], ValueError("a"))
     stored = received(**told(first).properties())
     teller.raised([stored], ValueError("a"))
@@ -47,20 +47,20 @@ def test_what_was_told_before_goes_on() -> None:
 
 
 def test_each_message_that_cannot_be_decoded_has_its_reason() -> None:
-    teller, batch = FailureTeller(ManualClock()), [received(), received(), received()]
+    teller, batch = FailureRecorder(ManualClock()), [received(), received(), received()]
     teller.reasons(batch, ValueError("x"), {0: "no id", 2: "no name"})
     assert [told(message).newest.text for message in (batch[0], batch[2])] == ["no id", "no name"]
     assert batch[1].failure_story is None
 
 
 def test_a_mask_is_used_for_all_that_is_told() -> None:
-    teller = FailureTeller(ManualClock(), [lambda text: text.upper()])
+    teller = FailureRecorder(ManualClock(), [lambda text: text.upper()])
     message = received()
     teller.said([message], "rejected", "no way")
     assert told(message).newest.text == "NO WAY" and teller.mask("x") == "X"
     teller.said([message], "rejected", "")
     assert told(message).newest.text == ""
-    broken = FailureTeller(ManualClock(), [lambda text: 1 / 0])  # type: ignore[list-item, return-value]
+    broken = FailureRecorder(ManualClock(), [lambda text: 1 / 0])  # type: ignore[list-item, return-value]
     broken.raised([message], ValueError("secret"))
     assert told(message).newest.text == MASK_FAILED
 
@@ -71,9 +71,9 @@ def test_a_mistake_of_ours_costs_the_story_alone(
     def broken(*_: object) -> Any:
         raise RuntimeError("a mistake")
 
-    monkeypatch.setattr(failure_teller, "raised_of", broken)
-    monkeypatch.setattr(failure_teller, "failure_told", broken)
-    teller, message = FailureTeller(ManualClock()), received()
+    monkeypatch.setattr(failure_recorder, "raised_of", broken)
+    monkeypatch.setattr(failure_recorder, "failure_told", broken)
+    teller, message = FailureRecorder(ManualClock()), received()
     teller.raised([message], ValueError("x"))
     teller.said([message], "rejected", "x")
     teller.raised([], ValueError("x"))
@@ -81,7 +81,7 @@ def test_a_mistake_of_ours_costs_the_story_alone(
 
 
 def test_a_teller_that_is_off_tells_nothing() -> None:
-    teller, message = FailureTeller(ManualClock(), is_on=False), received()
+    teller, message = FailureRecorder(ManualClock(), is_on=False), received()
     teller.raised([message], ValueError("x"))
     teller.returned_retry([message])
     teller.reasons([message], ValueError("x"), {0: "y"})
@@ -91,7 +91,7 @@ def test_a_teller_that_is_off_tells_nothing() -> None:
 def test_the_environment_names_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYROMQ_CODE_VERSION", "from outside\x01")
     message = received()
-    FailureTeller(ManualClock()).raised([message], ValueError("x"))
+    FailureRecorder(ManualClock()).raised([message], ValueError("x"))
     assert told(message).newest.version == "from outside"
-    FailureTeller(ManualClock(), version="named").raised([message], ValueError("x"))
+    FailureRecorder(ManualClock(), version="named").raised([message], ValueError("x"))
     assert told(message).newest.version == "named"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pyromq.errors import ConfigError, CorruptFileError
-from pyromq.security.book import Book
 from pyromq.security.errors import AccessChangeError
 from pyromq.security.policies import UserStatus, UserType
 from pyromq.security.resources import ResourcePattern
 from pyromq.security.secret import Secret
+from pyromq.security.user_store import UserStore
 from pyromq.testing import FaultyDisk
 from pyromq.testing.faulty_disk import Crashed, CrashMode
 from tests.unit.security.people import add_user, allow, entry, secret_of
@@ -20,14 +20,14 @@ from tests.unit.security.people import add_user, allow, entry, secret_of
 
 def test_everything_is_there_again_and_nobody_else_may_read_it(tmp_path: Path) -> None:
     path = tmp_path / "config" / "pyromq-access.json"
-    book = Book(path)
+    book = UserStore(path)
     add_user(book, "root", is_super=True)
     add_user(book, "älice")
     allow(
         book, "älice", entry("Topic:order*", "Pub", sources=("10.0.0.0/8",)), entry("Group:g", "All", decision="Deny")
     )
     book.update_user("root", Secret("new password"), None, None)
-    again = Book(path)
+    again = UserStore(path)
     assert dict(again.rules.policies) == dict(book.rules.policies)
     assert {name: (user.type, user.status, user.password) for name, user in again.rules.users.items()} == {
         "root": (UserType.SUPER, UserStatus.ENABLE, Secret("new password")),
@@ -48,13 +48,13 @@ def test_a_crash_at_any_operation_leaves_the_old_or_the_new_rules(mode: CrashMod
         disk, acknowledged = FaultyDisk(), 0
         disk.crash_at(number)
         try:
-            book = Book(path, disk=disk)
+            book = UserStore(path, disk=disk)
             for name in ("root", "alice", "bob"):
                 add_user(book, name, is_super=name == "root")
                 acknowledged += 1
         except Crashed:
             pass
-        users = set(Book(path, disk=disk.after_crash(mode)).rules.users)
+        users = set(UserStore(path, disk=disk.after_crash(mode)).rules.users)
         assert users in ladder[acknowledged : acknowledged + 2], number
         if acknowledged == 3:
             break
@@ -71,7 +71,7 @@ def test_a_disk_that_refuses_leaves_everything_as_it_was(tmp_path: Path) -> None
 
         read = rename = sync_folder = write  # type: ignore[assignment]
 
-    book = Book(tmp_path / "x", disk=Full())  # type: ignore[arg-type]
+    book = UserStore(tmp_path / "x", disk=Full())  # type: ignore[arg-type]
     told: list[int] = []
     book.on_change.append(lambda: told.append(1))
     with pytest.raises(OSError, match="No space"):
@@ -81,14 +81,14 @@ def test_a_disk_that_refuses_leaves_everything_as_it_was(tmp_path: Path) -> None
 
 def test_a_damaged_file_is_passed_over_for_its_backup_and_two_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "book.json"
-    book = Book(path)
+    book = UserStore(path)
     add_user(book, "root", is_super=True)
     add_user(book, "alice")
     path.write_bytes(b'{"users": [')
-    assert set(Book(path).rules.users) == {"root"}
+    assert set(UserStore(path).rules.users) == {"root"}
     path.with_name("book.json.bak").write_bytes(b"nonsense with a canary-secret")
     with pytest.raises(CorruptFileError) as caught:
-        Book(path)
+        UserStore(path)
     assert "canary" not in str(caught.value)
 
 
@@ -99,11 +99,11 @@ def test_a_file_with_entries_that_mean_nothing_is_an_error(tmp_path: Path) -> No
         '[{"resource":"Queue:x","actions":["Pub"],"decision":"Allow"}]}]}]}'
     )
     with pytest.raises(ConfigError, match="not usable"):
-        Book(path)
+        UserStore(path)
 
 
 def test_there_is_always_a_super_user() -> None:
-    book = Book()
+    book = UserStore()
     add_user(book, "root", is_super=True)
     add_user(book, "alice")
     for change in (
@@ -119,7 +119,7 @@ def test_there_is_always_a_super_user() -> None:
 
 
 def test_every_change_is_a_new_version_that_is_told() -> None:
-    book = Book()
+    book = UserStore()
     told: list[int] = []
     book.on_change.append(lambda: told.append(book.rules.version))
     add_user(book, "root", is_super=True)
@@ -130,7 +130,7 @@ def test_every_change_is_a_new_version_that_is_told() -> None:
 
 
 def test_changes_of_what_is_not_there_are_refused() -> None:
-    book = Book()
+    book = UserStore()
     add_user(book, "alice")
     with pytest.raises(AccessChangeError, match="existed"):
         add_user(book, "alice")
@@ -146,7 +146,7 @@ def test_changes_of_what_is_not_there_are_refused() -> None:
 
 
 def test_a_deleted_user_takes_its_policies_along() -> None:
-    book = Book()
+    book = UserStore()
     add_user(book, "alice")
     allow(book, "alice", entry("*", "All"))
     book.delete_user("alice")

@@ -1,4 +1,4 @@
-"""Book: users and policies of one server, changed one by one and kept in one file.
+"""UserStore: users and policies of one server, changed one by one and kept in one file.
 
     {"users":[{"username":"…","password":"…","userType":"Super","userStatus":"enable"}],
      "acls":[{"subject":"User:…","policies":[…]}]}
@@ -26,13 +26,13 @@ from pyromq.security.addresses import WhiteList
 from pyromq.security.errors import AccessChangeError
 from pyromq.security.identity import Means, Principal
 from pyromq.security.policies import (
+    AccessDecision,
     Policies,
     PolicyEntry,
     PolicyType,
     User,
     UserStatus,
     UserType,
-    Verdict,
     acl_info,
     decide,
     make_user,
@@ -49,8 +49,8 @@ logger = logging.getLogger(__name__)
 
 USERS_MAX: Final = 10_000
 FILE_NAME: Final = "pyromq-access.json"
-_SUPER: Final = Verdict(True, "a super user may do everything")
-_WHITE_LISTED: Final = Verdict(True, "the address is on the global white list")
+_SUPER: Final = AccessDecision(True, "a super user may do everything")
+_WHITE_LISTED: Final = AccessDecision(True, "the address is on the global white list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +62,23 @@ class Rules:
     white_list: WhiteList = field(default_factory=WhiteList)
     version: int = 0
 
-    def verdict(self, principal: Principal, need: Need, ip: str) -> Verdict:
+    def verdict(self, principal: Principal, need: Need, ip: str) -> AccessDecision:
         """Whether a verified sender may do that, from that address."""
         if principal.means is Means.WHITE_LIST:
-            return _WHITE_LISTED if ip in self.white_list else Verdict(False, "it is not on the white list any more.")
+            return (
+                _WHITE_LISTED
+                if ip in self.white_list
+                else AccessDecision(False, "it is not on the white list any more.")
+            )
         return self.verdict_of(principal.name, need, ip)
 
-    def verdict_of(self, name: str, need: Need, ip: str) -> Verdict:
+    def verdict_of(self, name: str, need: Need, ip: str) -> AccessDecision:
         """The same for a user that is only asked about."""
         user = self.users.get(name)
         if user is None:
-            return Verdict(False, "the user is not found.")
+            return AccessDecision(False, "the user is not found.")
         if not user.is_enabled:
-            return Verdict(False, "the user is disabled.")
+            return AccessDecision(False, "the user is disabled.")
         return _SUPER if user.is_super else decide(self.policies.get(name), need, ip)
 
     def is_super(self, principal: Principal) -> bool:
@@ -105,7 +109,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     policies: dict[PolicyType, tuple[PolicyEntry, ...]]
 
 
-class Book:
+class UserStore:
     """Owner of the rules. ``path`` None keeps them in memory only."""
 
     def __init__(self, path: Path | None = None, *, disk: TextDisk | None = None) -> None:

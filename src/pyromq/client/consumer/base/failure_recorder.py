@@ -36,7 +36,7 @@ def code_version(named: str) -> str:
     return named or os.environ.get(VERSION_VARIABLE, "")
 
 
-class FailureTeller:
+class FailureRecorder:
     """Of one consumer. ``is_on`` False: nothing is told, and messages go back as RocketMQ's clients send them."""
 
     def __init__(self, clock: Clock, masks: Sequence[Mask] = (), version: str = "", *, is_on: bool = True) -> None:
