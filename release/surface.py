@@ -41,9 +41,17 @@ def recorded() -> list[str]:
 
 
 def untold(changed: Iterable[str], changelog: str) -> list[str]:
-    """Lines whose name the part Unreleased of a changelog does not mention."""
+    """Lines whose name the part Unreleased of a changelog does not mention; a class that goes takes its members along."""
     unreleased = re.split(r"^## (?!Unreleased)", changelog, maxsplit=1, flags=re.MULTILINE)[0]
-    return [line for line in changed if not any(name in unreleased for name in _names(line))]
+    lines = list(changed)
+    members = {
+        line for line in lines if re.split(r"[ ({]", line.partition(" ")[2])[0].rpartition(".")[0] in _owners(lines)
+    }
+    return [line for line in lines if line not in members and not any(name in unreleased for name in _names(line))]
+
+
+def _owners(lines: Iterable[str]) -> set[str]:
+    return {line.partition(" ")[2] for line in lines if line.startswith("python ")}
 
 
 def _names(line: str) -> list[str]:
