@@ -2,7 +2,7 @@
 
 The sources of a commit come from git, the packages from the environment that runs this and from the folder in
 ``OLD_PACKAGES`` (``pip install --target``), for what is no longer needed. Logs are sparse files, so an
-archive has some ten kilobytes.
+archive has some ten kilobytes. ``more`` is what stands beside a store: settings, data of the console, a checkpoint.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(commits: list[str]) -> None:
                 ["git", "archive", commit, "src"], cwd=ROOT, capture_output=True, check=True
             ).stdout
             subprocess.run(["tar", "-x"], cwd=sources, input=archive, check=True)
-            for kind in ("stopped", "killed"):
+            for kind in ("stopped", "killed", "more"):
                 _write(sources / "src", Path(place) / kind, kind)
                 target = HERE / "corpus" / f"{when}-{kind}.tar.xz"
                 subprocess.run(["tar", "--sparse", "-cJf", target, "-C", place, kind], check=True)
@@ -36,7 +36,8 @@ def main(commits: list[str]) -> None:
 
 def _write(sources: Path, folder: Path, kind: str) -> None:
     path = os.pathsep.join([str(sources), os.environ.get("OLD_PACKAGES", "")])
-    command = [sys.executable, "-P", str(HERE / "writing.py"), str(folder), kind]
+    script = "writing_more.py" if kind == "more" else "writing.py"
+    command = [sys.executable, "-P", str(HERE / script), str(folder), kind]
     subprocess.run(command, env={**os.environ, "PYTHONPATH": path, "PYROMQ_PURE": "1"}, check=True, timeout=180)
 
 

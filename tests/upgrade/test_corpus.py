@@ -13,12 +13,21 @@ from pathlib import Path
 import pytest
 
 from pyromq.aio import Admin, PushConsumer, ReceivedMessage
+from pyromq.clock import SystemClock
+from pyromq.console.auth.accounts import Accounts
+from pyromq.console.auth.roles import Identity, Role
+from pyromq.console.settings import ConsoleSettings
 from pyromq.idempotent import Marks, once
+from pyromq.operate.jobs.files import JobFiles
+from pyromq.operate.jobs.record import JobState
 from pyromq.outbox import Outbox
 from pyromq.store.check import StoreVerdict, check_store
 from pyromq.testing import AsyncServerProcess
+from tests.upgrade.writing_more import settings_of
 
-CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.tar.xz"))
+HERE = Path(__file__).parent
+CORPUS = sorted((HERE / "corpus").glob("*ed.tar.xz"))  # stopped, killed
+MORE = sorted((HERE / "corpus").glob("*-more.tar.xz"))
 
 
 @pytest.fixture
@@ -35,12 +44,13 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "folder" in metafunc.fixturenames:
-        metafunc.parametrize("folder", CORPUS, indirect=True, ids=[each.name.split(".")[0] for each in CORPUS])
+        archives = MORE if metafunc.function.__name__.startswith("test_beside") else CORPUS
+        metafunc.parametrize("folder", archives, indirect=True, ids=[each.name.split(".")[0] for each in archives])
 
 
 def test_there_are_earlier_states() -> None:
     assert len({each.name.rsplit("-", 1)[0] for each in CORPUS}) >= 2
-    assert all(each.stat().st_size < 64 * 1024 for each in CORPUS)
+    assert MORE and all(each.stat().st_size < 64 * 1024 for each in (*CORPUS, *MORE))
 
 
 async def taken(nameserver: str, group: str, topic: str, count: int, marks: Marks | None = None) -> list[bytes]:
@@ -94,3 +104,24 @@ def test_an_outbox_of_an_earlier_state_goes_on(folder: Path) -> None:
     assert outbox.prune() >= 0
     with sqlite3.connect(folder / "outbox.db") as connection:
         assert connection.execute("SELECT id FROM payments").fetchall() == [(42,)]
+
+
+def test_beside_a_store_settings_mean_what_they_meant(folder: Path) -> None:
+    assert settings_of(folder / "broker.toml") == json.loads((folder / "written.json").read_text())["settings"]
+
+
+def test_beside_a_store_passwords_and_tokens_of_a_console_are_good(folder: Path) -> None:
+    written = json.loads((folder / "written.json").read_text())
+    accounts = Accounts(ConsoleSettings(data=folder / "console"), SystemClock())
+    assert not accounts.generated
+    assert accounts.verify("admin", written["password"]) == Identity("admin", Role.OPERATOR)
+    assert accounts.verify("admin", "another") is None
+    [token] = accounts.tokens
+    assert (token.name, token.role) == ("robot", Role.READER)
+    assert accounts.token(written["token"]) is not None
+
+
+def test_beside_a_store_jobs_of_a_console_are_listed(folder: Path) -> None:
+    records = [JobFiles(path).load() for path in sorted((folder / "console/jobs").iterdir())]
+    found = [(each.id, each.state, each.counts.confirmed, each.counts.unknown) for each in records if each is not None]
+    assert found == [("0-abc", JobState.FINISHED, 0, 0), ("1-abc", JobState.INTERRUPTED, 1, 1)]
