@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         TransactionOutcome,
     )
     from pyromq.app import App
-    from pyromq.client.sync.consumers import PullConsumer, PushConsumer
+    from pyromq.client.sync.consumers import PullConsumer, PushConsumer, SimpleConsumer
     from pyromq.client.sync.faces import Admin, Client, Producer
     from pyromq.client.sync.transactions import TransactionProducer
 
@@ -53,6 +53,7 @@ __all__ = [
     "QueueId",
     "ReceivedMessage",
     "SendReceipt",
+    "SimpleConsumer",
     "Transaction",
     "TransactionOutcome",
     "TransactionProducer",
@@ -61,7 +62,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("Admin", "Client", "Producer"), "client.sync.faces"),
-    **dict.fromkeys(("PullConsumer", "PushConsumer"), "client.sync.consumers"),
+    **dict.fromkeys(("PullConsumer", "PushConsumer", "SimpleConsumer"), "client.sync.consumers"),
     "TransactionProducer": "client.sync.transactions",
     "App": "app",
     **{"Message": "model.message", "QueueId": "model.queue", "MQError": "errors"},

@@ -9,6 +9,7 @@ Arguments, methods and errors are those of ``pyromq``; listeners and checks may 
 from __future__ import annotations
 
 from pyromq.client.admin import Admin
+from pyromq.client.consumer.popping.simple_consumer import SimpleConsumer
 from pyromq.client.consumer.pull_consumer import PullConsumer
 from pyromq.client.consumer.push_consumer import PushConsumer
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyStatus
@@ -37,6 +38,7 @@ __all__ = [
     "QueueId",
     "ReceivedMessage",
     "SendReceipt",
+    "SimpleConsumer",
     "Transaction",
     "TransactionOutcome",
     "TransactionProducer",

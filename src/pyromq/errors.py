@@ -10,7 +10,8 @@
              ├─ NoRouteError ──── NameServersUnreachableError, TopicNotFoundError, NoWritableQueueError, NoMasterError
              ├─ SendFailedError (attempts, maybe_stored, sent), NoReplyError, NotPreparedError
              ├─ BrokerError (code, remark) ── NoPermissionError, SystemBusyError, ServiceNotAvailableError,
-             │                    GroupNotFoundError, GroupOfflineError, ExpressionRefusedError, NotFoundError
+             │                    GroupNotFoundError, GroupOfflineError, ExpressionRefusedError, NotFoundError,
+             │                    LeaseLostError
              └─ StoreError ────── CorruptRecordError, CorruptFileError, OffsetOutOfRangeError, PositionOutOfRangeError,
                                   StoreReadOnlyError ── DiskFullError, UntrustedDiskError; StoreInUseError,
                                   StoreNotFoundError, StoreClosedError, LogGapError, ForeignLogError
@@ -240,6 +241,11 @@ class GroupOfflineError(BrokerError):
 
 class NotFoundError(BrokerError):
     """There is no such message, offset or broker."""
+
+
+class LeaseLostError(BrokerError):
+    """A received message is not this consumer's any more: it was acknowledged or released before, or its invisible time
+    was over and another consumer got it. Whoever has it now settles it."""
 
 
 # --- routes and sends ----------------------------------------------------------------------------------------------

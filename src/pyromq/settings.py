@@ -15,6 +15,8 @@ from pyromq.client.consumer.base.settings import (
     PullConsumerSettings,
     PushConsumerOptions,
     PushConsumerSettings,
+    SimpleConsumerOptions,
+    SimpleConsumerSettings,
     Start,
 )
 from pyromq.client.consumer.group_member import Topics
@@ -57,6 +59,8 @@ __all__ = [
     "PushConsumerOptions",
     "PushConsumerSettings",
     "SendOptions",
+    "SimpleConsumerOptions",
+    "SimpleConsumerSettings",
     "Start",
     "TlsSettings",
     "Topics",

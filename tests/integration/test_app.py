@@ -274,10 +274,11 @@ def test_a_check_answers_for_what_a_crash_left_open() -> None:
             assert seen == [1]
 
 
-def test_an_app_on_virtual_time_retries_for_hours_in_a_moment(quiet: None) -> None:
+@pytest.mark.parametrize("mode", ["pull", "pop"])
+def test_an_app_on_virtual_time_retries_for_hours_in_a_moment(mode: Any, quiet: None) -> None:
     app, attempts = App(name="shop"), list[int]()
 
-    @app.consume("orders", group="billing", start="earliest", retries=3)
+    @app.consume("orders", group="billing", start="earliest", retries=3, mode=mode)
     def bill(order: Order, message: ReceivedMessage) -> None:
         attempts.append(message.delivery_attempt)
         raise ConnectionError("the bank does not answer")
@@ -459,10 +460,11 @@ async def test_a_delayed_message_is_recalled_by_its_receipt_or_its_handle() -> N
             await app.recall(await app.send("orders", Order(3)))
 
 
-def test_retries_wait_as_delays_say_and_then_the_message_is_dead() -> None:
+@pytest.mark.parametrize("mode", ["pull", "pop"])
+def test_retries_wait_as_delays_say_and_then_the_message_is_dead(mode: Any) -> None:
     app, times = App(name="shop"), list[int]()
 
-    @app.consume("orders", group="billing", delays="1s 10s 1m", start="earliest")
+    @app.consume("orders", group="billing", delays="1s 10s 1m", start="earliest", mode=mode)
     def bill(message: ReceivedMessage) -> None:
         times.append(broker.now_ms())
         raise ValueError("not today")

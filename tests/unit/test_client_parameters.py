@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.client.consumer.base.settings import MemberSettings, PullConsumerSettings, PushConsumerSettings
+from pyromq.client.consumer.base.settings import (
+    MemberSettings,
+    PullConsumerSettings,
+    PushConsumerSettings,
+    SimpleConsumerSettings,
+)
 from pyromq.client.consumer.rules.flow_control import FlowLimits
 from pyromq.client.core.settings import ClientSettings, ProducerSettings, TransactionProducerSettings
 from pyromq.net import ConnectionSettings
@@ -24,6 +29,7 @@ SETTINGS = {
         ProducerSettings,
         PullConsumerSettings,
         PushConsumerSettings,
+        SimpleConsumerSettings,
         TransactionProducerSettings,
     )
 }

@@ -22,12 +22,20 @@ def test_both_faces_have_the_same_names() -> None:
 @pytest.mark.parametrize("name", aio.__all__)
 def test_every_name_is_there(name: str) -> None:
     assert getattr(pyromq, name) is not None
-    is_face = name in ("Admin", "Client", "Producer", "PushConsumer", "PullConsumer", "TransactionProducer")
+    is_face = name in (
+        "Admin",
+        "Client",
+        "Producer",
+        "PushConsumer",
+        "PullConsumer",
+        "SimpleConsumer",
+        "TransactionProducer",
+    )
     assert (getattr(pyromq, name) is getattr(aio, name)) != is_face
 
 
 def test_the_top_level_is_small_and_the_rest_is_in_modules() -> None:
-    assert len(pyromq.__all__) <= 18
+    assert len(pyromq.__all__) <= 19
     for module in (settings, results, selectors, hooks, offsets, monitoring):
         assert all(hasattr(module, name) for name in module.__all__)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from pyromq.app.signatures import name_of
 from pyromq.client.consumer.base.settings import PushConsumerSettings, Start
@@ -37,8 +37,10 @@ _ALL: Final = "*"
 class ConsumeOptions(TypedDict, total=False):
     """How a listener consumes; what is left out is as ``PushConsumerSettings`` says.
 
-    ``orderly`` keeps the order of each queue; ``broadcast`` gives every member every message; ``batch`` is how many
-    messages the listener gets at once, as a list; ``retries`` how often a message may fail before it is a dead letter;
+    ``mode="pop"`` shares messages instead of queues between the processes of the app, ``invisible_ms`` is how long one
+    of them is hidden from the others, renewed while a listener has it; ``orderly`` keeps the order of each queue;
+    ``broadcast`` gives every member every message; ``batch`` is how many messages the listener gets at once, as a list;
+    ``retries`` how often a message may fail before it is a dead letter;
     ``delays`` how long it waits for each retry (``"1s 10s 1m"``, or timedeltas or seconds, each of them one of
     RocketMQ's delay levels): as many retries as delays, unless ``retries`` says more, which wait as long as the last;
     ``once`` a database (path, URL, engine) or Marks: what was consumed before is not consumed again, by
@@ -47,6 +49,8 @@ class ConsumeOptions(TypedDict, total=False):
     ``on_assigned`` and ``on_revoked`` as ``PushConsumer`` has them; ``settings`` for the rest.
     """
 
+    mode: Literal["pull", "pop"]
+    invisible_ms: int
     orderly: bool
     broadcast: bool
     batch: int
@@ -65,6 +69,8 @@ class ConsumeOptions(TypedDict, total=False):
 
 
 _FIELDS: Final = {  # of PushConsumerSettings, by option
+    "mode": "mode",
+    "invisible_ms": "invisible_ms",
     "orderly": "orderly",
     "broadcast": "broadcast",
     "batch": "batch_max",

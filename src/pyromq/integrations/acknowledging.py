@@ -288,7 +288,7 @@ class _AcknowledgingService(ConcurrentService):
         self._finished = finished
         self._runner = _NoRunner(arrived)
 
-    def next_work(self) -> Work | None:
+    def next_work(self) -> Work[OwnedQueue] | None:
         return self._next()
 
     def end(self, owned: OwnedQueue, batch: list[ReceivedMessage], verdict: BatchResult | None, seconds: float) -> None:
@@ -301,7 +301,7 @@ class _AcknowledgingService(ConcurrentService):
         self._finished()
 
 
-class _NoRunner(ThreadRunner):
+class _NoRunner(ThreadRunner[OwnedQueue]):
     """Where others call listeners, this one says that there are messages."""
 
     def __init__(self, arrived: Callable[[], object]) -> None:

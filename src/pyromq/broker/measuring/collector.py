@@ -53,7 +53,11 @@ _NO_QUEUE: Final = (  # processors of RocketMQ that have nothing to wait in here
 )
 _REQUEST_NAMES: Final = {int(code): code.name.lower() for code in RequestCode}
 _RESPONSE_NAMES: Final = {int(code): code.name.lower() for code in ResponseCode}
-_CONSUME_MODES: Final = {ConsumeType.CONSUME_ACTIVELY: "pull", ConsumeType.CONSUME_PASSIVELY: "push"}
+_CONSUME_MODES: Final = {
+    ConsumeType.CONSUME_ACTIVELY: "pull",
+    ConsumeType.CONSUME_PASSIVELY: "push",
+    ConsumeType.CONSUME_POP: "pop",
+}
 
 K = TypeVar("K")
 Collecting = Generator[None, None, list[Family]]

@@ -192,9 +192,8 @@ class PopHandler:
             send_response(connection, request, response)
 
         self._times.outcome = HELD
-        made.append(
-            self._pops.change(header.consumer_group, header.topic, receipt, max(0, header.invisible_time), then)
-        )
+        group, topic, time_ms = header.consumer_group, header.topic, max(0, header.invisible_time)
+        made.append(self._pops.change(group, topic, receipt, time_ms, then, suspend=bool(header.suspend)))
 
     def _then(self, connection: Connection, request: Received[Any]) -> Then:
         since_ms = self._clock.monotonic_ms()
@@ -229,6 +228,8 @@ class PopHandler:
                 queue_id=max(-1, header.queue_id),
                 order=bool(header.order),
                 attempt_id=header.attempt_id,
+                expression=header.exp,
+                expression_type=header.exp_type,
             )
         )
         left_ms = self._left_ms(header.born_time, header.poll_time)

@@ -96,6 +96,7 @@ class Pops:
         self._dead.on_failed = self._bury_later
         self.waiters: Waiters[HeldPop] = Waiters(environment.clock, self._settings.held_pulls_max)
         self._buckets: dict[str, dict[Bucket, None]] = {}  # that pops may wait in, by topic
+        self._revived: dict[tuple[str, str], None] = {}  # groups and topics of which rows became ready, untold
         self._rescan: dict[Bucket, None] = {}  # there is more to look at, but not in this turn
         self._new_number = receipt_numbers()
         self._attempt_ids: OrderedDict[tuple[QueueName, str], tuple[int, list[int]]] = OrderedDict()
@@ -146,6 +147,7 @@ class Pops:
         """What there is at this moment; None when there is nothing."""
         request = plan.request
         pop = Pop(plan, self._new_number(), self._clock.now_ms())
+        self._revive(pop.now_ms)  # in order mode, what lies behind must not be first
         left, portions = request.count, list[Portion]()
         self._taker.is_unfinished = False
         for source in self.plans.sources(request):
@@ -467,20 +469,25 @@ class Pops:
 
     def tick_expired(self) -> None:
         """Messages whose time is over are ready again, or dead."""
-        now_ms, buried, woken = self._clock.now_ms(), 0, dict[tuple[str, str], None]()
+        self._revive(self._clock.now_ms())
+        woken, self._revived = self._revived, {}
+        if len(self.waiters):
+            for group, topic in woken:
+                self._wake_group(group, topic)
+
+    def _revive(self, now_ms: int) -> None:
+        """The same without waking anybody; the next tick does."""
+        buried = 0
         for queue, out, offsets in self.table.expired(now_ms):
             if out.attempts < self._attempts_max(queue.name.group):
                 queue.make_ready(offsets)
-                woken[queue.name.group, queue.name.topic] = None
+                self._revived[queue.name.group, queue.name.topic] = None
                 continue
             room = max(0, _BURIED_MAX - buried)
             self._bury(queue, offsets[:room])
             buried += len(offsets[:room])
             if offsets[room:]:
                 self.table.watch(queue, out)
-        if len(self.waiters):
-            for group, topic in woken:
-                self._wake_group(group, topic)
 
     def _attempts_max(self, group: str) -> int:
         config = self._groups.find(group)

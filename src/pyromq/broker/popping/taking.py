@@ -159,8 +159,9 @@ class Taker:
     # --- in order ---
 
     def _take_ordered(self, pop: Pop, source: Source, queue: InFlightQueue, count: int) -> Portion | None:
-        busy = queue.busy_keys(pop.now_ms)
-        ready = [offset for offset in queue.all_ready(pop.now_ms) if queue.keys.get(offset, 0) not in busy]
+        free = queue.all_ready(pop.now_ms)
+        busy = queue.busy_keys(free)
+        ready = [offset for offset in free if queue.keys.get(offset, 0) not in busy]
         taken = self._take_ready(pop, source, queue, ready[:count]) if ready else {}
         while len(ready) <= count:
             left = min(count - len(taken), ORDERED_ROWS_MAX - len(queue.rows))

@@ -316,7 +316,7 @@ async def _progress_of_all(admin: Admin) -> None:
         try:
             found = await admin.group_connections(row.group)
             version = version_text(min((each.version for each in found.connection_set), default=0))
-            kind = "PUSH" if found.consume_type.name == "CONSUME_PASSIVELY" else "PULL"
+            kind = {"CONSUME_PASSIVELY": "PUSH", "CONSUME_POP": "POP"}.get(found.consume_type.name, "PULL")
             model = found.message_model.name
         except GroupOfflineError:
             version = "OFFLINE"

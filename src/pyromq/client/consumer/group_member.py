@@ -56,8 +56,18 @@ logger = logging.getLogger(__name__)
 Topics: TypeAlias = str | Sequence[str] | Mapping[str, str]
 """What to subscribe: a topic, several topics, or topics with their tag expressions (``{"orders": "new || paid"}``)."""
 
+
 _VERSION_NAME: Final = "V5_3_3"  # what wire.codes.VERSION stands for
 _LASTING_INSTANCE: Final = "DEFAULT"  # RocketMQ's: the file of a broadcasting group must be found again
+
+
+def expressions_of(topics: Topics) -> Mapping[str, str]:
+    """The tag expression of each topic. Raises ConfigError."""
+    if isinstance(topics, str):
+        topics = [topics]
+    if not isinstance(topics, Mapping | Iterable):
+        raise ConfigError(f"topics must be a topic, several, or topics with tag expressions, not {topics!r}")
+    return topics if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
 
 
 class GroupMember(ConsumerRole, PullTarget):
@@ -289,12 +299,7 @@ class GroupMember(ConsumerRole, PullTarget):
 
     def _subscribe_all(self, topics: Topics) -> None:
         """What ``topics=`` of a constructor says. Raises ConfigError, InvalidNameError, InvalidExpressionError."""
-        if isinstance(topics, str):
-            topics = [topics]
-        if not isinstance(topics, Mapping | Iterable):
-            raise ConfigError(f"topics must be a topic, several, or topics with tag expressions, not {topics!r}")
-        expressions = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
-        for topic, expression in expressions.items():
+        for topic, expression in expressions_of(topics).items():
             self.subscribe(topic, expression)
 
     async def _check_now(self, subscription: Subscription) -> None:

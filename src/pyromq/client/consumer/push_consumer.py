@@ -31,6 +31,9 @@ from pyromq.client.consumer.dispatch.direct_consume import consume_directly
 from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
 from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.group_member import GroupMember, Topics
+from pyromq.client.consumer.popping.pop_calls import PopCalls
+from pyromq.client.consumer.popping.pop_loops import PopLoops
+from pyromq.client.consumer.popping.pop_service import PopService
 from pyromq.client.consumer.rules.buffer_state import Stage
 from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.client.consumer.rules.outcome import attempts_max
@@ -88,7 +91,8 @@ class PushConsumer(GroupMember):
         limit_ms = given_timeout_ms(
             options.get("consume_timeout_ms"), options.get("consume_timeout"), "consume_timeout"
         )
-        given = {**options, "start": start, "consume_timeout_ms": limit_ms}
+        invisible_ms = given_ms("invisible", options.get("invisible_ms"), options.get("invisible"))
+        given = {**options, "start": start, "consume_timeout_ms": limit_ms, "invisible_ms": invisible_ms}
         self.settings = settings = with_given(PushConsumerSettings, settings, given)
         batch_listener = options.get("batch_listener")
         hooks = with_installed(ConsumeHook, options.get("hooks", ()))
@@ -103,7 +107,7 @@ class PushConsumer(GroupMember):
             settings,
             owns_client=client is None,
             options=options,
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            consume_type=ConsumeType.CONSUME_POP if settings.mode == "pop" else ConsumeType.CONSUME_PASSIVELY,
             pull=PullSettings(
                 pull_interval_ms=settings.pull_interval_ms,
                 error_wait_ms=settings.error_wait_ms,
@@ -112,7 +116,8 @@ class PushConsumer(GroupMember):
             orderly=settings.orderly,
         )
         self._consume_timeout_ms = settings.consume_timeout_ms
-        self._timeouts: ConsumeTimeouts | None = None  # while a concurrent consumer is open
+        self._timeouts: ConsumeTimeouts | PopService | None = None  # while a concurrent consumer is open
+        self._pop_loops: PopLoops | None = None  # in pop mode
         self._tracing: TraceDispatcher | None = None
         if topic := trace_topic_of(options.get("trace", False)):
             self._tracing = trace_dispatcher(self.client, name, topic)
@@ -141,7 +146,9 @@ class PushConsumer(GroupMember):
         self._service = self._make_service()
         if self._listener.watch is not None:
             self._tasks.start(self._listener.watch.run(), name="loop watch")
-        if isinstance(self._service, ConcurrentService):  # a slow orderly listener holds its queue: none may overtake
+        if isinstance(self._service, PopService):
+            self._timeouts = self._service
+        elif isinstance(self._service, ConcurrentService):  # a slow orderly listener holds its queue: none may overtake
             self._timeouts = ConsumeTimeouts(self._clock, self._consume_timeout_ms, self._service.give_up_on)
             self._tasks.start(self._timeouts.run(self._share.owned.values), name="consume timeouts")
         if self._uses_locks:
@@ -198,8 +205,14 @@ class PushConsumer(GroupMember):
         self._stop.set()
         await super().close()
 
-    def _make_service(self) -> ConcurrentService | OrderlyService:
+    def _make_service(self) -> ConcurrentService | OrderlyService | PopService:
         parts = self._service_parts()
+        if self.settings.mode == "pop":
+            calls = PopCalls(self.client, self.group)
+            service = PopService(*parts, calls, self._stats.of)
+            wanted = lambda: list(self._subscriptions.effective.values())  # noqa: E731
+            self._pop_loops = PopLoops(self.client, calls, self.settings, wanted, service, self._admission.refuse)
+            return service
         if self.settings.orderly:
             return OrderlyService(*parts, self._share.abandon_soon if self._uses_locks else None)
         return ConcurrentService(*parts)
@@ -211,6 +224,22 @@ class PushConsumer(GroupMember):
         )
         send_backs = SendBacks(self.client, self._calls, self.group, attempts_max(settings.attempts_max), teller)
         return self._listener, settings, self._tasks, send_backs, self._hook_runner, self._clock
+
+    def _join(self) -> None:
+        if self._pop_loops is None:
+            super()._join()
+            return
+        self._subscriptions.take_effect()
+        self.client.join(self)
+        self._rebalancing = self._tasks.start(self._pop_loops.run(), name="pop")
+
+    async def _settle_in(self) -> None:
+        if self._pop_loops is None:
+            await super()._settle_in()
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.client.settings.request_timeout_ms / 1000):
+                await self._pop_loops.first_round.wait()
 
     async def _finish(self) -> None:
         try:

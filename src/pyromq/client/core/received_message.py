@@ -51,6 +51,7 @@ from pyromq.wire.record_layout import (
 )
 
 T = TypeVar("T")
+MessageT = TypeVar("MessageT", bound="ReceivedMessage")
 
 INFLATED_TOGETHER_BYTES_MAX: Final = 512 << 20
 _CACHED_BYTES_MAX: Final = 16 << 20
@@ -437,11 +438,18 @@ def split_messages(
     data: bytes, broker: str, *, namespace: str = "", pull: PullFacts | None = None
 ) -> list[ReceivedMessage]:
     """All messages of a response, in order. Raises CorruptRecordError if lengths do not add up."""
+    return split_as(ReceivedMessage, data, broker, namespace, pull)
+
+
+def split_as(
+    kind: type[MessageT], data: bytes, broker: str, namespace: str = "", pull: PullFacts | None = None
+) -> list[MessageT]:
+    """The same, as messages of this kind."""
     if core is not None and type(data) is bytes:
-        messages = core.split_records(data, ReceivedMessage, broker, namespace, pull)
+        messages = core.split_records(data, kind, broker, namespace, pull)
         if messages is not None:  # else what follows says what is wrong
             return messages
-    found: list[ReceivedMessage] = []
+    found: list[MessageT] = []
     add, unpack = found.append, HEAD.unpack_from
     start, end = 0, len(data)
     while end - start >= RECORD_OVERHEAD_BYTES:
@@ -450,7 +458,7 @@ def split_messages(
             raise CorruptRecordError(position=position, reason=f"size {size} or magic {magic:#010x} is impossible")
         record = data[start : start + size]
         check_lengths(record, magic, sys_flag, position)
-        add(ReceivedMessage(record, broker, queue_id, offset, position, sys_flag, namespace, pull))
+        add(kind(record, broker, queue_id, offset, position, sys_flag, namespace, pull))
         start += size
     if start != end:
         raise CorruptRecordError(position=-1, reason=f"{end - start} bytes behind the last message are none")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from pyromq.client.consumer import pull_consumer as aio_pull
 from pyromq.client.consumer import push_consumer as aio_push
@@ -23,16 +23,20 @@ from pyromq.client.consumer.base.settings import (
     PullConsumerOptions,
     PullConsumerSettings,
     PushConsumerSettings,
+    SimpleConsumerOptions,
+    SimpleConsumerSettings,
     Start,
     SyncPushConsumerOptions,
     require,
 )
 from pyromq.client.consumer.group_member import GroupMember, Topics
+from pyromq.client.consumer.popping import simple_consumer as aio_simple
+from pyromq.client.consumer.popping.leases import LeasedMessage
 from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stop_signals import stop_signals
 from pyromq.client.sync.faces import Client, Face, blocking, inner_client
-from pyromq.errors import NoPermissionError
+from pyromq.errors import ConfigError, NoPermissionError
 from pyromq.model.queue import QueueId
 from pyromq.model.times import Span, given_ms
 from pyromq.typed.listeners import is_coroutine_function
@@ -70,14 +74,18 @@ class ConsumerFace(Face[MemberT]):
         return self._on_loop(lambda: self.inner.refusal)
 
     def _on_loop(self, function: Callable[[], T]) -> T:
-        """On the loop's thread while the consumer is open, for everything in it belongs to the loop; here before."""
-        if self._thread is None:
-            return function()
+        return on_loop(self, function)
 
-        async def call() -> T:
-            return function()
 
-        return self._run(call())
+def on_loop(face: Face[Any], function: Callable[[], T]) -> T:
+    """On the loop's thread while the client is open, for everything in it belongs to the loop; here before."""
+    if face._thread is None:
+        return function()
+
+    async def call() -> T:
+        return function()
+
+    return face._run(call())
 
 
 class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
@@ -281,3 +289,75 @@ class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
     offset_at = blocking(aio_pull.PullConsumer.offset_at)
     commit = blocking(aio_pull.PullConsumer.commit)
     committed = blocking(aio_pull.PullConsumer.committed)
+
+
+class SimpleConsumer(Face[aio_simple.SimpleConsumer]):
+    """Receives messages that are invisible to others for a time: ``receive``, ``ack``, ``release``.
+
+        with SimpleConsumer("10.0.0.1:9876", group="billing", topics="orders") as consumer:
+            for message in consumer.receive():
+                with message:                    # acknowledged at the end, released when the block raises
+                    bill(message.body)
+
+    ``topics`` is a topic, several topics, or topics with their tags. ``start`` is ``"earliest"`` or ``"latest"``, for a
+    group that never received. ``invisible`` (60 s) is how long a message is this consumer's, ``wait`` (15 s) how long
+    ``receive`` waits for one; ``orderly=True`` gets no message before the one ahead of it in its message group
+    (``sharding_key``) is settled. ``SimpleConsumerSettings`` has the rest.
+
+    Raises ConfigError, InvalidNameError, InvalidExpressionError, and TypeError for an unknown option. What asks a
+    broker raises TransportError or BrokerError; what needs an open consumer raises ClientClosedError.
+    """
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        group: str,
+        topics: Topics = (),
+        start: Start | None = None,
+        settings: SimpleConsumerSettings | None = None,
+        client: Client | None = None,
+        **options: Unpack[SimpleConsumerOptions],
+    ) -> None:
+        inner = aio_simple.SimpleConsumer(
+            nameservers,
+            group=group,
+            topics=topics,
+            start=start,
+            settings=settings,
+            client=inner_client(client),
+            **options,
+        )
+        super().__init__(inner)
+        inner.hand_to(self)
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
+        """``"TagA || TagB"``, ``"*"`` for all messages; with ``sql`` an SQL92 expression over properties.
+
+        Raises InvalidNameError, InvalidExpressionError.
+        """
+        on_loop(self, lambda: self.inner.subscribe(topic, expression, sql=sql))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Receives nothing of the topic any more; does nothing for a topic that is not subscribed."""
+        on_loop(self, lambda: self.inner.unsubscribe(topic))
+
+    receive = blocking(aio_simple.SimpleConsumer.receive)
+    ack = blocking(aio_simple.SimpleConsumer.ack)
+    change_invisible = blocking(aio_simple.SimpleConsumer.change_invisible)
+    release = blocking(aio_simple.SimpleConsumer.release)
+
+    # --- ``with message:`` ---
+
+    def call(self, message: LeasedMessage, *, failed: bool | None) -> None:
+        """What a block does at its beginning (None) and at its end."""
+        if failed is None:
+            on_loop(self, lambda: self.inner.entered(message))
+        else:
+            self._run(self.inner.left(message, failed=failed))
+
+    def entered(self, message: LeasedMessage) -> None:
+        raise ConfigError("messages of pyromq.SimpleConsumer are for with message: …, without async")
+
+    async def left(self, message: LeasedMessage, *, failed: bool) -> None:
+        self.entered(message)

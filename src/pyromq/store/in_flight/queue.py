@@ -86,10 +86,11 @@ class InFlightQueue:
         self._ready = sorted({offset for offset in self._ready if self.is_ready(offset, now_ms)})
         return self._ready
 
-    def busy_keys(self, now_ms: int) -> set[int]:
-        """Message groups of which a message is with a consumer, or about to be settled."""
-        keys, settling = self.keys, self.settling
-        return {keys.get(offset, 0) for offset, out in self.rows.items() if out.until_ms > now_ms or offset in settling}
+    def busy_keys(self, ready: Collection[int]) -> set[int]:
+        """Message groups of which a message is not settled and not ready: with a consumer, about to be settled, or
+        about to be a dead letter. ``ready`` is ``all_ready`` of the same moment."""
+        keys, free = self.keys, set(ready)
+        return {keys.get(offset, 0) for offset in self.rows if offset not in free}
 
     def in_flight(self, now_ms: int) -> int:
         """Messages that are with a consumer."""

@@ -72,6 +72,7 @@ class ChangeInvisibleTimeHeader(Header, frozen=True, kw_only=True):
     extra_info: str
     offset: Int64
     invisible_time: Int64
+    suspend: bool | None = None  # this delivery does not count
 
 
 class ChangeInvisibleTimeResponseHeader(Header, frozen=True, kw_only=True):
@@ -90,6 +91,8 @@ class NotificationHeader(Header, frozen=True, kw_only=True):
     born_time: Int64
     order: bool | None = None
     attempt_id: str | None = None
+    exp_type: str | None = None
+    exp: str | None = None
 
 
 class NotificationResponseHeader(Header, frozen=True, kw_only=True):

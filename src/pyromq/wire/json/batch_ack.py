@@ -17,6 +17,9 @@ import msgspec
 
 from pyromq.errors import RemoteProtocolError
 
+OFFSETS_MAX: Final = 256
+"""Of one hand-out; a pop gets 32 messages at most."""
+
 _BITS_BYTES_MAX: Final = 1 << 16
 _LONG_NAMES: Final = {
     "consumerGroup": "c",
@@ -51,6 +54,10 @@ class BatchAck(msgspec.Struct, frozen=True, kw_only=True):
             number = int.from_bytes(b64decode(self.bits, validate=True)[:_BITS_BYTES_MAX], "little")
         except ValueError as error:
             raise RemoteProtocolError(f"the bit set of a batch of acknowledgements is not base64: {error}") from error
+        if (count := number.bit_count()) > OFFSETS_MAX:
+            raise RemoteProtocolError(
+                f"{count} messages in one hand-out of a batch: at most {OFFSETS_MAX} are possible"
+            )
         found = []
         while number:
             lowest = number & -number

@@ -580,3 +580,21 @@ async def test_retry_topics_that_a_store_brings_along_are_popped_under_the_topic
     for message in messages:
         await rig.ack(message)
     assert rig.progress.committed(GROUP, name, 0) == 1
+
+
+async def test_in_order_a_released_message_is_first_again_before_any_tick() -> None:
+    rig = PopRig()
+    rig.send("a1", "a2", __SHARDINGKEY="a")
+    (first,) = await rig.pop(1, order=True)
+    await rig.change(first, 0)
+    assert bodies(await rig.pop(order=True)) == ["a1", "a2"]
+
+
+async def test_in_order_nothing_overtakes_a_message_that_is_about_to_die(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyromq.broker.popping.pops._BURIED_MAX", 0)  # as if many others died in this tick
+    rig = PopRig()
+    rig.groups.update(GroupConfig(group_name=GROUP, retry_max_times=0))
+    rig.send("a1", "a2", __SHARDINGKEY="a")
+    await rig.pop(1, order=True, invisible_ms=1_000)
+    await rig.pass_ms(1_000)
+    assert bodies(await rig.pop(order=True)) == []

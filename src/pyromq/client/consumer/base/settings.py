@@ -33,6 +33,8 @@ Start: TypeAlias = Literal["earliest", "latest"] | datetime
 
 PULL_BATCH_MAX: Final = 1024
 THREADS_MAX: Final = 1_000
+POP_BATCH_MAX: Final = 32  # messages of one pop
+INVISIBLE_MS_MAX: Final = 12 * 3_600_000
 _STARTS: Final = {
     "earliest": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     "latest": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
@@ -85,6 +87,8 @@ class MemberSettings:
 class PushConsumerSettings(MemberSettings):
     """How a push consumer consumes."""
 
+    mode: Literal["pull", "pop"] = "pull"  # pop: members share messages, not queues, and the broker knows each one
+    invisible_ms: int = 60_000  # pop: how long a message is this member's; renewed while a listener has it
     orderly: bool = False
     batch_max: int = 1  # messages that a listener gets at once
     threads: int = 20  # for listeners that are functions
@@ -110,6 +114,7 @@ class PushConsumerSettings(MemberSettings):
         require(isinstance(self.code_version, str), f"code_version must be text, not {self.code_version!r}")
         text = "orderly and broadcast exclude each other: order needs a queue lock, and each queue has one owner then"
         require(not (self.orderly and self.broadcast), text)
+        self._check_mode()
         require_number("batch_max", self.batch_max, 1, BATCH_MAX)
         require_number("threads", self.threads, 1, THREADS_MAX)
         for name in ("concurrency_max", "consume_timeout_ms", "retry_wait_ms", "rest_ms", "lock_ms"):
@@ -121,6 +126,17 @@ class PushConsumerSettings(MemberSettings):
         for failures, level in self.retry_levels.items():
             require(failures >= 1, "retry_levels counts failures from 1")
             require(level >= -1, "the levels of retry_levels must be −1 (dead), 0 (the broker chooses) or more")
+
+    def _check_mode(self) -> None:
+        require(self.mode in ("pull", "pop"), f"mode={self.mode!r}: write 'pull' or 'pop'")
+        require_number("invisible_ms", self.invisible_ms, 1_000, INVISIBLE_MS_MAX)
+        if self.mode == "pop":
+            for name in ("orderly", "broadcast", "offset_store", "skip_when_behind"):
+                text = (
+                    f"{name} is for queues that belong to a member, which pop mode does not have; leave out one of both"
+                )
+                require(not getattr(self, name), text)
+            require(self.start in _STARTS, f"start={self.start!r}: brokers begin pops at 'earliest' or 'latest'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +155,43 @@ class PullConsumerSettings(MemberSettings):
         require_number("messages_max", self.messages_max, 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleConsumerSettings:
+    """How a simple consumer receives. Raises ConfigError for what cannot work."""
+
+    start: Start = "latest"  # or "earliest": of a group that never received
+    invisible_ms: int = 60_000  # how long a received message is this consumer's
+    wait_ms: int = 15_000  # how long ``receive`` waits for a message
+    receive_batch: int = POP_BATCH_MAX  # messages that ``receive`` returns at most
+    orderly: bool = False  # no message before the one ahead of it in its message group is settled
+    renew: bool = True  # ``with message:`` keeps a message this consumer's while the block runs
+    release_ms: int = 0  # after how long a message comes again whose block has failed
+    from_where: ConsumeFromWhere = field(init=False, repr=False, compare=False)  # RocketMQ's word for ``start``
+
+    def __post_init__(self) -> None:
+        require(self.start in _STARTS, f"start={self.start!r}: brokers begin pops at 'earliest' or 'latest'")
+        object.__setattr__(self, "from_where", _STARTS[str(self.start)])
+        for name in ("orderly", "renew"):
+            require(isinstance(getattr(self, name), bool), f"{name} must be True or False")
+        require_number("invisible_ms", self.invisible_ms, 1, INVISIBLE_MS_MAX)
+        require_number("wait_ms", self.wait_ms, 0)
+        require_number("receive_batch", self.receive_batch, 1, POP_BATCH_MAX)
+        require_number("release_ms", self.release_ms, 0, INVISIBLE_MS_MAX)
+
+
+class SimpleConsumerOptions(ClientOptions, total=False):
+    """Those of a simple consumer: ``invisible`` and ``wait`` are ``invisible_ms`` and ``wait_ms`` as timedelta or
+    seconds, the others are fields of ``SimpleConsumerSettings``."""
+
+    invisible: Span | None
+    invisible_ms: int | None
+    wait: Span | None
+    wait_ms: int | None
+    receive_batch: int | None
+    orderly: bool | None
+    renew: bool | None
+
+
 class ConsumerOptions(ClientOptions, total=False):
     """What both consumers take besides: ``broadcast`` gives every member of the group every message; ``offset_store``
     keeps offsets where the application wants them (``pyromq.offsets.OffsetStore``). ``on_assigned(queues)`` is called
@@ -152,6 +205,9 @@ class ConsumerOptions(ClientOptions, total=False):
 
 
 class _PushConsumerOptions(ConsumerOptions, total=False):
+    mode: Literal["pull", "pop"] | None
+    invisible: Span | None
+    invisible_ms: int | None
     orderly: bool | None
     threads: int | None
     batch_max: int | None
@@ -171,8 +227,9 @@ class PushConsumerOptions(_PushConsumerOptions, total=False):
     while listeners are called; ``trace`` writes what they do to RocketMQ's trace topic, or to the topic that it names.
     ``skip_when_behind=100_000`` skips what stands further back in a queue than that, as if it had been consumed.
     ``code_version`` names the version of the application in what failed messages tell.
-    ``consume_timeout`` is ``consume_timeout_ms`` as timedelta or seconds. The others are fields of
-    ``PushConsumerSettings``.
+    ``consume_timeout`` is ``consume_timeout_ms`` as timedelta or seconds. ``mode="pop"`` shares messages instead of
+    queues between the members of the group; ``invisible`` (``invisible_ms``, 60 s) is how long one of them is hidden
+    from the others, and is renewed while a listener has it. The others are fields of ``PushConsumerSettings``.
     """
 
     batch_listener: BatchListener | None

@@ -70,8 +70,8 @@ class ConcurrentService:
         self._is_closed = False
         self.is_paused = False  # by the application, all queues at once
         self._is_watched = bool(hook_runner)
-        runner: type[CoroutineRunner] | type[ThreadRunner] = CoroutineRunner if listener.is_coroutine else ThreadRunner
-        self._runner = runner(listener, settings, tasks, clock, self._next, self._over)
+        parts = (listener, settings, tasks, clock, self._next, self._over)
+        self._runner = CoroutineRunner(*parts) if listener.is_coroutine else ThreadRunner(*parts)
 
     # --- messages come ---
 

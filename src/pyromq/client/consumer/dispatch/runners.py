@@ -1,6 +1,6 @@
 """Worker pools for listeners: tasks for coroutines, threads for functions. Both are bounded.
 
-``next_batch()`` gives a queue and messages, or None; ``over(queue, batch, result, error, seconds)`` takes the outcome.
+``next_batch()`` gives an owner and messages, or None; ``over(owner, batch, result, error, seconds)`` takes the outcome.
 Both are called on the loop only.
 """
 
@@ -12,18 +12,18 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from pyromq.client.consumer.base.listeners import Listener, ListenerCancelledError, as_failure, raise_unless_ours
 from pyromq.client.consumer.base.loop_watch import BLOCKED_S
-from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner, this_task
 from pyromq.clock import Clock
 
-Work = tuple[OwnedQueue, list[ReceivedMessage]]
-Over = Callable[[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float], None]
+OwnerT = TypeVar("OwnerT")  # what a batch belongs to: its queue, or in pop mode the counters of its topic
+Work = tuple[OwnerT, list[ReceivedMessage]]
+Over = Callable[[OwnerT, list[ReceivedMessage], Any, Exception | None, float], None]
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _NO_THREAD_S: Final = 1.0  # until it is tried again
 _SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everything else
 
 
-class CoroutineRunner:
+class CoroutineRunner(Generic[OwnerT]):
     """A worker takes batches until none wait, and calls another one to help before it waits itself.
 
     So listeners that never wait are run by one task in a row, and others by as many as may run at once.
@@ -43,8 +43,8 @@ class CoroutineRunner:
         settings: PushConsumerSettings,
         tasks: TaskOwner,
         clock: Clock,
-        next_batch: Callable[[], Work | None],
-        over: Over,
+        next_batch: Callable[[], Work[OwnerT] | None],
+        over: Over[OwnerT],
     ) -> None:
         self._listener = listener
         self._tasks = tasks
@@ -107,7 +107,7 @@ class CoroutineRunner:
         return not (await asyncio.wait(self._workers, timeout=timeout_ms / 1000))[1]
 
 
-class ThreadRunner:
+class ThreadRunner(Generic[OwnerT]):
     """A thread takes batches until none wait, and calls another one to help before it begins with its own.
 
     So listeners that return at once are run by one thread in a row, without waking others for each message, and
@@ -121,8 +121,8 @@ class ThreadRunner:
         settings: PushConsumerSettings,
         tasks: TaskOwner,
         clock: Clock,
-        next_batch: Callable[[], Work | None],
-        over: Over,
+        next_batch: Callable[[], Work[OwnerT] | None],
+        over: Over[OwnerT],
     ) -> None:
         self._listener = listener
         self._next_batch = next_batch
@@ -130,9 +130,9 @@ class ThreadRunner:
         self._now_s = clock.monotonic_s
         self._threads = settings.threads
         self._busy = 0  # batches that are out
-        self._ready: deque[Work] = deque()  # those that no thread has begun with
+        self._ready: deque[Work[OwnerT]] = deque()  # those that no thread has begun with
         self._is_coming = False  # a thread was called and has not begun
-        self._outcomes: deque[tuple[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float]] = deque()
+        self._outcomes: deque[tuple[OwnerT, list[ReceivedMessage], Any, Exception | None, float]] = deque()
         self._is_told = False  # the loop will look at the outcomes
         self._idle = asyncio.Event()
         self._is_closed = False

@@ -47,6 +47,7 @@ class SendBacks:
         self.teller = teller
         self.group = group
         self._client = client
+        self._broker_calls = calls
         self._calls = SendBackCalls(client, calls, group, attempts_max)
         self._attempts_max = attempts_max
 
@@ -74,6 +75,13 @@ class SendBacks:
         except MQError as error:
             logger.info("not sent back: id=%s error=%s", message.message_id, error)
         return not is_copied and await self._send_copy(message, limit, delay_level)
+
+    async def is_counted_by_broker(self, message: ReceivedMessage) -> bool:
+        """Whether the broker of a popped message makes it a dead letter at the limit of its group; True if unknown."""
+        try:
+            return await self._broker_calls.takes_stories(message.broker)
+        except MQError:
+            return True
 
     async def send_dead_letter(self, message: ReceivedMessage) -> bool:
         """An orderly consumer gives a message up; False when no broker took it."""
