@@ -41,7 +41,7 @@ def recorded() -> list[str]:
 
 
 def untold(changed: Iterable[str], changelog: str) -> list[str]:
-    """Lines whose name the part Unreleased of a changelog does not mention; a class that goes takes its members along."""
+    """Lines whose name the part Unreleased of a changelog does not mention; a class takes its members along."""
     unreleased = re.split(r"^## (?!Unreleased)", changelog, maxsplit=1, flags=re.MULTILINE)[0]
     lines = list(changed)
     members = {

@@ -39,7 +39,7 @@ class Declared:
 
 
 def document(app: App, built: Built, *, version: str, description: str) -> dict[str, Any]:
-    """Raises ConfigError."""
+    """Describe the app as an AsyncAPI document. Raises ConfigError for a type that has no schema."""
     pages = _Pages()
     for listener, signature in zip(app.listeners, built.listeners, strict=True):
         pages.receive(listener, signature)

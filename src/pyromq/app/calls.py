@@ -59,7 +59,7 @@ def read_with(annotation: Any) -> Fill:
 
 
 def read_batch_with(annotation: Any) -> Fill:
-    """The same for several."""
+    """Return the function that decodes the bodies of a whole batch into a list."""
     return batch_reader(annotation)
 
 

@@ -111,7 +111,9 @@ class AppListener:
 
     @property
     def settings(self) -> PushConsumerSettings:
-        """Raises ConfigError for what cannot work."""
+        """Settings of the push consumer that runs this listener. Raises ConfigError for options that contradict each
+        other.
+        """
         given = self.options.get("settings") or PushConsumerSettings()
         chosen = {name: self.options[key] for key, name in _FIELDS.items() if key in self.options}
         if "delays" in self.options:
@@ -200,7 +202,7 @@ class GroupPlan:
         return [(topic, listener) for listener in self.listeners for topic in listener.topics]
 
     def check(self) -> None:
-        """Raises ConfigError when the listeners cannot be one consumer."""
+        """Check that the listeners of a group can be one consumer. Raises ConfigError when they cannot."""
         first, others = self.listeners[0], self.listeners[1:]
         for other in others:
             who = f"{first.name} and {other.name} are both of group {self.group}"

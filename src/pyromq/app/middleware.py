@@ -45,7 +45,9 @@ class Middleware:
             raise ConfigError(f"{text}; a generator with (message): {error}") from error
 
     def around(self, call: Call, group: str, listener: str, *, is_coroutine: bool) -> Call:
-        """Raises ConfigError for a coroutine around a function, and the other way round."""
+        """Wrap a call in this middleware. Raises ConfigError when a coroutine would stand around a plain function, or
+        the other way round.
+        """
         if self.groups and group not in self.groups:
             return call
         if is_coroutine:

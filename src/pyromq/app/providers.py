@@ -64,7 +64,9 @@ class Provider:
         return self._type or None
 
     def signature(self, providers: Mapping[str, Provider]) -> Signature:
-        """Raises ConfigError, also for an app's provider that asks for something of one message."""
+        """Resolve what the provider itself needs. Raises ConfigError, also for an app's provider that asks for
+        something of one message.
+        """
         given = frozenset(
             (
                 ParameterKind.APP,

@@ -168,7 +168,9 @@ class Run:
     # --- life ---
 
     async def open(self) -> None:
-        """Raises ConfigError, what the application's own functions raise, and what clients raise when they open."""
+        """Start the app: providers, clients, consumers. Raises ConfigError, what the app's own functions raise, and
+        what clients raise when they open.
+        """
         try:
             await self._open(build(self.app))
         except BaseException:  # what was opened is closed before anybody hears of it; raised again

@@ -57,8 +57,8 @@ class Database(ABC):
 
 
 def database_of(given: Any) -> Database:
-    """Of a path, the URL of a database, a SQLAlchemy ``Engine`` or ``AsyncEngine``, Django's ``connection``, or a
-    ``Database``.
+    """Open the application's database from a path, a URL, a SQLAlchemy ``Engine`` or ``AsyncEngine``, Django's
+    ``connection``, or a ``Database``.
 
     Raises ConfigError, also when a package is missing that the database needs; it says which.
     """

@@ -34,7 +34,7 @@ class Collection:
         self.more: Callable[[], list[Family]] = list  # about the endpoint itself
 
     async def parts(self) -> list[ServerSamples]:
-        """Raises what a source raises: a defect."""
+        """Collect the samples of all sources. Raises what a source raises: a defect."""
         now_s = self._clock.monotonic_s()
         if self._made is not None and now_s - self._made_at_s < self._fresh_s:
             return self._made

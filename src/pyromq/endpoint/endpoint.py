@@ -53,7 +53,7 @@ class Endpoint:
     def __init__(
         self, settings: MetricsSettings, shelter: Shelter | None = None, *, clock: Clock | None = None
     ) -> None:
-        """Raises ConfigError when the token cannot be read."""
+        """Prepare the endpoint; nothing listens yet. Raises ConfigError when the token cannot be read."""
         self._settings = settings
         self._shelter = shelter or Shelter()
         self._clock = clock or SystemClock()
@@ -75,7 +75,9 @@ class Endpoint:
     # --- life, on the servers' loop ---
 
     async def __aenter__(self) -> Self:
-        """Raises ConfigError when the port that was asked for is taken, or strangers could read what it shows."""
+        """Listen. Raises ConfigError when the port that was asked for is taken, or when strangers could read what it
+        shows.
+        """
         settings, self._servers_loop = self._settings, asyncio.get_running_loop()
         _check_exposure(settings, self._shelter)
         if settings.tls and self._shelter.tls is None:
@@ -184,7 +186,7 @@ class Endpoint:
 
 
 def _check_exposure(settings: MetricsSettings, shelter: Shelter) -> None:
-    """Raises ConfigError for what strangers could read; warns of it where the operator accepts that."""
+    """Refuse to show metrics to strangers (ConfigError), or warn where the operator accepts that."""
     knows_peers = shelter.tls is not None and (shelter.tls.verify_mode is ssl.CERT_REQUIRED or settings.token_file)
     if not settings.enabled or _is_loopback(settings.host) or knows_peers:
         return

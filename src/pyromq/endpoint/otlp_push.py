@@ -44,7 +44,7 @@ class OtlpPush:
         *,
         interval_s: float | None = None,
     ) -> None:
-        """Raises ConfigError when the file of headers cannot be read."""
+        """Prepare pushes to an OpenTelemetry collector. Raises ConfigError when the file of headers cannot be read."""
         self._settings = settings
         self._collect = collect
         self._limited = limited

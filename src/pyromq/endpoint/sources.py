@@ -33,7 +33,7 @@ class MetricsSource(Protocol):
 
 
 class ProcessFacts:
-    """Of this process, by itself."""
+    """Metrics of this process itself: CPU, memory, file descriptors, start time."""
 
     def __init__(self) -> None:
         core = "pure" if compiled_core.core is None else "core"

@@ -47,7 +47,9 @@ class HttpJson:
         self._opener = urllib.request.build_opener(*handlers)
 
     async def ask(self, method: str, path: str, body: Any = None) -> Answer:
-        """Raises LeaseStoreAwayError when there is no answer; answers with an error status are answers."""
+        """Send a JSON request; an answer with an error status is an answer. Raises LeaseStoreAwayError when there is
+        none.
+        """
         return await asyncio.to_thread(self._ask, method, path, body)
 
     def _ask(self, method: str, path: str, body: Any) -> Answer:

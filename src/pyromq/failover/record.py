@@ -51,7 +51,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def decode_record(data: bytes | str) -> LeaseRecord:
-    """Raises LeaseError."""
+    """Decode a lease record from its JSON. Raises LeaseError for anything else."""
     try:
         return msgspec.json.decode(data, type=LeaseRecord)
     except (msgspec.MsgspecError, UnicodeError) as error:

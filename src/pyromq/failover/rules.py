@@ -29,7 +29,7 @@ JOIN_BYTES_MAX: Final = 4 << 20  # a replica so near is waited for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Of one lease; all members must be given the same."""
+    """Durations of one lease; all members must be given the same."""
 
     duration_s: float = 4.0
     renew_s: float = 0.8  # between two renewals
@@ -264,7 +264,9 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
 
 
 def _is_one_missing(sight: Sight, broker: BrokerStatus) -> bool:
-    """Of three and more: it could be master under the next number, in a store that was set back since."""
+    """Whether one of three or more members is away: it could be master under the next number, in a store that was set
+    back since.
+    """
     if sight.census is None:
         return False
     known = doubt.known(sight.me, broker, sight.record, sight.census)
@@ -402,7 +404,7 @@ def _take(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
 
 
 def _that_answer(sight: Sight, record: LeaseRecord, members: tuple[str, ...]) -> tuple[BrokerStatus, ...]:
-    """Of the members in sync those that are there: they stay it, and the new master waits for them from the start."""
+    """Members in sync that answer: they stay in sync, and the new master waits for them from the start."""
     answers = [sight.census.answers[each] for each in members if sight.census and each in sight.census.answers]
     return tuple(
         each

@@ -27,7 +27,7 @@ class SwitchGivenUpError(LeaseError):
 
 
 async def current(store: LeaseStore) -> StoredLease:
-    """Raises LeaseError, also when there is no lease."""
+    """Read the lease as it is in the store. Raises LeaseError, also when there is no lease."""
     found = await store.read()
     if found is None:
         raise LeaseError(

@@ -23,7 +23,7 @@ class SqlFilter:
 
 
 def compile_filter(expression: str) -> SqlFilter:
-    """Raises InvalidFilterError, whose text says what is wrong and where."""
+    """Compile an SQL92 expression. Raises InvalidFilterError, whose text says what is wrong and where."""
     found = _compiled(expression) if len(expression) <= EXPRESSION_CHARACTERS_MAX else _too_long(expression)
     if isinstance(found, str):
         raise InvalidFilterError(found)

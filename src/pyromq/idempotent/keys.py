@@ -23,5 +23,7 @@ def message_key(message: ReceivedMessage) -> str:
 
 
 def key_hash(scope: str, key: str) -> str:
-    """Of fixed length, and the same only for the same text, whatever a database thinks of letters' cases."""
+    """Hash a key within its scope to a text of fixed length, which differs by case whatever a database thinks of
+    letters' cases.
+    """
     return hashlib.sha256(f"{len(scope)}:{scope}{key}".encode("utf-8", "surrogatepass")).hexdigest()

@@ -42,7 +42,7 @@ _COLUMNS: Final = (
 
 
 class InProgressError(MQError):
-    """The same message is being consumed elsewhere: let it come again later, for that may still fail."""
+    """Another consumer has the message at this moment: let it come again later, for that one may still fail."""
 
 
 class MarkedMeanwhileError(InProgressError):
@@ -95,7 +95,7 @@ class Marks:
         return self.claim_all([key])[0]
 
     def claim_all(self, keys: Sequence[str]) -> list[Claim | None]:
-        """Of each key as ``claim``, or InProgressError and none at all."""
+        """Claim several keys as ``claim`` does, all or none. Raises InProgressError."""
         self.prune_sometimes()
         claims: dict[str, Claim | None] = {}
         try:

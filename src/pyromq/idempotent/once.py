@@ -207,7 +207,7 @@ class _Work:
             self._marks.release(*self._claims)
 
     def in_the_batch(self, error: UndecodableError) -> UndecodableError:
-        """The same reasons, counted in places of the whole batch."""
+        """Move the places of decoding errors from the claimed part to the whole batch."""
         return UndecodableError({self._places[at]: reason for at, reason in error.reasons.items()})
 
     def settle(self, result: Any) -> Any:

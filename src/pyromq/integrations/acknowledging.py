@@ -316,7 +316,7 @@ class _NoRunner(ThreadRunner[OwnedQueue]):
 
 
 class SyncAcknowledgingConsumer(ConsumerFace[AcknowledgingConsumer]):
-    """The same for threads: what is said about a message is passed on to the loop, and not waited for."""
+    """``AcknowledgingConsumer`` for threads: acknowledgements are passed on to the loop and not waited for."""
 
     @classmethod
     def opened(cls, inner: AcknowledgingConsumer) -> Self:

@@ -138,7 +138,7 @@ class PyroMQBroker(Broker):
         return message
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30_000) -> Consumer:
-        """Raises QueueNotFound; ConnectionFailed, after which Dramatiq tries again."""
+        """Return a consumer of a queue. Raises QueueNotFound; ConnectionFailed, after which Dramatiq tries again."""
         self._require(queue_name)
         try:
             return _Consumer(self._open().consume(queue_name), max(1, prefetch), timeout)
@@ -151,7 +151,7 @@ class PyroMQBroker(Broker):
         self._open().purge(queue_name)
 
     def flush_all(self) -> None:
-        """The same for all queues."""
+        """Drop what waits in every queue."""
         for queue_name in self.get_declared_queues():
             self.flush(queue_name)
 

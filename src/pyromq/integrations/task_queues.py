@@ -77,7 +77,7 @@ class TaskQueues:
     # --- life ---
 
     async def open(self) -> None:
-        """Raises ConfigError. Servers are asked when there is something to ask."""
+        """Open the client; servers are asked when there is something to ask. Raises ConfigError."""
         async with AsyncExitStack() as stack:
             await self.client.open()
             stack.push_async_callback(self.client.close)
@@ -223,7 +223,7 @@ class TaskQueues:
 
 
 class SyncTaskQueues(Face[TaskQueues]):
-    """The same for threads."""
+    """``TaskQueues`` for threads."""
 
     def __init__(self, inner: TaskQueues) -> None:
         super().__init__(inner)

@@ -29,7 +29,9 @@ class ReplayHandler:
     """``call(message)`` calls the function; ``is_coroutine`` says whether its result is to be awaited."""
 
     def __init__(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-        """Raises ConfigError for a function that cannot be called with a message."""
+        """Bind a function to what it needs besides the message. Raises ConfigError for one that cannot be called with a
+        message.
+        """
         if not callable(function):
             raise ConfigError(f"a handler is a function of a message, not {type(function).__name__}")
         self._function = function

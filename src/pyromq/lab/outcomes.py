@@ -46,7 +46,7 @@ class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def traceback(self) -> str:
-        """Of what the handler raised; empty if it did not."""
+        """Traceback of what the handler raised; empty if it did not."""
         return "" if self.error is None else "".join(traceback.format_exception(self.error))
 
     @property

@@ -85,7 +85,7 @@ class Replay:
     # --- for reports ---
 
     def again(self, replayed: ReplayReport, handler: Callable[..., Any], given: dict[str, Any]) -> ReplayReport:
-        """The same messages, without reading them again."""
+        """Run another handler over messages that were read before, without reading them again."""
         prepared = ReplayHandler(handler, given)
         return self._report(prepared, _called(prepared, _read_before(replayed)), is_cut=replayed.is_cut)
 

@@ -62,7 +62,7 @@ class ReplayReport(Sequence[ReplayOutcome]):
         return self._with([outcome for outcome in self.outcomes if keep(outcome)])
 
     def compare(self, handler: Callable[..., Any], **given: Any) -> HandlerComparison:
-        """The same messages through another handler. Raises ConfigError."""
+        """Run another handler over the same messages and compare. Raises ConfigError."""
         now = self._replay.again(self, handler, given)
         return HandlerComparison(self, now)
 

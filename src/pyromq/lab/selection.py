@@ -27,7 +27,7 @@ TIME_MAX_MS: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSelection:
-    """Raises ConfigError for what cannot be meant."""
+    """Which messages of a topic are replayed. Raises ConfigError for bounds that contradict each other."""
 
     topic: str
     key: str = ""
@@ -97,7 +97,7 @@ class MessageSelection:
 
 
 async def _first_copy(admin: Admin, letter: ReceivedMessage) -> ReceivedMessage:
-    """As the group got it at first, with its topic; the dead letter itself where that is deleted already."""
+    """Find the message as the group got it first, with its topic; the dead letter itself where that copy is deleted."""
     try:
         return await admin.message_by_offset_id(letter.get(names.DLQ_ORIGIN_MESSAGE_ID) or letter.origin_message_id)
     except NotFoundError:

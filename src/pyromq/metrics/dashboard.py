@@ -17,7 +17,7 @@ _CHOSEN: Final = 'cluster=~"$cluster",node_id=~"$node"'
 
 
 def dashboard() -> dict[str, Any]:
-    """As Grafana imports it."""
+    """Build the dashboard in the form that Grafana imports."""
     return {
         "title": "PyroMQ",
         "uid": "pyromq",

@@ -36,7 +36,7 @@ class Startup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """Of one server: ``reasons`` keep it from being ready; ``findings`` do not, and should be looked at."""
+    """Health of one server: ``reasons`` keep it from being ready; ``findings`` do not, and should be looked at."""
 
     reasons: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()

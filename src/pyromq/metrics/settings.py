@@ -16,7 +16,7 @@ _is_label = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*").fullmatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
-    """Raises ConfigError for what cannot work."""
+    """Where metrics are shown and pushed, and with which labels. Raises ConfigError for what cannot work."""
 
     enabled: bool = True  # /metrics and /health
     host: str = "127.0.0.1"
@@ -45,7 +45,7 @@ class MetricsSettings:
 
     @property
     def label_values(self) -> dict[str, str]:
-        """Raises ConfigError."""
+        """Labels that every metric gets, read from ``NAME:VALUE``. Raises ConfigError."""
         found = {}
         for text in self.labels:
             name, colon, value = text.partition(":")
@@ -56,7 +56,7 @@ class MetricsSettings:
 
 
 def check_otlp_endpoint(url: str) -> None:
-    """Raises ConfigError."""
+    """Check that a URL can be a collector's. Raises ConfigError."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username

@@ -58,7 +58,9 @@ def pop_retry_topic(group: str, topic: str) -> str:
 
 
 def pop_retry_topic_v2(group: str, topic: str) -> str:
-    """The same with ``enableRetryTopicV2``; ``+`` stands in no name, so this one cannot be another group's."""
+    """Name of a popping group's retry topic with ``enableRetryTopicV2``; ``+`` stands in no name, so it cannot be
+    another group's.
+    """
     return f"{RETRY_PREFIX}{group}+{topic}"
 
 

@@ -24,7 +24,7 @@ def share_of(member: str, members: Iterable[str], queues: Iterable[QueueId], sha
 
 
 def sorted_members(members: Iterable[str]) -> list[str]:
-    """As Java compares strings: by UTF-16 units."""
+    """Sort client ids as Java compares strings, by UTF-16 units: all members compute the same order."""
     return sorted(set(members), key=lambda member: member.encode("utf-16-be", "surrogatepass"))
 
 

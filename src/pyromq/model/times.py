@@ -57,7 +57,7 @@ def given_ms(name: str, milliseconds: int | None, span: Span | None) -> int | No
 
 
 def given_timeout_ms(milliseconds: int | None, span: Span | None, name: str = "timeout") -> int | None:
-    """The same for a time limit that cannot be 0."""
+    """Read a time limit given in either form; it cannot be 0. Raises ConfigError."""
     chosen = given_ms(name, milliseconds, span)
     if span is not None and not chosen:
         raise ConfigError(f"{name}={span} leaves no time: leave it out for the usual time")

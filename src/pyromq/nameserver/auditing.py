@@ -47,7 +47,7 @@ class NameServerAuditing:
             guard.on_refused = self._refused
 
     def handles(self, handles: dict[int, Handle]) -> dict[int, Handle]:
-        """The same, those that change something audited."""
+        """Wrap the handlers of requests that change something audited; return the others as they are."""
         return {
             code: self._audited(handle) if code in AUDITED_BY_NAMESERVERS else handle
             for code, handle in handles.items()

@@ -33,14 +33,14 @@ def check_registration(registration: Registration, limits: NameServerLimits) -> 
 
 
 def check_name(kind: str, name: str, limits: NameServerLimits) -> None:
-    """Raises LimitError."""
+    """Check the length and characters of a name. Raises LimitError."""
     if not name.strip() or not name.isprintable():
         raise LimitError(f"{kind} {quoted(name)} is blank or has characters that cannot be printed")
     _check_length(kind, name, limits)
 
 
 def check_queues(topic: str, data: QueueData | TopicConfig, limits: NameServerLimits) -> None:
-    """Raises LimitError."""
+    """Check that the queue counts of a topic are within the limits. Raises LimitError."""
     if _is_plain(topic, data, limits):
         return
     check_name("topic", topic, limits)

@@ -42,7 +42,7 @@ class GuardedService:
         self._requests = AccessRequests(guard.book)
 
     def handle(self, request: Received[Any], connection: Connection) -> bytes | LaterFrame | None:
-        """As the service does."""
+        """Verify the request, then hand it to the service."""
         try:
             peer = Peer(connection.remote.host, connection.peer_name)
             principal = self._guard.admit(request, peer)

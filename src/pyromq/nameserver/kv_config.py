@@ -35,7 +35,7 @@ class KvConfig:
         return self._namespaces.get(name)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises LimitError, NotSavedError."""
+        """Set a key and save the table. Raises LimitError, NotSavedError."""
         for what, text in (("namespace", namespace), ("key", key)):
             if not text or len(text) > self._limits.name_characters_max:
                 raise LimitError(f"{what} {quoted(text)} must have 1 to {self._limits.name_characters_max} characters")

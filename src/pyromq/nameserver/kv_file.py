@@ -21,7 +21,7 @@ class KvTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class KvFile:
-    """Raises OSError as the system does."""
+    """File of the key-value configuration, in RocketMQ's JSON. Raises OSError as the system does."""
 
     def __init__(self, path: Path) -> None:
         self._text = WholeText(path, _is_readable)
@@ -36,7 +36,7 @@ class KvFile:
 
 
 def encode_kv(table: KvTable) -> bytes:
-    """As ``java_json`` writes it, at a fraction of its cost: every change writes the whole table."""
+    """Encode the table as ``java_json`` would, at a fraction of its cost: every change writes the whole table."""
     try:
         return msgspec.json.encode(table, order="sorted")
     except UnicodeError:

@@ -37,7 +37,7 @@ class RouteResponses:
         return body
 
     def body_for_zone(self, topic: str, settings: NameServerSettings, zone: str, *, strict: bool) -> bytes | None:
-        """The same for a client that wants to stay within its zone."""
+        """Route body for a client that wants to stay within its zone."""
         route = self._route(topic, settings)
         return None if route is None else encode_route(within_zone(route, zone), strict=strict)
 

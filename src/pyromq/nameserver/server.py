@@ -76,7 +76,7 @@ class NameServer:
 
     @property
     def common_labels(self) -> dict[str, str]:
-        """Of every metric."""
+        """Labels added to every metric of this name server."""
         address = str(self.address) if self._running else ""
         return {**self._settings.metrics.label_values, "cluster": "", "node_type": "nameserver", "node_id": address}
 
@@ -238,7 +238,7 @@ async def _send_made(connection: Connection, response: LaterFrame) -> None:
 
 
 def _open_guard(settings: NameServerSettings) -> Guard | None:
-    """Raises ConfigError, CorruptFileError."""
+    """Open access control, if it is enabled. Raises ConfigError, CorruptFileError."""
     if not settings.access.is_on:
         return None
     folder = settings.kv_path.parent if settings.kv_path else None

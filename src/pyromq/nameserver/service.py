@@ -98,7 +98,7 @@ class NameServerService:
 
     @property
     def settings(self) -> NameServerSettings:
-        """As they are now: admin tools change them."""
+        """Current settings, which admin tools change while it runs."""
         return self._state.settings
 
     def handle(self, request: Received[Any], connection: Hashable) -> bytes | LaterFrame | None:

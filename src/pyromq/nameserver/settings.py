@@ -54,7 +54,7 @@ class NameServerAuditSettings(AuditSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerSettings:
-    """Raises ConfigError for values that cannot work."""
+    """Settings of a name server. Raises ConfigError for values that cannot work."""
 
     host: str = "127.0.0.1"
     port: int = 9876  # 0: any free one

@@ -347,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
     def send_request(
         self, number: int, frame: bytes, code: int, timeout_ms: int, *, takes_facts: bool = False
     ) -> asyncio.Future[Any]:
-        """As ``request_nowait``, of a frame with that id.
+        """Send an encoded frame whose correlation id is ``number`` and return the future of its response.
 
         With ``takes_facts`` the future of a send may have SentFacts in place of a response: the compiled core read it.
         """

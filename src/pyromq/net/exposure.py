@@ -29,7 +29,7 @@ class Exposure:
     insecure_network: bool = False  # the operator accepts the risk
 
     def check(self, addresses: Sequence[Address], tls: ServerContext) -> None:
-        """Raises ConfigError for what strangers could use; warns of it where the operator accepts that."""
+        """Refuse addresses that strangers could use (ConfigError), or warn where the operator accepts that."""
         open_to_all = [each for each in addresses if not ip_address(each.host.partition("%")[0]).is_loopback]
         risk = self._risk(tls)
         if not open_to_all or not risk:

@@ -58,7 +58,7 @@ class Handshakes:
 
     @asynccontextmanager
     async def turn(self, peer_socket: socket.socket) -> AsyncIterator[None]:
-        """Raises TimeoutError when it does not come in time."""
+        """Wait for a place among the TLS handshakes under way. Raises TimeoutError when none is free in time."""
         await self._wait()
         self._under_way[peer_socket] = self._clock.monotonic_s()
         try:
@@ -78,7 +78,7 @@ class Handshakes:
             self._waiting -= 1
 
     def _cut_slow(self) -> None:
-        """As many of those that take longer than is usual as others wait, a few at a time."""
+        """Abort handshakes that take longer than usual, as many as others wait, a few at a time."""
         now_s, next_s = self._clock.monotonic_s(), _PAUSE_S
         for _ in range(min(self._waiting, _CUT_AT_ONCE, len(self._under_way))):
             peer_socket, since_s = next(iter(self._under_way.items()))

@@ -44,7 +44,7 @@ class HasListenerSettings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """Raises ConfigError for what cannot work."""
+    """Limits and TLS of a listening server. Raises ConfigError for what cannot work."""
 
     tls: ServerTls = field(default_factory=ServerTls)
     trusted_proxies: tuple[str, ...] = ()  # peers that may say in a PROXY header for whom they speak
@@ -64,7 +64,7 @@ class ListenerSettings:
 
     @classmethod
     def of(cls, settings: HasListenerSettings) -> Self:
-        """Raises ConfigError."""
+        """Take the listener's part of a server's settings. Raises ConfigError."""
         tls = ServerTls(
             mode=settings.tls_mode,
             certificate_file=settings.tls_certificate_file,

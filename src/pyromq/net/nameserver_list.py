@@ -41,7 +41,7 @@ def parse_nameservers(given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def check_nameservers(nameservers: Sequence[str]) -> None:
-    """Raises ConfigError for anything but addresses, or one URL."""
+    """Check a list of name servers: addresses, or one URL. Raises ConfigError."""
     for text in nameservers:
         if is_url(text) and "@" in text.partition("://")[2].partition("/")[0]:
             raise ConfigError("the URL of an address server holds a user or password, which are not sent: remove them")
@@ -78,7 +78,7 @@ def address_url(text: str, unit_name: str = "") -> str:
 
 
 async def fetch_text(url: str, *, timeout_ms: int = FETCH_TIMEOUT_MS) -> str:
-    """Raises ConnectFailedError."""
+    """Fetch the list of name servers from a URL. Raises ConnectFailedError."""
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             return await asyncio.to_thread(_fetch, url, timeout_ms / 1000)

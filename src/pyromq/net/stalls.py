@@ -65,7 +65,7 @@ class StallWatch:
         self._count(began_s, shown + (",…" if len(codes) > _CODES_LOGGED_MAX else ""))
 
     def report(self) -> dict[str, object]:
-        """As run-time information tells it."""
+        """Event loop stalls in the names of run-time information."""
         return {"loopStalls": self.count, "loopStallWorstMs": self.worst_ms, "loopStallCode": self.worst_cause}
 
     def _count(self, began_s: float, cause: str) -> None:

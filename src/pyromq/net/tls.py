@@ -32,7 +32,7 @@ class TlsSettings:
     hostname: str = ""  # what the servers' certificates say; the host we connect to when empty
 
     def context(self) -> ssl.SSLContext:
-        """Raises ConfigError."""
+        """Build the client's TLS context. Raises ConfigError for files that cannot be used."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             if self.certificate_file:

@@ -90,7 +90,7 @@ class Outbox:
         return Box(self.database, self.add, self.notify, connection)
 
     def add(self, connection: Any, *messages: Message) -> list[KeptMessage]:
-        """The same in a transaction that you commit yourself. Raises OutboxFullError."""
+        """Add messages inside a transaction that the caller commits. Raises OutboxFullError."""
         return self.kept.add(connection, messages)
 
     def refused(self, *, count_max: int = 1_000) -> list[KeptMessage]:

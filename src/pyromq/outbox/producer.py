@@ -65,7 +65,7 @@ class OutboxProducer:
         self.close()
 
     def open(self) -> Self:
-        """Raises what the database and ``TransactionProducer.open`` raise."""
+        """Open database and producer. Raises what the database and ``TransactionProducer.open`` raise."""
         self.outbox.create()
         self._prune()
         self.producer.open()

@@ -197,7 +197,7 @@ class Follower:
         raise RemoteProtocolError(f"the connection to the master's replication port {address} ended")
 
     def _start(self, master: Master, known: MasterLog | None) -> _Start:
-        """Raises ReplicationRefusedError, StoreReadOnlyError."""
+        """Agree with the master where to go on. Raises ReplicationRefusedError, StoreReadOnlyError."""
         store = self.store
         if not store.health.writable:
             raise store.health.error()

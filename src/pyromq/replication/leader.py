@@ -70,7 +70,7 @@ class Leader:
         return Address(host, port)
 
     async def start(self, port: int) -> None:
-        """Raises OSError."""
+        """Listen for replicas. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: ReplicaLink(self), self.settings.host, port)
         logger.info("replicas may connect: address=%s role=%s", self.address, self.settings.role.value)

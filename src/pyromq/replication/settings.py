@@ -122,7 +122,7 @@ class ReplicationSettings:
 
     @property
     def copies_needed(self) -> int:
-        """Of a sync master: 2 at least, or the name would be a lie."""
+        """Copies a sync master needs before it acknowledges: 2 at least, or the name would be a lie."""
         return max(2, self.in_sync_replicas)
 
 

@@ -30,7 +30,7 @@ class SourceRanges:
     __slots__ = ("_networks", "texts")
 
     def __init__(self, texts: Sequence[str] = ()) -> None:
-        """Raises ConfigError."""
+        """Parse address ranges (CIDR). Raises ConfigError."""
         self.texts = tuple(text.strip() for text in texts)
         self._networks = [_network(text) for text in self.texts]
 
@@ -56,7 +56,7 @@ class WhiteList:
     __slots__ = ("_tests", "texts")
 
     def __init__(self, texts: Sequence[str] = ()) -> None:
-        """Raises ConfigError."""
+        """Parse RocketMQ 4.x's address patterns. Raises ConfigError."""
         self.texts = tuple(text.strip() for text in texts if text.strip())
         self._tests = [test for text in self.texts for test in _white_tests(text)]
 

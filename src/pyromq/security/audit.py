@@ -99,7 +99,7 @@ class AuditSearch(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings:
-    """Raises ConfigError for what cannot work."""
+    """Where the audit log is kept, how large, and what it records. Raises ConfigError for what cannot work."""
 
     enabled: bool = True
     file_bytes_max: int = 1 << 20
@@ -233,7 +233,7 @@ def answer_of(log: AuditLog, body: bytes) -> Callable[[], bytes]:
 
 
 def find_entries(folder: Path, question: AuditSearch) -> list[AuditEntry]:
-    """Of the files in a folder, with or without a server that writes them. Raises OSError."""
+    """Search the audit files of a folder, with or without a server that writes them. Raises OSError."""
     return _found(_newest_first(folder, _SYSTEM, []), question)
 
 

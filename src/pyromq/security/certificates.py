@@ -89,7 +89,7 @@ class CertificateFolder:
         return self._add(f"client-{_checked(name)}", name, [Usage.CLIENT_AUTH], None, days)
 
     def facts(self) -> list[CertificateFacts]:
-        """Of every certificate in the folder, by the names of their files."""
+        """Facts about every certificate in the folder, by file name."""
         return [certificate_facts(path) for path in sorted(self.folder.glob("*.pem")) if not path.stem.endswith("-key")]
 
     # --- how they are made ---
@@ -157,7 +157,7 @@ class CertificateFolder:
 
 
 def certificate_facts(path: Path) -> CertificateFacts:
-    """Raises ConfigError."""
+    """Read a certificate's names, issuer and validity. Raises ConfigError."""
     _require_cryptography()
     from cryptography import x509
 

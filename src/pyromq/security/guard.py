@@ -36,7 +36,9 @@ NAME_CHARACTERS_MAX: Final = 255  # of a name in a text: no topic, group or user
 
 
 class Guard:
-    """Of one server. ``cluster`` is the one it belongs to; ``checks_rights`` False stops after verification."""
+    """Access control of one server. ``cluster`` is the one it belongs to; ``checks_rights`` False stops after
+    verification.
+    """
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ def ask(known: str) -> AccessTablesHeader:
 
 
 def check_replica(header: AccessTablesHeader, principal: Principal, inner: InnerCredentials) -> None:
-    """Raises AccessDeniedError."""
+    """Check that a replica may copy the users. Raises AccessDeniedError."""
     if principal.means not in _MEANS or principal.name != inner.access_key:
         raise AccessDeniedError("users are given to replicas alone, which sign with access.inner_credentials")
     if header.purpose != PURPOSE or not header.nonce:
@@ -73,7 +73,7 @@ def take_over(answer: AccessTables, header: AccessTablesHeader, inner: InnerCred
 
 
 def adopt(book: UserStore, texts: Texts) -> None:
-    """Raises ConfigError, ValueError for what is no table of users, OSError."""
+    """Replace the users by those of the master. Raises ConfigError, ValueError for what is no table of users, OSError."""
     if texts.users != book.text():
         book.adopt(texts.users)
 

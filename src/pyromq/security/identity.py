@@ -78,7 +78,7 @@ def verify(validators: Sequence[Validator], request: Received[Any], peer: Peer) 
 
 
 def verify_signature(validator: SignatureValidator, request: Received[Any], peer: Peer) -> Principal:
-    """The same where signatures are all that is asked for. Raises AccessDeniedError."""
+    """Verify a request where signatures are the only way. Raises AccessDeniedError."""
     voucher = validator.vouch(request, peer)
     return _issued.get(voucher) or _issue(voucher)
 

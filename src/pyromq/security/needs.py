@@ -42,7 +42,7 @@ class Clause(NamedTuple):
 
 
 def needs_of(clause: Clause, request: Received[Any], own_cluster: str) -> Iterator[Need]:
-    """Raises MQError when the request cannot be read."""
+    """Yield the rights that a clause of the table asks of a request. Raises MQError when the request cannot be read."""
     if clause.names is None:
         yield Need(cluster(own_cluster), clause.actions)
         return
@@ -126,7 +126,7 @@ def consumed_groups(request: Received[Any]) -> Iterable[str]:
 
 
 def consumed_topics(request: Received[Any]) -> Iterable[str]:
-    """Of a heartbeat; the retry topic of a group follows from the group."""
+    """Topics that a heartbeat subscribes to; the retry topic of a group follows from the group."""
     found = decode_heartbeat(_body(request)).consumer_data_set
     return dict.fromkeys(each.topic for consumer in found for each in consumer.subscription_data_set)
 

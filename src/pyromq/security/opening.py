@@ -29,7 +29,9 @@ class AccessLocation(NamedTuple):
 
 
 def open_guard(settings: AccessSettings, place: AccessLocation, rights: Rights) -> Guard:
-    """Raises ConfigError when nobody could be verified, CorruptFileError, OSError."""
+    """Open access control from files and settings. Raises ConfigError when nobody could be verified, CorruptFileError,
+    OSError.
+    """
     path = settings.file or (place.folder / FILE_NAME if place.folder else None)
     book = UserStore(path, disk=place.disk)
     _create_first_users(settings, book)

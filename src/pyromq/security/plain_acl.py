@@ -56,7 +56,7 @@ class _PlainAcl(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def parse_plain_acl(text: bytes | str) -> tuple[list[Account], WhiteList]:
-    """Raises ConfigError, which never shows a secret."""
+    """Parse RocketMQ 4.x's ``plain_acl.yml``. Raises ConfigError, which never shows a secret."""
     plain = _parsed(text)
     accounts = [_account(each) for each in plain.accounts or ()]
     return accounts, WhiteList(plain.global_white_remote_addresses or ())

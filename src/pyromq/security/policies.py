@@ -63,7 +63,7 @@ class User(NamedTuple):
         return self.type is UserType.SUPER
 
     def info(self) -> UserInfo:
-        """As tools see it: without the password."""
+        """The user as tools see it: without the password."""
         return UserInfo(username=self.name, user_type=self.type.value, user_status=self.status.value)
 
 
@@ -74,7 +74,7 @@ def make_user(
     status: UserStatus = UserStatus.ENABLE,
     white_list: WhiteList = _NOWHERE,
 ) -> User:
-    """Raises ConfigError."""
+    """Check and make a user. Raises ConfigError."""
     if not name.strip() or not name.isprintable() or len(name) > USERNAME_CHARACTERS_MAX:
         raise ConfigError(f"user name {quoted(name)} is blank, too long, or has characters that cannot be printed")
     if not password.reveal().strip():
@@ -94,7 +94,7 @@ class PolicyEntry(NamedTuple):
 
     @classmethod
     def of(cls, info: PolicyEntryInfo) -> PolicyEntry:
-        """Raises ConfigError."""
+        """Read a policy entry from its wire form. Raises ConfigError."""
         if not info.actions:
             raise ConfigError(f"the entry for {quoted(info.resource or '')} names no actions")
         actions = frozenset(map(parse_action, info.actions))
@@ -145,7 +145,7 @@ _DENIED: Final = "the decision is deny."
 
 
 def decide(policies: Policies | None, need: Need, ip: str) -> AccessDecision:
-    """Of a user that is not a super user."""
+    """Decide whether the policies of a user that is no super user allow what a request needs."""
     for kind in PolicyType:
         found = [entry for entry in (policies or {}).get(kind, ()) if entry.applies_to(need, ip)]
         if found:

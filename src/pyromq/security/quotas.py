@@ -85,7 +85,7 @@ class Limit(NamedTuple):
 
 
 def parse_quotas(texts: Iterable[str]) -> tuple[Quota, ...]:
-    """Raises ConfigError for what is no quota, or is given twice."""
+    """Parse quotas from their texts. Raises ConfigError for what is no quota, or is given twice."""
     found: dict[tuple[QuotaScope, str, Measure], Quota] = {}
     for text in texts:
         for quota in _parse(text):

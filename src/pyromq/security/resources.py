@@ -75,7 +75,7 @@ class ResourcePattern(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ResourcePattern:
-        """Raises ConfigError."""
+        """Parse a pattern such as ``Topic:orders*``. Raises ConfigError."""
         if text == ALL_NAMES:
             return cls(None, Match.ANY)
         kind, colon, name = text.partition(":")

@@ -35,7 +35,7 @@ class Right(NamedTuple):
     key: Callable[[Any], str | tuple[str, ...]] | None = None
 
     def needs(self, request: Received[Any], own_cluster: str) -> Iterator[Need]:
-        """Raises MQError when the request cannot be read."""
+        """Yield what a request needs. Raises MQError when the request cannot be read."""
         for clause in self.clauses:
             yield from needs_of(clause, request, own_cluster)
 
@@ -44,7 +44,7 @@ Rights = dict[int, Right]
 
 
 def check_rights(rights: Rights, codes: Iterable[int], server: str) -> None:
-    """Raises MissingRightsError for codes that are answered and have no row."""
+    """Check that every code that is answered has a row. Raises MissingRightsError."""
     missing = sorted(int(code) for code in codes if code not in rights)
     if missing:
         text = f"the {server} answers requests that the table of rights has no row for: {', '.join(map(str, missing))}"

@@ -35,7 +35,7 @@ class InnerCredentials(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings:
-    """Raises ConfigError for what would leave a server open, or closed to everybody."""
+    """Settings of access control. Raises ConfigError for what would leave a server open, or closed to everybody."""
 
     enabled: bool = False  # both of the following, under the name that RocketMQ 4.x has for it
     authentication: bool = False  # requests are signed by a known user

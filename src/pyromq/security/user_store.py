@@ -73,7 +73,7 @@ class Rules:
         return self.verdict_of(principal.name, need, ip)
 
     def verdict_of(self, name: str, need: Need, ip: str) -> AccessDecision:
-        """The same for a user that is only asked about."""
+        """Decide for a user that is only asked about, without a request."""
         user = self.users.get(name)
         if user is None:
             return AccessDecision(False, "the user is not found.")
@@ -113,7 +113,7 @@ class UserStore:
     """Owner of the rules. ``path`` None keeps them in memory only."""
 
     def __init__(self, path: Path | None = None, *, disk: TextDisk | None = None) -> None:
-        """Raises CorruptFileError when the file and its backup are damaged, OSError."""
+        """Load users and policies. Raises CorruptFileError when the file and its backup are damaged, OSError."""
         self._text = WholeText(path, _is_whole, disk=disk or SystemDisk(), copied=True) if path else None
         self._own = Rules()
         self._followed: tuple[Account, ...] = ()
@@ -129,7 +129,7 @@ class UserStore:
     # --- users ---
 
     def create_user(self, user: User) -> None:
-        """Raises AccessChangeError, OSError as all changes do."""
+        """Add a user and save. Raises AccessChangeError, OSError as all changes do."""
         if user.name in self._own.users:
             raise AccessChangeError(f"The user is existed: {quoted(user.name)}")
         if len(self._own.users) >= USERS_MAX:
@@ -314,7 +314,7 @@ def user_of(info: UserInfo) -> User:
 
 
 def types_of(info: UserInfo) -> tuple[UserType | None, UserStatus | None]:
-    """Raises ConfigError."""
+    """Read type and status of a user from their wire form. Raises ConfigError."""
     types, statuses = {each.value.lower(): each for each in UserType}, {each.value: each for each in UserStatus}
     type_ = types.get(info.user_type.lower()) if info.user_type else None
     status = statuses.get(info.user_status.lower()) if info.user_status else None

@@ -144,7 +144,7 @@ _BUILT_IN: Final[dict[str, Callable[[UserStore], Validator]]] = {
 
 
 def load_validators(names: Sequence[str], book: UserStore) -> list[Validator]:
-    """Raises ConfigError, also when there are none: nobody would be checked."""
+    """Make validators by name. Raises ConfigError, also when there are none: nobody would be checked."""
     if not names:
         raise ConfigError("access control is on and access.validators names none: nobody could be verified")
     return [(_BUILT_IN.get(name) or _imported(name))(book) for name in names]

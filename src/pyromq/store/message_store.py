@@ -83,7 +83,9 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class EncodingLimits(NamedTuple):
-    """Of one message that is encoded elsewhere: its body, bodies worth copying, its record, its keys in the index."""
+    """Limits of one message that is encoded elsewhere: its body, bodies worth copying, its record, its keys in the
+    index.
+    """
 
     body_bytes_max: int
     copied_bytes_max: int

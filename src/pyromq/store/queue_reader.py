@@ -449,7 +449,8 @@ def _go_forward(positions: Sequence[int], sizes: Sequence[int]) -> bool:
 def _passing(
     queue: ConsumeQueue, offset: int, scanned: int, count_max: int, accept_tag: TagFilter
 ) -> tuple[Sequence[int], Sequence[int], Sequence[int]] | None:
-    """Of the next ``scanned`` messages, positions and sizes of up to ``count_max`` that pass; None before a filler.
+    """Positions and sizes of up to ``count_max`` of the next ``scanned`` messages that pass the filter; None before a
+    filler.
 
     Then their numbers among all that were looked at, and the number of the next one to look at. At first only a few are
     looked at, for it may be that all pass; then as many as it seems to take.

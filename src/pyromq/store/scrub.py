@@ -93,7 +93,9 @@ class Scrub:
     """Owned by the maintenance of a store: ``tick`` on its thread."""
 
     def __init__(self, store: MessageStore, disk: Disk, clock: Clock, elsewhere: Callable[[Job], object]) -> None:
-        """Raises nothing: a note that cannot be read is forgotten, and the log looked at from its beginning."""
+        """Resume where the note says; one that cannot be read is forgotten, and the scrub begins at the start of the
+        log.
+        """
         self._store = store
         self._disk = disk
         self._clock = clock
@@ -126,7 +128,7 @@ class Scrub:
         return min(1.0, max(0, self.position - first) / (end - first)) if end > first else 1.0
 
     def facts(self) -> dict[str, object]:
-        """As run-time information tells it."""
+        """Progress and findings in the names of run-time information."""
         return {
             "scrubProgress": f"{self.progress:.4f}",
             "scrubPasses": self.passes,

@@ -36,7 +36,7 @@ class StoreReaders(Protocol):
     """What the owner of a store knows about its readers."""
 
     def readers(self) -> Readers:
-        """As they are now; one count uses the same from beginning to end."""
+        """Readers as they are now; one count uses the same from beginning to end."""
 
     def deleted(self, unread: list[Unread], *, forced: bool) -> None:
         """These messages are gone, because their file had expired, or by force, because the disk is too full."""

@@ -39,9 +39,9 @@ class BrokerClock:
         seconds: float = 0,
         ms: int = 0,
     ) -> Awaitable[None]:
-        """As ``LoopbackBroker.advance``."""
+        """Let time pass, with all that happens in it; see ``LoopbackBroker.advance``."""
         return self._broker.advance(by, days=days, hours=hours, minutes=minutes, seconds=seconds, ms=ms)
 
     def settle(self) -> Awaitable[None]:
-        """As ``LoopbackBroker.settle``."""
+        """Return when nothing is left to do at this moment; see ``LoopbackBroker.settle``."""
         return self._broker.settle()

@@ -237,7 +237,7 @@ class FaultyDisk:
         self._before = hook
 
     def after_crash(self, mode: CrashMode = CrashMode.FORGET, rng: Random | None = None) -> FaultyDisk:
-        """The same disk after power came back: no locks, no faults, and of un-flushed data what ``mode`` says."""
+        """Return the disk after power came back: no locks, no faults, and of un-flushed data what ``mode`` says."""
         disk = FaultyDisk(capacity_bytes=self.capacity_bytes, clock_ms=self._clock_ms)
         disk.other_bytes = self.other_bytes
         disk._root = self._root.survivor(mode, rng or Random(0))

@@ -383,7 +383,7 @@ class LoopbackBroker:
         return self._on_loop(self._observer.ledger)
 
     def assert_nothing_lost(self) -> Ledger:
-        """Raises AssertionError, with what happened, if an acknowledged message is nowhere, or some group lost it."""
+        """Assert that no acknowledged message is lost, to a group or altogether; the AssertionError says what happened."""
         ledger = self.ledger()
         if ledger.lost:
             raise AssertionError("\n".join([str(ledger), "what happened:", *self.journal.lines()]))

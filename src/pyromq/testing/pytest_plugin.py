@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Of pytest-xdist: all workers have one seed."""
+    """Give all workers of pytest-xdist one seed."""
     node.workerinput["pyromq_seed"] = node.config.stash[_seed_key]
 
 

@@ -60,7 +60,7 @@ def parts(annotation: Any) -> Iterator[Any]:
 
 
 def name_of(annotation: Any) -> str:
-    """As its author would write it."""
+    """Name of a type as its author would write it."""
     if annotation is None or annotation is type(None):
         return "None"
     if isinstance(annotation, type) and not get_args(annotation):

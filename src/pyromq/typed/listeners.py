@@ -49,7 +49,8 @@ class UndecodableError(DeadLetterError):
 
 
 def listener(function: Function) -> Function:
-    """The same function for messages: decodes what its first parameter is annotated with, or is the function itself.
+    """Wrap a function so that it takes messages: its first parameter is decoded as annotated. A function without a type
+    stays.
 
     A PushConsumer does that by itself; this is for code that calls listeners. Raises ConfigError for an annotation that
     nothing can be decoded as.
@@ -96,7 +97,7 @@ def reader_for(function: Function) -> Reader | None:
 
 
 def batch_reader_for(function: Function) -> Callable[[Sequence[ReadMessage]], list[Any]] | None:
-    """The same for a function that takes several: ``list[Order]``."""
+    """Return the function that decodes a batch for a parameter such as ``list[Order]``; None for plain messages."""
     annotation = first_annotation(function)
     plain = without_annotated(annotation)
     if annotation is None or takes_the_message(annotation) or plain in _SEVERAL:

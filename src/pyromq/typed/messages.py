@@ -82,7 +82,7 @@ def as_message(given: Message | str, value: object, options: MessageOptions) -> 
 
 
 def as_messages(given: Any, values: object, options: MessageOptions) -> Any:
-    """The same for several: messages, or a topic and values."""
+    """Make several messages from messages, or from a topic and values."""
     if not isinstance(given, str):
         if values is not NO_VALUE or options:
             if not options.keys() <= _NAMES:

@@ -40,7 +40,7 @@ class BinaryHeader(NamedTuple):
 
 
 def decode_binary_header(header: bytes) -> BinaryHeader:
-    """Raises UndecodableHeaderError."""
+    """Decode a header in RocketMQ's binary form. Raises UndecodableHeaderError."""
     try:
         code, language, version, correlation_id, flag, remark_size = _fixed.unpack_from(header)
         remark_end = _end(header, _fixed.size, remark_size, "remark")
@@ -94,7 +94,9 @@ def encode_binary_header(
     remark: str | None,
     ext: Mapping[str, str],
 ) -> bytes:
-    """Raises LocalProtocolError for what this form cannot carry, POP codes above all."""
+    """Encode a header in RocketMQ's binary form. Raises LocalProtocolError for what it cannot carry, POP codes above
+    all.
+    """
     if not -CODE_MAX - 1 <= code <= CODE_MAX:
         raise LocalProtocolError(f"code {code} does not fit a binary header, it needs a JSON one")
     try:

@@ -118,7 +118,7 @@ class HeaderReader(Generic[H]):
 
 
 def _decoder_of_texts(fields: list[msgspec.structs.FieldInfo]) -> Callable[[bytes], Any]:
-    """Of commands, of which it reads these fields of the header, as the strings they must be."""
+    """Make a decoder of commands that reads these fields of the header, as the strings they must be."""
     texts = msgspec.defstruct(
         "Texts",
         [(field.name, str | None, None) for field in fields],

@@ -88,7 +88,7 @@ def encode_offset_id(store_host: Host, position: int) -> str:
 
 
 def stored_id(store_host: bytes, position: int) -> str:
-    """The same of a record, whose host is in its stored form (8 or 20 bytes): RocketMQ's offset message id."""
+    """Offset message id of a record, whose host is in its stored form (8 or 20 bytes)."""
     if not 0 <= position < 1 << 63:
         raise LocalProtocolError(f"log position {position} does not fit an offset id")
     return (store_host + _POSITION.pack(position)).hex().upper()

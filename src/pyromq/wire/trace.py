@@ -246,7 +246,7 @@ _READERS: Final[dict[str, Callable[[Sequence[str]], TraceRecord]]] = {
 
 
 class Pack(msgspec.Struct, frozen=True):
-    """As many records as one trace message takes."""
+    """Records of one trace message, as many as it takes."""
 
     body: bytes
     keys: tuple[str, ...]

@@ -105,7 +105,7 @@ def test_what_a_filter_passed_over_leaves_no_lag_and_an_unfinished_event_is_neve
     async def test(broker: LoopbackBroker) -> None:
         tags = ["new", "new", *["old"] * 5]
         await send(broker, *(Message("orders", b"%d" % n, tags=tag, sharding_key="one") for n, tag in enumerate(tags)))
-        stream = stream_of(broker, Subscription(topics={"orders": "new"}, group="airflow", start="earliest"))
+        stream = stream_of(broker, AirflowSubscription(topics={"orders": "new"}, group="airflow", start="earliest"))
         events = stream.events()
         taken = await take(events, 2)
         waiting = asyncio.create_task(anext(events))

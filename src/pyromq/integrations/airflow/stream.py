@@ -95,7 +95,9 @@ class MessageStream:
         await consumer.commit({last.queue: end})
 
     async def _commit_passed(self, consumer: PullConsumer) -> None:
-        """Of queues without unfinished messages: what was filtered out behind the last one leaves no lag."""
+        """Commit queues without unfinished messages, so that what the filter passed over behind the last match leaves
+        no lag.
+        """
         done = {queue: consumer.position(queue) for queue in consumer.assignment if queue not in self._newest}
         if news := {queue: end for queue, end in done.items() if end != self._committed.get(queue)}:
             self._committed |= news

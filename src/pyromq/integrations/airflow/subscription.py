@@ -52,11 +52,11 @@ class AirflowSubscription:
         return {name: value for name, value in {**found, "sql": self.sql, "start": self.start}.items() if value}
 
     def key(self) -> str:
-        """The same for what may share one consumer."""
+        """Key that is equal for subscriptions that may share one consumer."""
         return json.dumps(self.values(), sort_keys=True)
 
     def consumer(self, place: ClusterConnection) -> PullConsumer:
-        """Raises what PullConsumer raises; offsets are committed by hand."""
+        """Make the pull consumer, whose offsets are committed by hand. Raises what PullConsumer raises."""
         topics: Any = () if self.sql else self.topics
         consumer = PullConsumer(
             place.nameservers or (),

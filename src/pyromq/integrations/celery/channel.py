@@ -42,7 +42,7 @@ class QoS(virtual.QoS):
 
 
 class Channel(virtual.Channel):
-    """Of a connection; queues and their consumers belong to the connection."""
+    """Kombu's channel; queues and their consumers belong to the connection."""
 
     QoS = QoS
     supports_fanout = True

@@ -69,7 +69,7 @@ class Transport(virtual.Transport):
 
     @property
     def queues(self) -> SyncTaskQueues:
-        """Raises ClientClosedError, which is one of ``connection_errors``."""
+        """Queues of the open connection. Raises ClientClosedError, which is one of ``connection_errors``."""
         if self._queues is None:
             raise ClientClosedError("the connection is closed")
         return self._queues
@@ -79,7 +79,7 @@ class Transport(virtual.Transport):
         return self.queues.inner.client.clock.now_ms()
 
     def establish_connection(self) -> Any:
-        """Raises ConfigError; TransportError when no name server answers."""
+        """Connect the client. Raises ConfigError; TransportError when no name server answers."""
         options = self.client.transport_options
         nameservers = options.get("nameservers") or f"{self.client.hostname}:{self.client.port or DEFAULT_PORT}"
         queues = SyncTaskQueues(

@@ -69,7 +69,7 @@ class IndexTrust:
         return self.files[-1].end_position + 1 if self.files and self.files[-1].next_entry > 1 else 0
 
     def by_seal(self, seals: list[IndexSeal], log_first: int, *, clean: bool) -> None:
-        """As ``KeyIndex.open_sealed`` decides: from the first lost or damaged file on nothing is kept."""
+        """Decide as ``KeyIndex.open_sealed`` does: from the first lost or damaged file on nothing is kept."""
         by_name: dict[str, IndexSeal] = {}
         for seal in seals:
             if seal.name in self._shape.names:

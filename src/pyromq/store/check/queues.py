@@ -35,7 +35,7 @@ class Trust:
 
 
 def trust_sealed(run: FileRun, seals: Sequence[QueueSeal], log_first: int) -> Trust:
-    """As ``ConsumeQueue.open_sealed`` decides, without touching anything."""
+    """Decide as ``ConsumeQueue.open_sealed`` does, without touching anything."""
     files = [] if run.faults() else run.files
     bases = {file.base for file in files}
     by_base = {seal.base: seal for seal in seals if seal.base in bases or seal.last_position >= log_first}
@@ -51,7 +51,7 @@ def trust_sealed(run: FileRun, seals: Sequence[QueueSeal], log_first: int) -> Tr
 
 
 def trust_unsealed(run: FileRun, before_position: int) -> Trust:
-    """As ``ConsumeQueue.open_unsealed`` decides, without touching anything."""
+    """Decide as ``ConsumeQueue.open_unsealed`` does, without touching anything."""
     end, intact = 0, not run.faults()
     for file in [] if run.faults() else run.files:
         used, before = 0, 0

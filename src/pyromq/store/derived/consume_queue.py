@@ -240,11 +240,11 @@ class ConsumeQueue(QueueTail):
         return list(map(QueueEntry._make, self.raw_entries(offset, count)))
 
     def raw_entries(self, offset: int, count: int) -> Iterator[tuple[int, int, int]]:
-        """The same as plain tuples of position, size and tag hash, for readers of many."""
+        """Yield entries as plain tuples of position, size and tag hash, for readers of many."""
         return ENTRY.iter_unpack(self.entry_bytes(offset, count))
 
     def entry_bytes(self, offset: int, count: int) -> bytes:
-        """The same as they lie in the file."""
+        """Read entries as the bytes that lie in the file."""
         at, size = offset * ENTRY_BYTES, min(count, self.end - offset) * ENTRY_BYTES
         segment = self._segments.holding(at)
         if segment is None or size <= 0 or offset < self.first:

@@ -214,7 +214,7 @@ def _time_name(moment: datetime) -> str:
 
 
 def _hashes(prefixes: list[bytes], keys: Sequence[list[bytes]], counts: list[int]) -> list[int]:
-    """Of all keys behind the prefixes of their messages."""
+    """Hash all keys behind the prefixes of their messages."""
     each, flat = counts[0], list(chain.from_iterable(keys))
     prefix = prefixes[0]
     if prefixes.count(prefix) < len(prefixes):

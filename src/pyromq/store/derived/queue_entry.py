@@ -35,13 +35,13 @@ def position_of(entry: bytes) -> int:
 
 
 def positions_and_sizes(data: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of all entries in there."""
+    """Unpack positions and sizes of all entries in ``data``."""
     numbers = _numbers("qi8x", data)
     return numbers[0::2], numbers[1::2]
 
 
 def tag_hashes(data: bytes) -> tuple[int, ...]:
-    """Of all entries in there."""
+    """Unpack tag hashes of all entries in ``data``."""
     return _numbers("12xq", data)
 
 

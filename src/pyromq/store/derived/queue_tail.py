@@ -72,7 +72,7 @@ class PureTail:
 
 
 class PureLine:
-    """Of one store. A queue stands in line at most once; what it is owed may be written without asking here."""
+    """Line of queues of one store whose entries are to be written; a queue stands in it at most once."""
 
     def __init__(self) -> None:
         self._staged: dict[PureTail, None] = {}

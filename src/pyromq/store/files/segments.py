@@ -129,7 +129,7 @@ class SegmentList:
         return segment
 
     def take_unsynced_folders(self) -> list[Path]:
-        """Of a queue: its folder, its topic's and the one of all topics, if files were made since the last call.
+        """Folders in which files were made since the last call: the queue's, its topic's and the one of all topics.
 
         The caller has to sync them: the next call does not name them again.
         """

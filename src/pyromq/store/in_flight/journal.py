@@ -76,7 +76,7 @@ def encode_changes(changes: Sequence[Change]) -> bytes:
 
 
 def decode_changes(body: bytes) -> list[Change]:
-    """Raises CorruptFileError."""
+    """Decode the changes of a journal entry. Raises CorruptFileError."""
     try:
         return _decode(body)
     except msgspec.MsgspecError as error:

@@ -111,7 +111,7 @@ class Snapshot:
         return Copied(table.applied, queues)
 
     def save(self, copied: Copied) -> None:
-        """Raises OSError."""
+        """Write the snapshot whole, beside the old one first. Raises OSError."""
         stored = _Stored(copied.applied, [_stored(each) for each in copied.queues])
         self._file.save(msgspec.json.encode(stored))
 

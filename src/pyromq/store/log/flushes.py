@@ -27,7 +27,9 @@ class FlushJob:
     error: OSError | None = None  # seen at once, before the owner's thread is told
 
     def run(self) -> None:
-        """Raises OSError, also when another program removed a file: what it holds is not durable, but gone."""
+        """Flush the files. Raises OSError, also when another program removed a file: what it held is not durable, but
+        gone.
+        """
         try:
             for file in self.files:
                 file.sync()

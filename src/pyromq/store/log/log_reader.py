@@ -41,7 +41,7 @@ class LogReader:
         return self.bytes_at(position, size)
 
     def record_bytes(self, position: int) -> memoryview:
-        """As many bytes as the record there says it has; the caller decodes them, and so checks what it says."""
+        """Read as many bytes as the record there claims; the caller decodes, and so checks, them."""
         segment = self._segments.holding(position)
         if segment is None or position + BLANK_BYTES > min(self._log.end, segment.end) or position < 0:
             raise PositionOutOfRangeError(requested=position, first=self._log.first, end=self._log.end)

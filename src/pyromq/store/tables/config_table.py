@@ -125,7 +125,7 @@ class ConfigTable(ABC):
         all_steps(self.save_in_steps_or_undo(undo))
 
     def save_in_steps_or_undo(self, undo: Callable[[], object]) -> InSteps[None]:
-        """Likewise; a caller that drops it in between has taken the change back, too."""
+        """Save in steps, and undo the change when that fails or the caller drops it in between."""
         try:
             yield from self.save_in_steps()
         except GeneratorExit:

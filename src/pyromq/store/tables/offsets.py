@@ -50,7 +50,7 @@ class OffsetTable(ConfigTable):
 
     @property
     def offsets_count(self) -> int:
-        """Of all queues; counted when it is asked."""
+        """Number of offsets of all queues, counted on demand."""
         return sum(map(len, self._offsets.values()))
 
     def get(self, topic: str, group: str, queue_id: int) -> int | None:

@@ -92,6 +92,6 @@ def _entry_of(name: str, config: TopicConfig, templates: dict[tuple[object, ...]
 
 
 def _entry(name: str, config: TopicConfig) -> str:
-    """As it stands in the table, with the line break before it."""
+    """Encode a topic as it stands in the table, with the line break before it."""
     text = java_json.dumps_pretty({"topicConfigTable": {name: config}}).decode()
     return text[text.index(_BEGIN) + len(_BEGIN) : -len(_END + "}\n}")]

@@ -56,7 +56,7 @@ class TimerFlush:
         self.is_in_doubt = False  # a sync failed: a later one that succeeds proves nothing
 
     def run(self) -> None:
-        """Raises OSError."""
+        """Flush timer log and wheel. Raises OSError."""
         self.is_in_doubt = True
         for file in self._files:
             file.sync()

@@ -101,7 +101,7 @@ class TimerLog:
         return position
 
     def write(self) -> None:
-        """Raises OSError, and then the units go on waiting."""
+        """Write the units that wait. Raises OSError, and then they go on waiting."""
         if self._parts:
             segment = self._segments.get_or_create(self._written)
             segment.open_once().write_at(self._written - segment.base, b"".join(self._parts))

@@ -71,7 +71,7 @@ class Observer:
     # --- groups ---
 
     def has_listeners(self, group: str) -> bool:
-        """Of this process: they say themselves what they consumed."""
+        """Whether this process has listeners of the group, which say themselves what they consumed."""
         return bool(self.journal.of(*_LISTENED, group=group))
 
     def committed(self, group: str, message: ReceivedMessage) -> int:
@@ -262,11 +262,11 @@ class GroupView:
         self._check("consumed", self.consumed(topic), topic, bodies, count)
 
     def assert_dead(self, topic: str, bodies: Sequence[bytes] | None = None, *, count: int | None = None) -> None:
-        """As ``assert_consumed``, of dead letters."""
+        """Assert that these bodies are dead letters; see ``assert_consumed``."""
         self._check("given up", self.dead(topic), topic, bodies, count)
 
     def assert_retried(self, topic: str, bodies: Sequence[bytes] | None = None, *, count: int | None = None) -> None:
-        """As ``assert_consumed``, of messages that were sent back."""
+        """Assert that these bodies were sent back; see ``assert_consumed``."""
         self._check("retried", self.retried(topic), topic, bodies, count)
 
     def assert_nothing_pending(self, topic: str | None = None) -> None:

@@ -51,7 +51,7 @@ class FaultHit(msgspec.Struct, frozen=True):
 
 
 class Faults:
-    """Of one broker. ``seed`` decides what ``random`` does; ``cannot_crash`` says why, if that is so."""
+    """Faults of one broker. ``seed`` decides what ``random`` does; ``cannot_crash`` says why, if that is so."""
 
     def __init__(
         self, seed: int, now_ms: Callable[[], int], set_away: Callable[[bool], None], cannot_crash: str

@@ -23,7 +23,7 @@ Accept = Callable[[Address, Address], Connection | None]
 
 
 class MemoryNetwork:
-    """Of one loop, between ``install`` and ``uninstall``."""
+    """Network in memory for one loop, between ``install`` and ``uninstall``."""
 
     def __init__(self) -> None:
         self._servers: dict[Address, Accept] = {}

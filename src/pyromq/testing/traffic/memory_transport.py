@@ -21,7 +21,7 @@ Bytes = bytes | bytearray | memoryview
 
 
 class _NoSocket:
-    """Of options that a socket would have."""
+    """Stand-in for the socket whose options are asked for."""
 
     def setsockopt(self, *arguments: object) -> None:
         pass
@@ -123,7 +123,7 @@ class MemoryTransport(asyncio.Transport):
             self.close()
 
     def _hand_over(self, protocol: asyncio.BufferedProtocol) -> None:
-        """As much as fits into the reader's buffer: many small writes are one read."""
+        """Copy as much as fits into the reader's buffer: many small writes are one read."""
         buffer: Any = protocol.get_buffer(self._unread_bytes)
         filled = 0
         while self._unread and filled < len(buffer):

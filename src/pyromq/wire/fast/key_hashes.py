@@ -63,7 +63,7 @@ def _some_hashes(texts: Sequence[bytes], prefix: bytes = b"") -> list[int]:
 
 
 def _hashes_together(texts: Sequence[bytes], length: int, prefix: bytes, *, padded: bool) -> list[int]:
-    """Of ASCII texts, the longest of that length; ``padded`` when not all are so long, and there is no prefix."""
+    """Hash ASCII texts, the longest of that length; ``padded`` when not all are so long, and there is no prefix."""
     count, words = len(texts), -(-length // _WORD_CHARACTERS)
     width = words * _WORD_CHARACTERS
     if padded:

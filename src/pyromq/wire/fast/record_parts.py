@@ -76,7 +76,7 @@ def message_group(record: memoryview) -> int:
 
 
 def pure_body(record: bytes, sys_flag: int) -> bytes:
-    """As it is stored: compressed if ``sys_flag`` says so."""
+    """Body of a record as it is stored: compressed if ``sys_flag`` says so."""
     start, end = body_range(record, sys_flag)
     return record[start:end]
 

@@ -58,7 +58,7 @@ _readers: dict[int, Reader] = {}
 
 
 def signed_fields(code: int, header: bytes) -> SignedFields | None:
-    """Of the JSON text of a header; None: decode it the plain way."""
+    """Read the signed fields from the JSON text of a header; None: decode it the plain way."""
     reader = _readers.get(code)
     if reader is None:
         header_type = REQUEST_HEADERS.get(code)  # type: ignore[call-overload]

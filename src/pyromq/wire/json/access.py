@@ -63,10 +63,10 @@ class AccessTables(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_users(body: bytes) -> list[UserInfo]:
-    """Raises RemoteProtocolError."""
+    """Decode a list of users. Raises RemoteProtocolError."""
     return java_json.decode(body, list[UserInfo]) if body else []
 
 
 def decode_acls(body: bytes) -> list[AclInfo]:
-    """Raises RemoteProtocolError."""
+    """Decode a list of policies. Raises RemoteProtocolError."""
     return java_json.decode(body, list[AclInfo]) if body else []

@@ -49,7 +49,7 @@ class BatchAck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def offsets(self) -> list[int]:
-        """Raises RemoteProtocolError."""
+        """Offsets that the bits stand for. Raises RemoteProtocolError."""
         try:
             number = int.from_bytes(b64decode(self.bits, validate=True)[:_BITS_BYTES_MAX], "little")
         except ValueError as error:
@@ -80,7 +80,7 @@ _decode = msgspec.json.Decoder(_Acks).decode
 
 
 def decode_batch_ack(body: bytes) -> list[BatchAck]:
-    """Raises RemoteProtocolError."""
+    """Decode acknowledgements of several receipts. Raises RemoteProtocolError."""
     try:
         return _decode(body).acks
     except msgspec.MsgspecError:

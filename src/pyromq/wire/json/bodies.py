@@ -246,7 +246,7 @@ class ClientOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The same of every client of a group, by client id."""
+    """Offsets of every client of a group, by client id."""
 
     consumer_table: dict[str, dict[QueueId, Long]] = {}
 

@@ -132,7 +132,7 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
 
 
 def decode_consumer_connections(body: bytes) -> ConsumerConnections:
-    """Raises RemoteProtocolError."""
+    """Decode the members of a group with their subscriptions. Raises RemoteProtocolError."""
     return java_json.convert(_with_enum_names(java_json.parse(body)), ConsumerConnections)
 
 

@@ -65,7 +65,7 @@ class TopicTableBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RegisteredTopics(TopicTableBody, frozen=True, kw_only=True, rename="camel"):
-    """The same with what 5.x adds for static topics, which PyroMQ only passes on."""
+    """Topics of a registering broker, with what 5.x adds for static topics, which PyroMQ only passes on."""
 
     mapping_data_version: DataVersion = DataVersion()
     topic_queue_mapping_detail_map: dict[str, Any] = {}
@@ -112,7 +112,7 @@ def encode_topic_table(table: TopicTableBody) -> bytes:
 
 
 def decode_topic_table(body: bytes) -> TopicTableBody:
-    """Raises RemoteProtocolError."""
+    """Decode the topics of a broker. Raises RemoteProtocolError."""
     return java_json.decode(body, TopicTableBody)
 
 
