@@ -151,7 +151,7 @@ class PyroMQBroker(Broker):
         self._open().purge(queue_name)
 
     def flush_all(self) -> None:
-        """Drop what waits in every queue."""
+        """Pass over what waits in every queue; what is due later stays."""
         for queue_name in self.get_declared_queues():
             self.flush(queue_name)
 

@@ -73,7 +73,9 @@ def take_over(answer: AccessTables, header: AccessTablesHeader, inner: InnerCred
 
 
 def adopt(book: UserStore, texts: Texts) -> None:
-    """Replace the users by those of the master. Raises ConfigError, ValueError for what is no table of users, OSError."""
+    """Replace the users by those of the master. Raises ConfigError or ValueError for what is no table of users,
+    OSError.
+    """
     if texts.users != book.text():
         book.adopt(texts.users)
 

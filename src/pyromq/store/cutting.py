@@ -101,7 +101,7 @@ def cut_log(
 
 
 def read_cut_reports(disk: Disk, root: Path) -> list[CutReport]:
-    """Read the reports of all cuts whose folders are still there, oldest first; one that cannot be read is passed over."""
+    """Read the reports of all cuts whose folders are still there, oldest first; unreadable ones are passed over."""
     found, cut = [], Layout(root).cut
     for name in disk.names(cut):
         path = cut / name / REPORT_NAME

@@ -383,7 +383,7 @@ class LoopbackBroker:
         return self._on_loop(self._observer.ledger)
 
     def assert_nothing_lost(self) -> Ledger:
-        """Assert that no acknowledged message is lost, to a group or altogether; the AssertionError says what happened."""
+        """Assert that no acknowledged message is lost; the AssertionError says what happened."""
         ledger = self.ledger()
         if ledger.lost:
             raise AssertionError("\n".join([str(ledger), "what happened:", *self.journal.lines()]))

@@ -72,7 +72,9 @@ class PureTail:
 
 
 class PureLine:
-    """Line of queues of one store whose entries are to be written; a queue stands in it at most once."""
+    """Line of queues whose entries are to be written. A queue stands in it once; it may be written without
+    asking here.
+    """
 
     def __init__(self) -> None:
         self._staged: dict[PureTail, None] = {}

@@ -239,7 +239,7 @@ class CommitLog:
             raise LocalProtocolError(f"a field of the batch does not fit in a record: {error}") from error
 
     def _batch_properties(self, batch: Batch) -> list[bytes]:
-        """Encode the properties of a batch as they are stored. Raises LocalProtocolError for a flag that does not fit."""
+        """Encode the properties of a batch as stored. Raises LocalProtocolError for a flag that does not fit."""
         if any(batch.flags) and not -(1 << 31) <= min(batch.flags) <= max(batch.flags) < 1 << 31:
             raise LocalProtocolError(f"a flag among {batch.flags} does not fit in a record")
         texts = batch.properties

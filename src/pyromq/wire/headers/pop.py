@@ -52,7 +52,7 @@ class PeekHeader(Header, frozen=True, kw_only=True):
 
 
 class PeekResponseHeader(Header, frozen=True, kw_only=True):
-    """Response fields of a peek: those of a pop, of which only the rest is certain, because nothing becomes invisible."""
+    """Response fields of a peek: those of a pop, most of them optional, because nothing becomes invisible."""
 
     pop_time: Int64 | None = None
     invisible_time: Int64 | None = None

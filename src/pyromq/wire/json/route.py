@@ -65,7 +65,7 @@ def decode_cluster(body: bytes) -> ClusterInfo:
 
 
 def encode_topics(topics: TopicList) -> bytes:
-    """Encode a list of topics as ``java_json`` would, at a twentieth of its cost: it may have a hundred thousand names."""
+    """Encode a list of topics as ``java_json`` would, at a twentieth of its cost: there may be 100 000 names."""
     encode = msgspec.json.encode
     try:
         address = b"" if topics.broker_addr is None else b'"brokerAddr":%b,' % encode(topics.broker_addr)
