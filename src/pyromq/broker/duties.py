@@ -30,7 +30,7 @@ _SLOW_TICK_MS: Final = 1_000
 
 
 class Duties:
-    """Of one role; ``slow`` are more of those that are done every second."""
+    """Periodic work of one role; ``slow`` are more of those that are done every second."""
 
     def __init__(
         self,

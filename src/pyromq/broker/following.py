@@ -135,7 +135,9 @@ async def master_gone(broker: Broker) -> None:
 
 
 def check_take_over(broker: Broker) -> None:
-    """Raises ConfigError when the copy would be open to everybody, which its master is not."""
+    """Check that a copy may take over. Raises ConfigError when it would be open to everybody, which its master
+    is not.
+    """
     if not broker.settings.replication.replica_reads:
         raise ConfigError(
             "the broker that is followed has access control, and its users do not come along: leave --take-over away, "

@@ -80,7 +80,7 @@ class Registrar:
 
     @property
     def host(self) -> str:
-        """Of this broker, as clients are told."""
+        """Host of this broker as name servers give it to clients."""
         return Address.parse(self._address).host
 
     @property

@@ -30,7 +30,7 @@ class Tenures:
         self.current: Tenure | None = None
 
     def open_first(self) -> Tenure:
-        """Raises StoreError, ConfigError, OSError."""
+        """Open the tenure of the configured role. Raises StoreError, ConfigError, OSError."""
         return self._open(self._ground.open_store(self._recovery))
 
     def _open(self, store: MessageStore) -> Tenure:
@@ -38,7 +38,9 @@ class Tenures:
         return self.current
 
     async def change(self, role: Role, broker_id: int, while_closed: Callable[[], None] | None) -> None:
-        """Raises ConfigError, StoreError, OSError; then it is as it was, or there is no tenure any more."""
+        """Close this tenure and open that of another role. Raises ConfigError, StoreError, OSError; then it is as it
+        was, or there is no tenure any more.
+        """
         replication = replace(self._settings.replication, role=role)
         replace(self._settings, replication=replication, broker_id=broker_id)  # checks it
         before = self._settings.replication, self._settings.broker_id
@@ -67,7 +69,7 @@ class Tenures:
         await asyncio.to_thread(tenure.close)
 
     async def _open_as(self, replication: ReplicationSettings, broker_id: int) -> None:
-        """Raises whatever a start does; then nothing is open, as before."""
+        """Open a tenure in this role. Raises whatever a start does; then nothing is open, as before."""
         self._settings.replication, self._settings.broker_id = replication, broker_id
         try:
             tenure = self._open(await asyncio.to_thread(self._ground.open_store, self._recovery))

@@ -131,7 +131,9 @@ class Wiring:
     stalls: StallWatch
 
     def build(self) -> Parts:
-        """Raises StoreError, OSError when a table is damaged or cannot be written."""
+        """Build the parts of a broker around its store. Raises StoreError, OSError when a table is damaged or cannot be
+        written.
+        """
         tables = open_tables(self.environment, self.store)
         stats = Stats(self.environment.clock)
         waiters = PullWaiters(self.environment.clock, self.environment.settings.held_pulls_max)

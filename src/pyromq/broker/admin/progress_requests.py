@@ -189,6 +189,6 @@ def _no_text(_: int) -> None:
 
 
 def _time_text(at_ms: int) -> str:
-    """As RocketMQ's tools show it, in the time zone of the broker."""
+    """Format a time as RocketMQ's tools show it, in the time zone of the broker."""
     at = datetime.fromtimestamp(at_ms // 1000).astimezone()
     return f"{at:%Y-%m-%d#%H:%M:%S}:{at_ms % 1000:03}"

@@ -221,7 +221,7 @@ class QuotaGate:
         return handle
 
     def _count_user(self, connection: Connection, user: str) -> None:
-        """Raises RefusedError."""
+        """Count a request against the quota of its user. Raises RefusedError."""
         limit = self._rules.find(QuotaScope.USER, Measure.CONNECTIONS, user)
         if limit is not None and self._connections[limit] >= limit.number:
             asyncio.get_running_loop().call_soon(connection.close, self._over(connection, limit))  # after the response
@@ -266,7 +266,7 @@ class QuotaGate:
         return handle
 
     def _named_steps(self, creator: Principal | None, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """The same steps: what one of them creates, it creates for the sender of the request, too."""
+        """Run the steps of a request in the name of its sender, so that what they create counts as the sender's."""
         go_on: Callable[[], Any] = partial(next, steps)
         while True:
             self._creator = creator

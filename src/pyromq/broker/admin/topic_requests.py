@@ -134,7 +134,7 @@ class TopicHandler:
 
 
 def _refuse_unknown_attributes(changes: str) -> None:
-    """Of ``+name=value,-name``: what no broker knows the meaning of is a mistake of the caller."""
+    """Refuse attributes in ``+name=value,-name`` that no broker knows: they are a mistake of the caller."""
     for change in filter(None, changes.split(",")):
         name = change[1:].partition("=")[0]
         if name and name not in _ATTRIBUTES:

@@ -81,7 +81,7 @@ class GuardedAccess:
         return self.guard.book.rules.version
 
     def admit(self, connection: Connection, request: Received[Any]) -> None:
-        """Raises AccessDeniedError."""
+        """Verify a request and check its rights. Raises AccessDeniedError."""
         session: Session = connection.session  # type: ignore[assignment]  # the broker sets no other
         self._request = None
         self._principal = self.guard.admit(request, session.peer, session.principal)
@@ -90,7 +90,7 @@ class GuardedAccess:
             self._clients[connection] = self._principal
 
     def principal_of(self, connection: Connection, request: Received[Any]) -> Principal:
-        """Raises AccessDeniedError."""
+        """Return who a request comes from. Raises AccessDeniedError."""
         if request is self._request and self._principal is not None:
             return self._principal
         session = connection.session_as(Session)

@@ -37,7 +37,7 @@ class NameWatch:
         self._address = address
 
     def report(self) -> dict[str, object]:
-        """As run-time information tells it."""
+        """Conflicts over the broker's name, in the names of run-time information."""
         return {"nameTaken": self.taken, "nameTakenBy": self.taken_by}
 
     async def is_taken(self, nameserver: str, link: Link) -> bool:

@@ -21,7 +21,7 @@ def properties_of(record: Record) -> bytes:
 
 
 def again(record: Record, topic: str, queue_id: int, properties: bytes, *, failures: int = 0) -> Draft:
-    """The same message elsewhere: visible there, whatever part of a transaction it was."""
+    """Copy a stored message to another topic: visible there, whatever part of a transaction it was."""
     sys_flag = record.sys_flag
     if sys_flag & TRANSACTION_MASK != _COMMIT:
         sys_flag &= ~TRANSACTION_MASK

@@ -15,13 +15,13 @@ from pyromq.wire.codes import ResponseCode
 
 
 def refuse_send(topic: str) -> None:
-    """Raises RefusedError for a topic that only the broker writes."""
+    """Refuse sends to a topic that only the broker writes. Raises RefusedError."""
     if topic in SEND_FORBIDDEN or topic.startswith(SYSTEM_PREFIX):
         raise RefusedError(ResponseCode.NO_PERMISSION, f"clients are not allowed to send to topic {topic}")
 
 
 def refuse_change(*, topic: str | None = None, group: str | None = None) -> None:
-    """Raises RefusedError when a client would change how far the broker itself is, or how it is configured."""
+    """Refuse a client that would change the broker's own offsets or configuration. Raises RefusedError."""
     if topic and is_run_by_broker(topic):
         text = f"topic {topic} is run by the broker: clients may read it, nothing else"
         raise RefusedError(ResponseCode.NO_PERMISSION, text)

@@ -52,7 +52,9 @@ class Delays:
         self._clock = clock
 
     def place(self, topic: str, queue_id: int, text: str) -> Detour:
-        """Raises RefusedError for a time that is none, or too far away."""
+        """Decide where a message with this delivery time waits. Raises RefusedError for a time that is none, or too far
+        away.
+        """
         level = number_of(text, DELAY) or 0
         if level > 0:
             return self.place_at_level(topic, queue_id, text, level)

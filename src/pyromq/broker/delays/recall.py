@@ -45,7 +45,7 @@ class RecallHandle(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> RecallHandle:
-        """Raises RefusedError."""
+        """Parse a recall handle. Raises RefusedError."""
         try:
             words = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(" ")
             if len(words) == 5 and words[0] == _VERSION:
@@ -101,7 +101,7 @@ class RecallHandler:
         return handle
 
     def _find(self, handle: RecallHandle, key: str) -> None:
-        """Raises RefusedError when it does not wait, or was cancelled before."""
+        """Check that the delayed message still waits. Raises RefusedError when it does not, or was cancelled before."""
         due_ms = 0
         for position in self._store.find(TIMER_TOPIC, handle.key):
             properties = self._store.records.verify(position).properties

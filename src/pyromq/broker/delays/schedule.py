@@ -88,7 +88,7 @@ class Schedule:
         return level
 
     def follow(self, offsets: DelayOffsets) -> None:
-        """Of a replica: the master has come so far. What it has delivered need not be kept."""
+        """Take over how far the master has come, on a replica: what it has delivered need not be kept."""
         for level in self._levels:
             level.cursor = max(level.cursor, offsets.get(level.number) or 0)
 
@@ -197,7 +197,7 @@ class Schedule:
         return found
 
     def progress(self) -> dict[int, tuple[int, int]]:
-        """Of each level that was ever used, the cursor and the end of its queue."""
+        """Cursor and queue end of each delay level that was ever used."""
         found = {}
         for level in self._levels:
             queue = self._store.queues.get((SCHEDULE_TOPIC, level.number - 1))

@@ -61,7 +61,7 @@ class RequestPlan:
     lanes: Lanes
 
     def behind(self, layer: Layer) -> RequestPlan:
-        """The same plan with one more layer in front of everything."""
+        """Return the plan with one more layer in front of everything."""
         return plan_requests(self.immediate, self.deferred, [layer], self.lanes)
 
 

@@ -9,7 +9,7 @@ from pyromq.model.topic import Perm
 
 
 def serving_health(parts: Parts, settings: BrokerSettings) -> HealthReport:
-    """Of a broker that answers requests."""
+    """Health of a broker that answers requests."""
     reasons, findings = [], []
     store, group_commit, registrar = parts.write_path.store, parts.write_path.group_commit, parts.services.registrar
     if not store.health.writable:

@@ -128,7 +128,7 @@ class LagTable:
         return _Head(offset, self._stored_ms(queue, offset), now_ms)
 
     def _stored_ms(self, key: QueueKey, offset: int) -> int:
-        """Of a message whose entry is not in its file yet: now, for it has just come."""
+        """Store time of a message; now for one whose entry is not in its file yet, because it has just come."""
         queue = self._store.queues.get(key)
         try:
             entry = next(queue.raw_entries(offset, 1), None) if queue is not None else None

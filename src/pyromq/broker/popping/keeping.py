@@ -63,7 +63,7 @@ class InFlightKeeper:
         self._saved = applied
 
     def follow(self) -> None:
-        """Of a replica: what the master's pops have changed."""
+        """Apply on a replica what the master's pops have changed."""
         follow(self._store, self._table, _FOLLOWED_MAX)
 
     def save_now(self) -> None:
@@ -104,7 +104,7 @@ class Popping:
 def open_popping(
     environment: Environment, tables: Tables, write_path: WritePath, worker: Executor, counters: Counters
 ) -> Popping:
-    """Raises OSError."""
+    """Open the journal of popped messages and build the room. Raises OSError."""
     store, clock = write_path.store, environment.clock
     snapshot = Snapshot(environment.disk, store.layout.config)
     table = open_table(store, snapshot)

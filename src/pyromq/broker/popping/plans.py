@@ -77,7 +77,7 @@ class Plans:
         self._turn = 0  # where the next walk begins
 
     def plan(self, request: PopRequest) -> PopPlan:
-        """Raises RefusedError."""
+        """Check a pop and decide which queues it looks at. Raises RefusedError."""
         if not self._settings.permission & _READ:
             raise _refused(ResponseCode.NO_PERMISSION, f"broker {self._settings.name} does not allow reads at present")
         _check_numbers(request)

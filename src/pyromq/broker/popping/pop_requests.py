@@ -265,7 +265,9 @@ class _Batch:
         self._error: MQError | None = None
 
     def run(self, pops: Pops, acks: Sequence[BatchAck]) -> None:
-        """Raises MQError when one of them cannot be read; then nothing was acknowledged."""
+        """Acknowledge several messages. Raises MQError when one of them cannot be read; then nothing was
+        acknowledged.
+        """
         for ack, name, offsets in [(ack, _name_of(ack), ack.offsets) for ack in acks]:
             good = pops.settle_many(name, offsets, ack.number, ack.popped_ms, self._settled)
             self._asked, self._good = self._asked + len(offsets), self._good + good

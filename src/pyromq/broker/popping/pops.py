@@ -104,7 +104,7 @@ class Pops:
         self._looked_ms = 0
 
     def adopt_offsets(self) -> None:
-        """Of a master that starts: the journal is newer than the table of offsets."""
+        """Take offsets from the journal when a master starts: it is newer than the table of offsets."""
         for queue in self.table.queues.values():
             self._commit(queue)
 
@@ -476,7 +476,7 @@ class Pops:
                 self._wake_group(group, topic)
 
     def _revive(self, now_ms: int) -> None:
-        """The same without waking anybody; the next tick does."""
+        """Make expired messages available again without waking waiting pops; the next tick does that."""
         buried = 0
         for queue, out, offsets in self.table.expired(now_ms):
             if out.attempts < self._attempts_max(queue.name.group):

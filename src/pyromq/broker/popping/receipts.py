@@ -72,7 +72,7 @@ class Receipt(NamedTuple):
 
 
 def parse_receipt(text: str) -> Receipt:
-    """Raises InvalidReceiptError. More words may follow: proxies add one."""
+    """Parse a receipt handle; more words may follow, because proxies add one. Raises InvalidReceiptError."""
     words = text.split(" ", _WORDS) if len(text) <= _TEXT_MAX else []
     if len(words) < _WORDS:
         raise InvalidReceiptError("it does not consist of eight words")

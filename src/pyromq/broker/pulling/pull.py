@@ -359,7 +359,7 @@ class PullHandler:
                 self._attempt(held, self._recheck)
 
     def _recheck(self, held: HeldPull) -> None:
-        """Raises AccessDeniedError."""
+        """Check again that the client of a held pull may read. Raises AccessDeniedError."""
         if held.rules_version != self._access.version:
             self._access.recheck(held.connection, held.request)
             held.rules_version = self._access.version
@@ -406,7 +406,7 @@ class PullHandler:
         self._leave_held(held, result)
 
     def _leave_held(self, held: HeldPull, result: ReadResult) -> None:
-        """Raises RefusedError where the pull would be refused if it came now."""
+        """Answer a held pull. Raises RefusedError where the pull would be refused if it came now."""
         header = held.request.header
         self._checked(header)
         code = self._code(header, result)

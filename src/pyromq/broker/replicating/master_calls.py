@@ -94,7 +94,7 @@ class MasterCalls:
         return prove(self._inner.secret_key, await self._ask(Code.GET_REPLICA_CHALLENGE))
 
     async def tables(self) -> MasterTables:
-        """Raises MQError."""
+        """Fetch the master's tables. Raises MQError."""
         before = await self._known_log()  # first: a topic that its table lacks has nothing behind it, unless made anew
         tables = MasterTables(
             topics=await self._ask(Code.GET_ALL_TOPIC_CONFIG),
@@ -121,7 +121,7 @@ class MasterCalls:
         return _status(await self._ask(Code.QUERY_MEMBER))
 
     async def report(self, report: MemberReport) -> BrokerStatus:
-        """Raises MQError."""
+        """Report this replica to its master and return the master's status. Raises MQError."""
         if self._link is None:
             raise RemoteProtocolError("the master's port for clients is not known")
         body = msgspec.json.encode(report)
@@ -137,7 +137,7 @@ class MasterCalls:
         return handover.take_over(java_json.decode(body, AccessTables), header, inner)
 
     async def commit(self, header: UpdateConsumerOffsetHeader) -> None:
-        """Raises MQError."""
+        """Pass a committed offset on to the master. Raises MQError."""
         await self._ask(Code.UPDATE_CONSUMER_OFFSET, header)
 
     async def _ask(self, code: Code, header: Header | None = None) -> bytes:

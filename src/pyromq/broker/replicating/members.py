@@ -73,7 +73,7 @@ class ReplicaMembers:
         return all(each is not None and each.report.metadata >= number for each in known)
 
     def statuses(self) -> tuple[MemberStatus, ...]:
-        """Of those that are connected, have said so lately, and get on with the log."""
+        """Status of replicas that are connected, have reported lately, and make progress with the log."""
         limit_ms, found = self._clock.monotonic_ms() - _SILENCE_MS, []
         for address, known in self._known.items():
             position = self.position(address)

@@ -131,7 +131,7 @@ class Replication:
 
     @property
     def confirmed(self) -> int:
-        """Of a master: as many copies as it waits for have everything before it. Of a replica: what is on its disk."""
+        """Confirmed end of the log: on a master, what enough copies have; on a replica, what is on its disk."""
         if self.leader is None:
             return self.store.flushed_position
         return self.leader.replicas.confirmed(self.leader.end)
@@ -162,7 +162,7 @@ class Replication:
         return str(Address(host, found.port))
 
     def status(self, address: str) -> BrokerStatus:
-        """As failover agents see it."""
+        """Status of this broker as failover agents see it."""
         settings, lease, store = self.environment.settings, self.environment.lease, self.store
         state = lease.state if lease is not None else LeaseState()
         follower = self.follower
@@ -204,7 +204,7 @@ class Replication:
         return handover.version_of(handover.Texts(access.guard.book.text(), self.owners.text()), inner)
 
     def runtime(self) -> dict[str, object]:
-        """As run-time information tells it."""
+        """Facts about replication, in the names of run-time information."""
         told: dict[str, object] = {
             "replicationRole": self.role.value,
             "replicationConfirmed": self.confirmed,

@@ -40,7 +40,7 @@ class LeaseFollowing:
         self.metadata_number: Callable[[], int] = lambda: 0
 
     async def find_master(self) -> Master | None:
-        """Raises MQError while there is none under the lease that this broker follows."""
+        """Find the master under the lease that this broker follows. Raises MQError while there is none."""
         state = self._lease.state
         if not state.master:
             return None

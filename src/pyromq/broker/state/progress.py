@@ -202,7 +202,7 @@ Commits = dict[tuple[str, str, int], int]
 
 
 class ReplicaProgress(Progress):
-    """Of a replica: it remembers what clients committed here, for the master has not heard of it."""
+    """Offsets on a replica, which remembers what clients committed here, because the master has not heard of it."""
 
     def __init__(self, table: OffsetTable, clock: Clock, *, offsets_max: int = OFFSETS_MAX) -> None:
         super().__init__(table, clock, offsets_max=offsets_max)

@@ -85,7 +85,7 @@ class Topics:
         return sorted(counts)
 
     def adopt(self, text: bytes) -> None:
-        """Of a replica: the master's table, as it stands in a response. Raises ValueError."""
+        """Replace the table on a replica by the master's, as it stands in a response. Raises ValueError."""
         before = self._table.version
         self._table.adopt(text)
         if self._table.version != before:
@@ -106,7 +106,7 @@ class Topics:
         return topic in self._system or topic.startswith(SYSTEM_PREFIX)
 
     def validate(self, topic: str) -> None:
-        """Raises InvalidNameError."""
+        """Check a topic name. Raises InvalidNameError."""
         validate_topic(topic)
 
     @property

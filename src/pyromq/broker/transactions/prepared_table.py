@@ -50,7 +50,9 @@ class PreparedTable:
         return self._states[index] if index < len(self._states) else 0
 
     def checked(self, count_max: int) -> dict[int, int]:
-        """Of those that wait, the first so many that a producer was asked about, and how often."""
+        """How often producers were asked about the first ``count_max`` of the prepared messages that they were asked
+        about.
+        """
         found = islice(_each_checked(self._states), count_max)
         return {self.first + each.start(): self._states[each.start()] for each in found}
 
@@ -69,7 +71,7 @@ class PreparedTable:
             self._states[offset - self.first] = _GONE
 
     def remove_all(self, offsets: Sequence[int]) -> None:
-        """The same for many."""
+        """Remove many prepared messages at once."""
         self.grow(max(offsets, default=-1) + 1)
         states, first = self._states, self.first
         for offset in offsets:

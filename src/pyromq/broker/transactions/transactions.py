@@ -185,7 +185,7 @@ class TransactionHandler:
         return -1
 
     def _ending_of(self, prepared: StoredPrepared | Record, facts: PreparedMessage) -> Ending:
-        """Of a transaction that is over: it was committed if its message is there."""
+        """How a transaction that is over ended: it was committed if its message is there."""
         if not self._log.knows_all_copies:
             text = "this broker has just started and does not know this transaction yet; its producer will be asked"
             raise RefusedError(ResponseCode.SYSTEM_BUSY, text)

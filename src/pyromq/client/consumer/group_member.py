@@ -422,7 +422,7 @@ class GroupMember(ConsumerRole, PullTarget):
 
 
 def _rebalance_listener(group: str, options: ConsumerOptions, timeout_ms: int) -> RebalanceListener:
-    """Raises ConfigError for what cannot be called with queues."""
+    """Build the rebalance listener from options. Raises ConfigError for what cannot be called with queues."""
     on_assigned, on_revoked = options.get("on_assigned"), options.get("on_revoked")
     for name, given in (("on_assigned", on_assigned), ("on_revoked", on_revoked)):
         if given is not None:

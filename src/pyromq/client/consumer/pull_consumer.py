@@ -248,7 +248,7 @@ class PullConsumer(GroupMember):
         self._hand_out.repeat_all()
 
     def repeat_from(self, message: ReceivedMessage) -> None:
-        """The same, from this message of the last ``poll`` on."""
+        """Go back to this message of the last ``poll``, so that the next one begins with it."""
         owned = self._share.owned.get(message.queue)
         if owned is not None and owned.done <= message.offset < owned.position:
             self._hand_out.repeat(owned, message.offset)

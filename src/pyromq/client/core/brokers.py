@@ -34,7 +34,7 @@ class Brokers:
         return addresses[min(addresses)] if addresses else None
 
     def addresses(self, *, masters_only: bool) -> list[str]:
-        """Of all brokers."""
+        """Addresses of all known brokers."""
         return sorted(
             {
                 address

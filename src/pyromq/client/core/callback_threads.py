@@ -50,7 +50,9 @@ class CallbackThreads(Executor):
         _pools.add(self)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Raises RuntimeError after ``shutdown``, and when the system gives no thread."""
+        """Run a function on a thread of the pool. Raises RuntimeError after ``shutdown``, and when the system gives no
+        thread.
+        """
         future: Future[T] = Future()
         with self._lock:
             if self.is_closed:

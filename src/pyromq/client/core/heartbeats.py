@@ -44,7 +44,7 @@ class HeartbeatResult(NamedTuple):
 
 
 class Heartbeats:
-    """Of one client, whose ``roles`` come and go."""
+    """Heartbeats of one client, whose ``roles`` come and go."""
 
     def __init__(
         self, client_id: str, roles: Sequence[ClientRole], brokers: Brokers, signer: Signer, *, timeout_ms: int
@@ -76,7 +76,9 @@ class Heartbeats:
         return HeartbeatResult(accepted, refusal)
 
     async def _tell(self, address: str, body: bytes) -> None:
-        """Raises MQError, also for an address that is none: routes say what brokers registered."""
+        """Send a heartbeat to one broker. Raises MQError, also for an address that is none: routes say what brokers
+        registered.
+        """
         link = self._brokers.link(address)
         response = await link.request(_HEART_BEAT, self._signer.signed(None, body), body, timeout_ms=self._timeout_ms)
         if response.code != ResponseCode.SUCCESS:

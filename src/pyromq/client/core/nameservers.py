@@ -126,7 +126,9 @@ class NameServers:
             return False
 
     async def route(self, topic: str, *, timeout_ms: int) -> TopicRoute:
-        """Raises what ``ask`` raises, TopicNotFoundError, BrokerError, RemoteProtocolError."""
+        """Ask for the route of a topic. Raises what ``ask`` raises, TopicNotFoundError, BrokerError,
+        RemoteProtocolError.
+        """
         header = GetRouteHeader(topic=topic, accept_standard_json_only=True)
         response = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout_ms=timeout_ms)
         if response.code != ResponseCode.SUCCESS:

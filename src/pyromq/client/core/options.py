@@ -119,7 +119,9 @@ def client_for(nameservers: str | Sequence[str], client: Client | None, options:
 
 
 def check_callable(what: str, function: object, argument: str, *, also_with: str = "") -> None:
-    """Raises ConfigError unless it can be called with one argument, or with two where ``also_with`` names them."""
+    """Check that a function can be called with one argument, or with two where ``also_with`` names them. Raises
+    ConfigError.
+    """
     if not callable(function):
         raise ConfigError(f"{what} must be a function or a coroutine function, not {function!r}")
     try:

@@ -105,7 +105,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def body(self) -> bytes:
-        """As the producer gave it, decompressed if need be. Raises DecompressionError, TooMuchInflatedError."""
+        """Body as the producer gave it, decompressed if need be. Raises DecompressionError, TooMuchInflatedError."""
         if not self.sys_flag & _COMPRESSED:
             return stored_body(self.record, self.sys_flag)
         body = self._body  # once: another thread may let go of it
@@ -150,7 +150,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def packed_body(self) -> bytes:
-        """As it is stored: compressed if ``sys_flag`` says so."""
+        """Body as it is stored: compressed if ``sys_flag`` says so."""
         return stored_body(self.record, self.sys_flag)
 
     @property
@@ -275,7 +275,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self._i32(self._store_host_end()) + self.failures_here
 
     def after_failure(self) -> Self:
-        """The same message with one attempt more, to be tried here again."""
+        """Return the message with one attempt more, to be tried here again."""
         return msgspec.structs.replace(self, failures_here=self.failures_here + 1)
 
     @property
@@ -343,7 +343,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def stored_properties(self) -> bytes:
-        """As they are stored, which is what SQL filters read."""
+        """Properties as they are stored, which is what SQL filters read."""
         return self._raw_properties()
 
     def _raw_properties(self) -> bytes:
@@ -376,7 +376,7 @@ class InflatedBodies:
         return len(self._held)
 
     def inflate(self, message: ReceivedMessage) -> bytes:
-        """Raises DecompressionError, TooMuchInflatedError."""
+        """Decompress a body within the bounds of the process. Raises DecompressionError, TooMuchInflatedError."""
         body = self._try(message)
         if body is None and not _is_on_loop():
             for _ in range(_WAITS_MAX):
@@ -444,7 +444,7 @@ def split_messages(
 def split_as(
     kind: type[MessageT], data: bytes, broker: str, namespace: str = "", pull: PullFacts | None = None
 ) -> list[MessageT]:
-    """The same, as messages of this kind."""
+    """Split a pull response into messages of this kind."""
     if core is not None and type(data) is bytes:
         messages = core.split_records(data, kind, broker, namespace, pull)
         if messages is not None:  # else what follows says what is wrong

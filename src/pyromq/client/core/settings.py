@@ -201,7 +201,7 @@ def tls_from(environment: Mapping[str, str]) -> TlsSettings | None:
 
 
 def require_number(name: str, value: object, smallest: int, largest: int | None = None) -> None:
-    """Raises ConfigError for anything but a whole number within the bounds."""
+    """Check that a value is a whole number within the bounds. Raises ConfigError."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(f"{name} must be a whole number, not {value!r}")
     if largest is not None and not smallest <= value <= largest:

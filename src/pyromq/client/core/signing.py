@@ -23,7 +23,7 @@ class Signer:
         return header if self._credentials is None else self.signed_fields(header_to_ext(header), body)
 
     def signed_fields(self, ext: dict[str, str], body: bytes) -> dict[str, str]:
-        """The same map with credentials and signature added; there must be credentials."""
+        """Add credentials and signature to the fields of a request; there must be credentials."""
         credentials = self._credentials
         assert credentials is not None
         ext[ACCESS_KEY] = credentials.access_key

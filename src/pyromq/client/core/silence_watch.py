@@ -34,7 +34,7 @@ _LOOK_MS_MIN: Final = 50
 
 
 class SilenceWatch:
-    """Of one client; ``on_silent()`` is called when a broker is found to be silent."""
+    """Watch of one client over silent brokers; ``on_silent()`` is called when one is found."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ class TaskOwner:
         return len(self._tasks)
 
     def start(self, work: Coroutine[Any, Any, Any], *, name: str = "") -> asyncio.Task[Any]:
-        """Raises ClientClosedError."""
+        """Start a task that ends with its owner. Raises ClientClosedError."""
         if self._is_closed:
             work.close()
             raise ClientClosedError(f"{self._name} was closed; open a new one")

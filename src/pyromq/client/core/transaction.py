@@ -46,7 +46,7 @@ class PreparedPlace(msgspec.Struct, frozen=True):
 
 
 def place_of_receipt(topic: str, receipt: SendReceipt) -> PreparedPlace:
-    """Raises MalformedMessageIdError for a response whose id leads nowhere."""
+    """Where the prepared message of a receipt lies. Raises MalformedMessageIdError for an id that leads nowhere."""
     position = decode_offset_id(receipt.offset_message_id)[1]
     return PreparedPlace(
         topic, receipt.offset, position, receipt.message_id, receipt.transaction_id or receipt.message_id
@@ -188,7 +188,7 @@ def prepared_properties(group: str, check_after_ms: int) -> list[tuple[str, str]
 
 
 def check_preparable(message: Message, topics: frozenset[str]) -> None:
-    """Raises MessageRefusedError for what cannot be sent in a transaction."""
+    """Check that a message can be sent in a transaction. Raises MessageRefusedError."""
     if message.topic not in topics:
         text = f"topic {message.topic} is not among topics={sorted(topics)} of this producer"
         raise MessageRefusedError(f"{text}; name it there, so that its brokers know whom to ask after a restart")

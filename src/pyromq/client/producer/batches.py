@@ -17,7 +17,7 @@ from pyromq.wire.property_text import join_items
 
 
 class BatchSender:
-    """Of one producer."""
+    """Sends the batches of one producer."""
 
     def __init__(self, context: SendContext) -> None:
         self._client = context.client

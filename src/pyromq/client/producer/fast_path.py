@@ -116,7 +116,7 @@ class PlainFrames:
         self._serialize_type = serialize_type
 
     def encode(self, correlation_id: int, born_ms: int, flag: int, properties: str, body: bytes) -> bytes:
-        """Raises LocalProtocolError."""
+        """Encode a send as one frame. Raises LocalProtocolError."""
         outgoing = OutgoingMessage(SEND, self._topic, body, properties, "", born_ms, 0, flag)
         ext = self._ext_of(outgoing, self._queue)
         return encode_request(SEND, correlation_id, ext, body=body, serialize_type=self._serialize_type)

@@ -49,7 +49,7 @@ def pack_body(body: bytes, settings: ProducerSettings) -> tuple[bytes, int]:
 
 
 def check_body(body: bytes, bytes_max: int) -> None:
-    """Raises MessageTooLargeError."""
+    """Check the size of a body. Raises MessageTooLargeError."""
     if len(body) > bytes_max:
         raise MessageTooLargeError(what="body", size_bytes=len(body), bytes_max=bytes_max)
 
@@ -58,14 +58,14 @@ def check_body(body: bytes, bytes_max: int) -> None:
 
 
 class BatchPart(msgspec.Struct, frozen=True):
-    """As many messages of a batch as fit into one request."""
+    """Messages of a batch that fit into one request."""
 
     body: bytes
     unique_ids: tuple[str, ...]
 
 
 def check_batch(messages: Sequence[Message]) -> None:
-    """Raises MessageRefusedError for what cannot be one batch."""
+    """Check that messages can be one batch. Raises MessageRefusedError."""
     if not messages:
         raise MessageRefusedError("a batch without messages")
     first = messages[0]

@@ -40,7 +40,7 @@ class PendingSends:
         self._untold: set[Outcome] = set()  # those whose callback was not called yet, whether they are over or not
 
     def require_room(self, topic: str) -> None:
-        """Raises TooManyRequestsError."""
+        """Check that another send may be begun. Raises TooManyRequestsError."""
         if len(self._outcomes) >= self._in_flight_max:
             now_s = asyncio.get_running_loop().time()
             if now_s >= self._look_again_s:

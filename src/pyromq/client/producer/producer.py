@@ -212,7 +212,9 @@ class Producer(ProducerRole):
     def _given(
         self, message: Any, value: object, options: MessageOptions, timeout_ms: int | None, timeout: Span | None
     ) -> tuple[Message, int | None]:
-        """Of a send that is not called with a message alone. Raises MessageRefusedError, ConfigError, TypeError."""
+        """Read the arguments of a send that is not called with a message alone. Raises MessageRefusedError,
+        ConfigError, TypeError.
+        """
         return as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
 
     @overload

@@ -17,7 +17,7 @@ from pyromq.typed import message as message_of
 
 
 class RequestReply:
-    """Of one producer."""
+    """Requests of one producer and the replies to them."""
 
     def __init__(self, client: Client, topic_queues_table: TopicQueuesTable, slow_path: SlowPath) -> None:
         self._client = client
@@ -27,7 +27,7 @@ class RequestReply:
         self._told: set[str] = set()  # brokers that heard a heartbeat before a request was sent
 
     async def ask(self, message: Message, timeout_ms: int) -> ReceivedMessage:
-        """Raises NoReplyError, and what sending raises."""
+        """Send a request and wait for its reply. Raises NoReplyError, and what sending raises."""
         correlation_id, waiter = self._replies.expect()
         system = request_properties(correlation_id, self._client.id, timeout_ms)
         try:
@@ -41,7 +41,7 @@ class RequestReply:
             self._replies.forget(correlation_id)
 
     async def reply(self, request: ReceivedMessage, value: object, tags: str, timeout_ms: int) -> SendReceipt:
-        """Raises MessageRefusedError if it is no request, and what sending raises."""
+        """Send the reply to a request. Raises MessageRefusedError if it is no request, and what sending raises."""
         topic, system = reply_of(request)
         message = message_of(topic, value, tags=tags)
         return await self._slow_path.send(message, None, None, timeout_ms, system, code=SEND_REPLY)

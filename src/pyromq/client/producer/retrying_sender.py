@@ -68,7 +68,7 @@ class RetryingSender:
         return self._client.signer.signed_fields(ext, outgoing.body) if self._is_signing else ext
 
     def frame(self, topic: str, queue: QueueId) -> SendFrame:
-        """Of requests that are not signed; ``topic`` as servers know it."""
+        """Prepared frame for unsigned sends to a queue; ``topic`` as servers know it."""
         return send_frame(topic, queue, self._group, self._template_topic, self._queue_nums)
 
     def receipt_of_facts(self, outgoing: OutgoingMessage, queue: QueueId, facts: SentFacts) -> SendReceipt:
@@ -81,7 +81,7 @@ class RetryingSender:
         )  # fmt: skip
 
     def receipt(self, outgoing: OutgoingMessage, queue: QueueId, received: Received[Any]) -> SendReceipt:
-        """Raises RemoteProtocolError for a response without the fields it must have."""
+        """Read the receipt from a response. Raises RemoteProtocolError for one without the fields it must have."""
         header = received.header_as(SendResponseHeader)
         if header.queue_id != queue.number:
             queue = QueueId(queue.topic, queue.broker, header.queue_id)

@@ -17,7 +17,9 @@ QueueSelector = Callable[[Message, Sequence[QueueId]], QueueId]
 
 
 def by_sharding_key(message: Message, queues: Sequence[QueueId]) -> QueueId:
-    """The same key, the same queue, as long as the topic has the same queues; the choice that Java clients make."""
+    """Choose the queue by the sharding key, as Java clients do: one key, one queue, while the topic keeps its
+    queues.
+    """
     if not message.sharding_key:
         raise MessageRefusedError(f"a message to {message.topic} has no sharding key to choose a queue by")
     return queues[hashed_index(message.sharding_key, len(queues))]

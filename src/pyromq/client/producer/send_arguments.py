@@ -19,60 +19,62 @@ from pyromq.typed.messages import MessageOptions
 
 
 class TimeLimit(TypedDict, total=False):
-    """Of a request."""
+    """Keyword arguments that limit the time of a request."""
 
     timeout_ms: int | None
     timeout: Span | None
 
 
 class ChosenQueue(TypedDict, total=False):
-    """Of a one-way send, and of every send of one message."""
+    """Keyword arguments that choose the queue of a single message."""
 
     queue: QueueId | None
     selector: QueueSelector | None
 
 
 class SendArguments(TimeLimit, ChosenQueue, total=False):
-    """Of ``send`` with a message."""
+    """Keyword arguments of ``send`` with a message."""
 
 
 class NowaitArguments(TimeLimit, ChosenQueue, total=False):
-    """Of ``send_nowait`` with a message."""
+    """Keyword arguments of ``send_nowait`` with a message."""
 
     callback: SendCallback | None
 
 
 class BatchArguments(TimeLimit, total=False):
-    """Of ``send_batch`` with messages."""
+    """Keyword arguments of ``send_batch`` with messages."""
 
     queue: QueueId | None
 
 
 class ValueRequestArguments(TimeLimit, MessageOptions, total=False):
-    """Of ``request`` with a topic and a value."""
+    """Keyword arguments of ``request`` with a topic and a value."""
 
 
 class ValueOnewayArguments(ChosenQueue, MessageOptions, total=False):
-    """Of ``send_oneway`` with a topic and a value."""
+    """Keyword arguments of ``send_oneway`` with a topic and a value."""
 
 
 class ValueSendArguments(SendArguments, MessageOptions, total=False):
-    """Of ``send`` with a topic and a value."""
+    """Keyword arguments of ``send`` with a topic and a value."""
 
 
 class ValueNowaitArguments(NowaitArguments, MessageOptions, total=False):
-    """Of ``send_nowait`` with a topic and a value."""
+    """Keyword arguments of ``send_nowait`` with a topic and a value."""
 
 
 class ValueBatchArguments(BatchArguments, MessageOptions, total=False):
-    """Of ``send_batch`` with a topic and values."""
+    """Keyword arguments of ``send_batch`` with a topic and values."""
 
 
 class TransactionArguments(SendArguments, total=False):
-    """Of a transaction with a message: ``check_after_ms`` keeps the broker from asking before."""
+    """Keyword arguments of a transaction with a message; ``check_after_ms`` keeps the broker from checking back
+    before.
+    """
 
     check_after_ms: int
 
 
 class ValueTransactionArguments(TransactionArguments, MessageOptions, total=False):
-    """Of a transaction with a topic and a value."""
+    """Keyword arguments of a transaction with a topic and a value."""

@@ -20,7 +20,7 @@ _LONG_COMPRESSION_BYTES: Final = 64 * 1024  # larger bodies are compressed on a 
 
 
 class SlowPath:
-    """Of the messages of one producer; ``retries`` None means those of its settings."""
+    """Slow path of one producer's sends; ``retries`` None means those of its settings."""
 
     def __init__(self, context: SendContext, retries: int | None = None) -> None:
         self._retries = retries
@@ -43,7 +43,9 @@ class SlowPath:
         code: int = SEND,
         sys_flag: int = 0,
     ) -> SendReceipt:
-        """Raises SendFailedError, NoRouteError, MessageRefusedError and what hooks and selectors raise."""
+        """Send a message with routes, attempts and hooks. Raises SendFailedError, NoRouteError, MessageRefusedError and
+        what hooks and selectors raise.
+        """
         with self._hooks.around([message], is_prepared=bool(sys_flag & _PREPARED)) as send:
             message = send.messages[0]
             outgoing = await self._outgoing(message, timeout_ms, system, code, sys_flag)

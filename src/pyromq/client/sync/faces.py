@@ -80,7 +80,7 @@ class Face(Generic[InnerT_co]):
         return face
 
     def let_go(self) -> None:
-        """Of what ``over`` made: it cannot be used any more, and nothing is closed."""
+        """Detach a face that ``over`` made: it cannot be used any more, and nothing is closed."""
         self._thread = None
 
     def __enter__(self) -> Self:
@@ -90,7 +90,9 @@ class Face(Generic[InnerT_co]):
         self.close()
 
     def open(self) -> Self:
-        """Raises what the asyncio client raises, ClientClosedError in a forked child."""
+        """Open the client on its loop thread. Raises what the asyncio client raises, ClientClosedError in a forked
+        child.
+        """
         self._require_own_process()
         thread = loop_thread()
         thread.acquire()

@@ -137,7 +137,9 @@ class LoopThread:
     # --- use ---
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Raises what the work raises. When the wait is interrupted, the work is cancelled."""
+        """Run a coroutine on the loop and return its result; an interrupted wait cancels it. Raises what the work
+        raises.
+        """
         waiter: Waiter[T] = Waiter()
         tasks: list[asyncio.Task[T]] = []
 

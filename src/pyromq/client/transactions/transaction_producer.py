@@ -326,6 +326,6 @@ def _may_have_moved(error: MQError) -> bool:
 
 
 def require_function(what: str, given: object) -> None:
-    """Raises ConfigError for a coroutine function."""
+    """Check that a function is no coroutine function. Raises ConfigError."""
     if callable(given) and is_coroutine_function(given):
         raise ConfigError(f"{what} of this producer is a function; pyromq.aio.TransactionProducer runs coroutines")

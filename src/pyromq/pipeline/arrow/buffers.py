@@ -31,7 +31,7 @@ def hexadecimal(values: npt.NDArray[Any]) -> Bytes:
 
 
 def all_bytes(values: pa.Array) -> bytes:
-    """Of texts or binaries, one behind the other; those of nulls may be among them."""
+    """Bytes of all texts or binaries of an array, one behind the other; those of nulls may be among them."""
     _, offsets, data = values.buffers()
     if not len(values) or data is None:
         return b""

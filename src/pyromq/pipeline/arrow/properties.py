@@ -40,7 +40,7 @@ def spans(data: Any, starts: Ints, ends: Ints, kind: pa.DataType) -> pa.Array:
 
 
 class Properties:
-    """Of some messages: ``starts`` and ``ends`` say where each one's lie in ``data``."""
+    """Properties of some messages: ``starts`` and ``ends`` say where each one's lie in ``data``."""
 
     def __init__(self, data: Any, starts: Ints, ends: Ints) -> None:
         self.raw = _readable(spans(data, starts, ends, pa.binary()))  # of each message, as UTF-8
@@ -53,7 +53,7 @@ class Properties:
         self._items = _items(np.frombuffer(self._bytes, np.uint8), self._starts, self._ends)  # None: irregular
 
     def text(self) -> pa.Array:
-        """As they are stored, without the checksum of the record."""
+        """Properties as they are stored, without the checksum of the record."""
         ends = self._ends_without_checksum()
         return _as_text(self.raw) if ends is None else spans(self._bytes, self._starts, ends, pa.string())
 

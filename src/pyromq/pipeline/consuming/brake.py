@@ -44,7 +44,7 @@ class FirstTries:
         return self.rows >= ROWS_MIN and self.failed > share_max * self.rows
 
     def check(self, share_max: float) -> None:
-        """Raises TooManyFailuresError."""
+        """Stop the query when too large a share of first deliveries failed. Raises TooManyFailuresError."""
         if self.is_too_bad(share_max):
             raise TooManyFailuresError(self.failed, self.rows, self.first_error)
 
@@ -70,7 +70,7 @@ class BrakeLog:
         self._share_max = share_max
 
     def check(self) -> None:
-        """Raises TooManyFailuresError once for what was added up: whoever starts the query again has seen it."""
+        """Raise TooManyFailuresError once for what was added up: whoever starts the query again has seen it."""
         found = self._read()
         if found.is_too_bad(self._share_max):
             self._write(NO_TRIES)

@@ -44,7 +44,7 @@ class Consumption:
 
     @property
     def counts(self) -> RowCounts:
-        """As of the last batch that was committed."""
+        """Row counts as of the last batch that was committed."""
         from pyromq.pipeline.consuming.writer import counts_log, read_counts, read_counts_there
         from pyromq.pipeline.spark.session import is_connect
 

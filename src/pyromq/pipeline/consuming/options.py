@@ -33,7 +33,7 @@ class ConsumeOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeSettings:
-    """Raises ConfigError."""
+    """Settings of a consuming query. Raises ConfigError."""
 
     nameserver: str = ""
     batches: bool = False  # whether the handler takes record batches of Arrow instead of records

@@ -86,7 +86,7 @@ Judged: TypeAlias = tuple[Record, Verdict]
 
 
 def columns_of(extra: Iterable[str]) -> list[str]:
-    """Raises SchemaError."""
+    """Columns that a handler gets, with those asked for. Raises SchemaError."""
     for name in extra:
         if name not in ARROW_TYPES:
             raise SchemaError(no_column(name))

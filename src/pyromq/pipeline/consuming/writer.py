@@ -58,7 +58,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Of rows, since the query was first started with its checkpoint; batches that were run again count once."""
+    """Counts of rows since the query was first started with its checkpoint; batches that were run again count once."""
 
     batch: int = -1
     rows: int = 0
@@ -96,7 +96,7 @@ class ConsumeSource(DataSource):
 
 
 class ConsumeWriter(DataSourceStreamArrowWriter):
-    """Of one batch."""
+    """Writer of one batch."""
 
     def __init__(self, work: str, checkpoint: str) -> None:
         self._work = work
@@ -165,7 +165,7 @@ def read_counts(log: CheckpointLog) -> RowCounts:
 
 
 def read_counts_there(spark: SparkSession, checkpoint: str) -> RowCounts:
-    """Of a Spark that is elsewhere: it reads the file, which lies on its side."""
+    """Read the counts through a Spark that is elsewhere: the file lies on its side."""
     try:
         rows = spark.read.text(f"{checkpoint.rstrip('/')}/{FOLDER}/{_PART}/{_TOTALS}", wholetext=True).collect()
     except AnalysisException:  # no batch is committed yet

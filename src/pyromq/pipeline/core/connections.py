@@ -77,7 +77,7 @@ def close_all() -> None:
 
 
 def client_settings(options: SourceOptions) -> ClientSettings:
-    """Raises ConfigError."""
+    """Settings of the client from options of the source. Raises ConfigError."""
     credentials = None
     if options.access_key:
         credentials = Credentials(options.access_key, options.secret_key, options.security_token)

@@ -32,7 +32,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Of the known names, whatever the case; empty when none is close."""
+    """Known name that is closest, whatever the case; empty when none is close."""
     by_lower = {each.lower(): each for each in known}
     close = get_close_matches(name.lower(), by_lower, n=1)
     return by_lower[close[0]] if close else ""

@@ -50,7 +50,7 @@ def to_tree(offsets: Mapping[QueueId, int]) -> OffsetTree:
 
 
 def from_tree(tree: Any) -> Offsets:
-    """Raises OffsetFormatError with what is wrong."""
+    """Read offsets from decoded JSON. Raises OffsetFormatError with what is wrong."""
     found: Offsets = {}
     for topic, brokers in _entries(tree, "topics"):
         for broker, queues in _entries(brokers, f"brokers of topic {topic}"):

@@ -154,7 +154,7 @@ class Mistakes:
                 self.add(option, reason)
 
     def raise_any(self) -> None:
-        """Raises OptionError."""
+        """Raise OptionError if there were mistakes."""
         if self._found:
             first, *more = self._found.items()
             raise OptionError(*first, *more)
@@ -212,7 +212,7 @@ _OF_STORES: Final = frozenset(
 
 
 def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
-    """Raises OptionError, whose text names every option that is wrong."""
+    """Parse the options of a source. Raises OptionError, whose text names every option that is wrong."""
     chosen: dict[str, SourceOption] = {}
     values: dict[str, Any] = {}
     mistakes = Mistakes()
@@ -302,7 +302,7 @@ def _range_rules(options: SourceOptions) -> Iterator[Rule]:
 
 
 def connection_rules(options: SourceOptions) -> tuple[Rule, ...]:
-    """Of the options that source and sink share."""
+    """Rules of the connection options that source and sink share."""
     both = ("accessKey", "secretKey")
     return (
         ("secretKey", bool(options.access_key) == bool(options.secret_key), "accessKey and secretKey go together",

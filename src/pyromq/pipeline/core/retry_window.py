@@ -14,7 +14,7 @@ _WAIT_MS_MAX: Final = 2_000
 
 
 class RetryWindow:
-    """Of one thing that is tried; every success renews it."""
+    """Time within which one thing is tried again; every success renews it."""
 
     def __init__(self, what: str, allowed_ms: int, clock: Clock) -> None:
         self._what = what  # is tried, for the error

@@ -17,7 +17,9 @@ logger = logging.getLogger(__name__)
 
 
 def plan_batch(options: SourceOptions, cluster: StreamQueries) -> list[Partition]:
-    """Raises BackwardRangeError, DataLossError, OptionError, TopicNotFoundError, SourceUnreachableError."""
+    """Plan the partitions of a batch read. Raises BackwardRangeError, DataLossError, OptionError, TopicNotFoundError,
+    SourceUnreachableError.
+    """
     held = cluster.held()
     stored = cluster.stored(held) if needs_group(options.starting) or needs_group(options.ending) else {}
     start = starting_offsets(options.starting, held, stored, _by_time(options.starting, held, cluster))

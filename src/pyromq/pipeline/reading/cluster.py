@@ -222,14 +222,14 @@ class Cluster:
 
     @property
     def _group(self) -> str:
-        """As brokers know it."""
+        """Name of the group as brokers know it."""
         group = self._options.group
         return self.connected.client.wire_name(group) if group else NO_GROUP
 
     # --- sizes ---
 
     def average_bytes(self, queue: QueueId, held: HeldRange, start: int) -> float:
-        """Of the messages of one pull at ``start``; 0 where nothing could be read."""
+        """Average size of the messages of one pull at ``start``; 0 where nothing could be read."""
         wanted = OffsetRange(queue, max(start, held.first), held.end)
         return self._surely("looking at the size of messages", lambda: self._average_bytes(wanted))
 

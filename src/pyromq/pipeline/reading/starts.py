@@ -58,7 +58,7 @@ def _start(
 def ending_offsets(
     where: Where, held: Mapping[QueueId, HeldRange], stored: Mapping[QueueId, int], by_time: Mapping[QueueId, int]
 ) -> Offsets:
-    """Raises OptionError."""
+    """Offsets where a batch read ends. Raises OptionError."""
     named = where.as_dict() if isinstance(where, AtOffsets) else {}
     _require_known(named, held, "endingOffsets")
     ends: Offsets = {}

@@ -54,7 +54,7 @@ class StreamQueries(Protocol):
 
 
 class Stream:
-    """Of one running query; Spark's own process calls it, one call at a time."""
+    """Offsets and ranges of one running query; Spark's own process calls it, one call at a time."""
 
     def __init__(
         self,
@@ -84,7 +84,9 @@ class Stream:
     # --- the start ---
 
     def initial(self) -> Offsets:
-        """The same for every call, also in the next life of a query that did not finish its first batch."""
+        """Offsets where the query begins: equal for every call, also in the next life of a query that did not finish
+        its first batch.
+        """
         if self._initial is None:
             held, where = self._cluster.held(), self._options.starting
             stored = self._cluster.stored(held)
@@ -187,7 +189,9 @@ class Stream:
     def _average_sizes(
         self, limits: BatchLimits, ahead: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange], start: Offsets
     ) -> dict[str, float]:
-        """Of each topic, as its fullest queue shows it at its start; looked at again from time to time."""
+        """Average message size of each topic, as its fullest queue shows it at its start; looked at again from time to
+        time.
+        """
         if limits.bytes_max is None:
             return {}
         now_ms = self._clock.monotonic_ms()
@@ -201,7 +205,9 @@ class Stream:
     # --- what a batch reads ---
 
     def partitions(self, start: Offsets, end: Offsets) -> list[Partition]:
-        """The same for the same offsets, as long as brokers keep their messages. Raises DataLossError."""
+        """Cut a batch into ranges: equal for equal offsets, as long as brokers keep their messages. Raises
+        DataLossError.
+        """
         if not backlog_of(start, end) and not backlog_of(end, start):
             return []
         ranges, losses = planned_ranges(start, end, self._held(end), is_first=start == self._initial)
@@ -246,5 +252,5 @@ def spread(ranges: list[OffsetRange], options: SourceOptions) -> list[Partition]
 
 
 def offsets_of(tree: Any) -> Offsets:
-    """As Spark hands them back from a checkpoint."""
+    """Read offsets as Spark hands them back from a checkpoint."""
     return from_tree(tree)

@@ -33,7 +33,7 @@ _DELAYS: Final = ("delay_level", "deliver_time")
 
 
 def check_sink_schema(schema: StructType, options: SinkOptions) -> None:
-    """Raises SchemaError, whose text names the column."""
+    """Check the columns of rows that are to be sent. Raises SchemaError, whose text names the column."""
     names = [field.name for field in schema.fields]
     for field in schema.fields:
         if field.name not in SINK_COLUMNS:

@@ -41,12 +41,12 @@ class KeyParts:
 
 
 def digest_of(identity: str) -> str:
-    """Of a query, or of whatever stands for it."""
+    """Digest of a query's identity, or of whatever stands for it."""
     return blake2b(identity.encode(), digest_size=_DIGEST_BYTES).hexdigest().upper()
 
 
 class RowKeys:
-    """Of the rows of one partition of one batch: ``head + eight digits of the row + tail``."""
+    """Unique keys of the rows of one partition of one batch: ``head + eight digits of the row + tail``."""
 
     def __init__(self, identity: str, batch: int, partition: int, run: int = 0) -> None:
         self.digest = digest_of(identity)
@@ -84,7 +84,7 @@ class KeyRange:
 
 
 def next_run(key: str) -> str:
-    """The same row under the next number of its run: when it is not known whether it arrived under this one."""
+    """Key of the row under the next number of its run, for when it is not known whether it arrived under this one."""
     parts = parse_key(key)
     assert parts is not None
     run = parts.run + 1

@@ -98,7 +98,7 @@ _TABLE: Final = OptionTable("sink", "writes", "docs/how-to/spark-sink.md", SINK_
 
 
 def parse_sink_options(given: Mapping[str, str], use: Use) -> SinkOptions:
-    """Raises OptionError, whose text names every option that is wrong."""
+    """Parse the options of a sink. Raises OptionError, whose text names every option that is wrong."""
     own: dict[str, Any] = {}
     shared: dict[str, Any] = {}
     mistakes = Mistakes()

@@ -57,7 +57,7 @@ class Marker:
 
 
 class FileMarker:
-    """Of a query: beside its checkpoint, and as lasting."""
+    """Marker of a query: beside its checkpoint, and as lasting."""
 
     def __init__(self, log: CheckpointLog) -> None:
         self._log = log
@@ -72,7 +72,7 @@ class FileMarker:
 
 
 class GroupMarker:
-    """Of a batch write, which has no checkpoint: offsets of a group. It is set once, so the write can be repeated."""
+    """Marker of a batch write, which has no checkpoint: offsets of a group, set once, so the write can be repeated."""
 
     def __init__(self, cluster: ReplayQueries) -> None:
         self._cluster = cluster
@@ -161,7 +161,7 @@ class FoundRows:
         return key in self._crcs
 
     def has(self, key: str, body: bytes) -> bool:
-        """Raises NotRepeatableError when the row of that name was another one."""
+        """Whether this row is there already. Raises NotRepeatableError when the row of that name was another one."""
         crc = self._crcs.get(key)
         if crc is None:
             return False
@@ -175,7 +175,7 @@ class FoundRows:
 
 
 def read_found(options: SinkOptions, ranges: tuple[OffsetRange, ...], prefix: str) -> FoundRows:
-    """Raises SourceUnreachableError."""
+    """Read which rows of the prefix are in these ranges already. Raises SourceUnreachableError."""
     found = FoundRows(prefix)
     reading = replace(options.reaching, fail_on_data_loss=False)
     found.add(read_ranges(connect(options.reaching), reading, ranges, _SCHEMA))

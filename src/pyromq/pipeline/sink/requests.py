@@ -40,7 +40,7 @@ Target = tuple[str, QueueId | None]
 
 
 class Keys(Protocol):
-    """Of the rows of a request: a list, or a range of which each is made when it is asked for."""
+    """Keys of the rows of a request: a list, or a range of which each is made on demand."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[str]: ...
@@ -59,7 +59,7 @@ class SinkRequest:
 
     @property
     def key(self) -> str:
-        """Of a message that travels alone."""
+        """Key of a message that travels alone."""
         [key] = self.keys
         return key
 
@@ -215,7 +215,7 @@ def rows_checked(first: int, batch: pa.RecordBatch) -> int:
 
 
 def bodies_of(batch: pa.RecordBatch, first: int) -> pa.Array:
-    """As bytes, none of them empty. Raises MessageRefusedError."""
+    """Bodies of rows as bytes, none of them empty. Raises MessageRefusedError."""
     column = batch.column(batch.schema.get_field_index("body")).cast(pa.binary())
     if batch.num_rows and (column.null_count or not pc.min(pc.binary_length(column)).as_py()):
         row = first + next(number for number, body in enumerate(column.to_pylist()) if not body)
@@ -239,7 +239,7 @@ def _delays(batch: pa.RecordBatch, first: int) -> list[str] | None:
 
 
 def check_item(size: int, properties_bytes: int) -> None:
-    """Raises MessageTooLargeError."""
+    """Check the size of one message. Raises MessageTooLargeError."""
     if size > BATCH_BYTES_MAX:
         raise MessageTooLargeError(what="a row with its properties", size_bytes=size, bytes_max=BATCH_BYTES_MAX)
     if properties_bytes > PROPERTIES_BYTES_MAX:

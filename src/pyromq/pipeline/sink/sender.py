@@ -96,7 +96,7 @@ class RequestSender:
         return self._connected.call(self._find(topic)).queues
 
     def put(self, request: SinkRequest) -> None:
-        """Raises what an earlier request failed with."""
+        """Send a request as soon as there is room. Raises what an earlier request failed with."""
         if request.properties is None:
             self._hand_over([request])
             return
@@ -164,7 +164,9 @@ class RequestSender:
             await self._try_until_stored(request)
 
     async def _try_until_stored(self, request: SinkRequest) -> None:
-        """Raises SourceUnreachableError, and BrokerError for what no retry helps against."""
+        """Send until the request is stored. Raises SourceUnreachableError, and BrokerError for what no retry helps
+        against.
+        """
         window, last_broker = None, ""
         while True:
             queue = request.queue

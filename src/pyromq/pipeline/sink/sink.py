@@ -60,12 +60,12 @@ _OVERWRITING: Final = {
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """Raises OptionError, SchemaError, ConfigError."""
+    """Make the writer of a streaming query. Raises OptionError, SchemaError, ConfigError."""
     return StreamWriter(_checked(options, schema, overwrite, Use.STREAM))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-    """Raises OptionError, SchemaError, ConfigError."""
+    """Make the writer of a batch write. Raises OptionError, SchemaError, ConfigError."""
     return BatchWriter(_checked(options, schema, overwrite, Use.BATCH))
 
 
@@ -240,7 +240,7 @@ class _Checks:
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """Of one batch of a streaming query."""
+    """Writer of one batch of a streaming query."""
 
     _use = Use.STREAM
 
@@ -275,7 +275,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
-    """Of one batch write. Its marker stays where the first attempt put it: so it can be repeated at any time."""
+    """Writer of one batch write. Its marker stays where the first attempt put it: so it can be repeated at any time."""
 
     _use = Use.BATCH
 

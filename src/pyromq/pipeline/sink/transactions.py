@@ -45,7 +45,7 @@ def with_group(options: SinkOptions) -> SinkOptions:
 
 
 class Decisions:
-    """Of one sink; ``digest`` is that of the query."""
+    """Commit decisions of one sink; ``digest`` is that of the query."""
 
     def __init__(self, log: CheckpointLog) -> None:
         self._log = log
@@ -66,7 +66,7 @@ class Decisions:
                 self._log.forget(name)
 
     def outcome(self, key: str) -> TransactionOutcome:
-        """Of the prepared message with that unique key."""
+        """Outcome of the prepared message with that unique key."""
         parts = parse_key(key)
         text = self._log.read(str(parts.batch)) if parts is not None else None
         if parts is None or text is None:

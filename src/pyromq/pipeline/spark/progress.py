@@ -37,7 +37,7 @@ class GroupPosition:
 
 
 def progress_of(sources: Iterable[Any]) -> list[GroupPosition]:
-    """Of the sources of a query that are ours; others report something else as their latest offset.
+    """Positions of a query's sources that are ours; others report something else as their latest offset.
 
     Only of queues that were there when the source looked: a topic that was deleted must not be told of, and if it was
     made anew it begins anew.

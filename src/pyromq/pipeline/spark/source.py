@@ -65,7 +65,9 @@ class PyromqDataSource(DataSource):
 
     @in_one_sentence
     def schema(self) -> str:
-        """Raises OptionError: Spark asks for it in ``load()``, where mistakes are told before anything is read."""
+        """Schema of the rows. Raises OptionError: Spark calls it in ``load()``, where mistakes are shown before
+        anything is read.
+        """
         given = _without_table(self.options)
         if given or _PROVIDER not in self.options:  # a table may be created without options: it keeps none
             check_options(given)
@@ -140,7 +142,7 @@ class _Reading:
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """Of one batch read."""
+    """Reader of one batch read."""
 
     @in_one_sentence
     def partitions(self) -> Sequence[InputPartition]:
@@ -148,7 +150,7 @@ class BatchReader(_Reading, DataSourceReader):
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Of one streaming query; ``_stream`` exists only where Spark asks for offsets."""
+    """Reader of one streaming query; ``_stream`` exists only where Spark asks for offsets."""
 
     _stream: Stream | None = None
 

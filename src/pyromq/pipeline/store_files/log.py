@@ -66,7 +66,9 @@ def _data_end(disk: RealDisk, path: Path) -> int:
 
 
 def stretch_size(files: Sequence[LogFile], cores: int) -> int:
-    """As many stretches for each core, so that all end at about the same time; tasks cost too, so not too many."""
+    """Size of the stretches that tasks read: several for each core, so that all end at about the same time, and not too
+    many.
+    """
     total = sum(file.size for file in files)
     for_each_core = max(1, ceil(total / (cores * _STRETCH_BYTES_MAX)))
     return max(_STRETCH_BYTES_MIN, ceil(total / (cores * for_each_core)))

@@ -40,7 +40,7 @@ class Subscriptions:
         self.effective: dict[str, Subscription] = {}
 
     def add(self, topic: str, expression: str, *, sql: bool, now_ms: int) -> None:
-        """Raises InvalidExpressionError."""
+        """Subscribe to a topic. Raises InvalidExpressionError."""
         known = self.wanted.get(topic)
         version = next_version(known.sub_version if known else 0, now_ms)
         made = subscribe_sql(topic, expression, version) if sql else subscribe_tags(topic, expression, version)

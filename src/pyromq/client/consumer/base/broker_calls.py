@@ -230,8 +230,9 @@ class BrokerCalls:
         return await self._client.takes_stories(self._master(broker))
 
     def begin_send_back(self, broker: str, header: SendBackHeader) -> asyncio.Future[Received[Any]] | None:
-        """The same without waiting, as a future; None when the connection is not there, or congested, or when the
-        broker is not known to take the story that the header tells."""
+        """Begin a send-back without waiting and return its future; None when the connection is missing or congested, or
+        when the broker is not known to take the failure story of the header.
+        """
         if self._client.brokers.address(broker, MASTER_ID) is None:
             return None
         connection = self._master(broker).ready

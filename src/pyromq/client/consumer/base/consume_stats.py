@@ -115,7 +115,7 @@ class ConsumeStats:
             counts.samples.append((now_ms, counts.totals()))
 
     def totals(self) -> Totals:
-        """Of all topics."""
+        """Counts and times of all topics together."""
         columns = zip(*(counts.totals() for counts in self._topics.values()), strict=True)
         return Totals(*map(sum, columns)) if self._topics else Totals()
 

@@ -22,7 +22,9 @@ class ExpressionCheck:
         self._group = group
 
     async def require(self, subscriptions: Iterable[Subscription]) -> None:
-        """Raises ExpressionRefusedError, or another BrokerError when a broker does not filter by SQL92 at all."""
+        """Let brokers check the SQL92 expressions. Raises ExpressionRefusedError, or another BrokerError when a broker
+        does not filter by SQL92 at all.
+        """
         for subscription in subscriptions:
             if subscription.expression_type == SQL_EXPRESSION:
                 for address in await self._brokers_of(subscription.topic):

@@ -37,7 +37,9 @@ def code_version(named: str) -> str:
 
 
 class FailureRecorder:
-    """Of one consumer. ``is_on`` False: nothing is told, and messages go back as RocketMQ's clients send them."""
+    """Records why messages of one consumer failed. ``is_on`` False: messages go back as RocketMQ's clients send
+    them.
+    """
 
     def __init__(self, clock: Clock, masks: Sequence[Mask] = (), version: str = "", *, is_on: bool = True) -> None:
         self._clock = clock

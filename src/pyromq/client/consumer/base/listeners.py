@@ -91,7 +91,7 @@ class Listener:
 
     @property
     def function_name(self) -> str:
-        """As its author knows it."""
+        """Name of the listener as its author knows it."""
         function = self._given
         while isinstance(function, functools.partial):
             function = function.func
@@ -185,7 +185,7 @@ def as_failure(error: BaseException) -> Exception:
 
 
 def raise_unless_ours(error: asyncio.CancelledError) -> NoReturn:
-    """Raises the cancellation of this task again, and that of something the listener waited for as an Exception."""
+    """Raise the cancellation of this task again, and that of something the listener waited for as an Exception."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise error

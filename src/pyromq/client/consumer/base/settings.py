@@ -236,7 +236,7 @@ class PushConsumerOptions(_PushConsumerOptions, total=False):
 
 
 class SyncPushConsumerOptions(_PushConsumerOptions, total=False):
-    """The same for code without asyncio: ``batch_listener`` is a function, not a coroutine."""
+    """Options of a push consumer without asyncio: ``batch_listener`` is a function, not a coroutine."""
 
     batch_listener: SyncBatchListener | None
 

@@ -90,7 +90,7 @@ class FileOffsets:
         self.table = MemberOffsets()
 
     async def open(self) -> None:
-        """Raises ConfigError when another member has the file."""
+        """Open the file of a broadcasting member. Raises ConfigError when another member has it."""
         await asyncio.to_thread(self._file.claim)
 
     async def close(self) -> None:

@@ -60,7 +60,9 @@ def encode_offsets(offsets: Mapping[QueueId, int]) -> bytes:
 
 
 def decode_offsets(text: bytes) -> dict[QueueId, Offset]:
-    """Raises RemoteProtocolError; entries that are no offsets (Java writes −1 at times) are left out."""
+    """Decode an offsets file; entries that are no offsets (Java writes −1 at times) are left out. Raises
+    RemoteProtocolError.
+    """
     table = bodies.decode(text, ResetOffsets).offset_table
     return {queue: Offset(offset) for queue, offset in table.items() if offset >= 0}
 

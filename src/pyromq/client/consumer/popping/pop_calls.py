@@ -167,7 +167,7 @@ class PopCalls:
         message.held.is_settled = True
 
     async def ack_all(self, broker: str, messages: Sequence[LeasedMessage]) -> None:
-        """The same for several messages of one broker, in one request; LeaseLostError when some are not ours."""
+        """Acknowledge several messages of one broker in one request. Raises LeaseLostError when some are not ours."""
         if len(messages) == 1:
             await self.ack(messages[0])
             return

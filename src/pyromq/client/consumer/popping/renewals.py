@@ -20,7 +20,9 @@ _AT_ONCE_MAX: Final = 64
 
 
 class Renewals:
-    """Of one consumer; ``lost(message)`` hears of one that belongs to somebody else by now."""
+    """Renewals of one consumer's invisible times; ``lost(message)`` is called for one that belongs to somebody else by
+    now.
+    """
 
     def __init__(self, calls: PopCalls, clock: Clock, lost: Callable[[LeasedMessage], None]) -> None:
         self._calls = calls

@@ -324,7 +324,7 @@ async def targets_of(client: Client, topic: str) -> list[PopTarget]:
 
 
 def require_count(count: int) -> int:
-    """Raises ConfigError."""
+    """Check a number of messages. Raises ConfigError."""
     require(
         isinstance(count, int) and 1 <= count <= POP_BATCH_MAX,
         f"a receive asks for 1 to {POP_BATCH_MAX} messages, not {count!r}",

@@ -85,7 +85,7 @@ def masked(text: str, masks: Sequence[Mask]) -> str:
 
 
 def stack_hash(error: BaseException) -> str:
-    """The same for the same error, however its listener was called; ``""`` if it was never raised."""
+    """Hash that is equal for equal errors, however their listener was called; ``""`` if it was never raised."""
     if error.__traceback__ is None and error.__cause__ is None:
         return ""
     return hash_of(_words(error))

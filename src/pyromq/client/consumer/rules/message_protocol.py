@@ -21,7 +21,7 @@ class PulledMessage(Protocol):
         """How often it was delivered before; 0 the first time (RocketMQ: reconsumeTimes)."""
 
     def after_failure(self) -> Self:
-        """The same message with one attempt more."""
+        """Return the message with one attempt more."""
 
     @property
     def tags(self) -> str | None:

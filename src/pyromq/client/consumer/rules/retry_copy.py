@@ -83,7 +83,7 @@ def send_back_header(
 
 
 def story_text(story: FailureStory | None) -> str:
-    """As properties; empty when there is none, or it is beyond every measure."""
+    """Encode a failure story as properties; empty when there is none, or it is too large."""
     text = "" if story is None else join_items(story.properties().items())
     return text if len(text) <= STORY_BYTES_MAX and len(text.encode()) <= STORY_BYTES_MAX else ""
 

@@ -141,7 +141,7 @@ def failures_in_words() -> Iterator[None]:
 
 
 def _spark_version() -> str:
-    """As names of packages have it: 4.3"""
+    """Spark's version as names of packages have it: 4.3."""
     import pyspark
 
     return ".".join(pyspark.__version__.split(".")[:2])

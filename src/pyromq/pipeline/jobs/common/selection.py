@@ -51,7 +51,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return {name: text for name, text in found.items() if text} | dict(self.options)
 
     def frame(self, spark: SparkSession, *columns: str) -> DataFrame:
-        """As a batch; only these columns are read, all when none are named. Raises what the source raises."""
+        """Read the selection as a batch; only these columns are read, all when none are named. Raises what the source
+        raises.
+        """
         reader: DataFrameReader = spark.read.format("pyromq").options(**self.source_options())
         for name, place in (("starting", self.begin), ("ending", self.end)):
             if place is not None:
@@ -62,7 +64,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return frame.where(self.where) if self.where else frame
 
     def frozen(self) -> Selection:
-        """The same without what is stored from now on, so that it can be read twice. Raises what the source raises."""
+        """Return the selection without what is stored from now on, so that it can be read twice. Raises what the source
+        raises.
+        """
         from pyromq.pipeline.reading.cluster import Cluster
 
         options = parse_options(self.source_options(), Use.BATCH)
@@ -77,7 +81,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("this job needs the properties of messages as a map: leave the option properties out")
 
     def stream(self, spark: SparkSession, group: str, *, rows_max: int | None = None) -> DataFrame:
-        """As a stream that begins at ``begin``, or else with the oldest message, and never ends by itself."""
+        """Read the selection as a stream that begins at ``begin``, or else with the oldest message, and never ends by
+        itself.
+        """
         frame = self.stream_reader(spark, "pyromq", group, rows_max=rows_max).load()
         return frame.where(self.where) if self.where else frame
 
@@ -104,7 +110,7 @@ def in_order(frame: DataFrame, count: int) -> Iterator[Any]:
 
 
 def absolute(path: str) -> str:
-    """Of a path without scheme: the JVM may have been started in another folder than we are in now."""
+    """Make a path without scheme absolute: the JVM may have been started in another folder than ours."""
     return path if "://" in path or not path else str(Path(path).absolute())
 
 

@@ -20,7 +20,7 @@ def lags(
     committed: Sequence[Committed],
     span: Span,
 ) -> tuple[Lag, ...]:
-    """Of groups and the topics they consume, up to the last message stored or handled, whichever is later.
+    """Lag over time of groups in the topics they consume, up to the last message stored or handled, whichever is later.
 
     It is not known when a message was handled that a group has passed and the trace does not know of: traces may be
     lost, and messages that a group gave up are not behind either. Such messages do not count.
@@ -46,7 +46,7 @@ def lags(
 
 
 def lags_now(committed: Sequence[Committed]) -> tuple[Lag, ...]:
-    """Of groups that wrote no trace: brokers know how far they are behind, and not since when."""
+    """Lag of groups that wrote no trace: brokers know how far they are behind, and not since when."""
     behind: dict[tuple[str, str], int] = {}
     for each in committed:
         behind[each.group, each.topic] = behind.get((each.group, each.topic), 0) + each.behind

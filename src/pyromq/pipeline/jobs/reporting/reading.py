@@ -49,7 +49,7 @@ def messages_frame(spark: SparkSession, reading: Selection) -> DataFrame:
 
 
 def trace_frame(spark: SparkSession, reading: Selection, topic: str) -> DataFrame | None:
-    """As ``handled_frame`` has it; None when there is no such topic."""
+    """Read a trace topic in the form of ``handled_frame``; None when there is no such topic."""
     if not existing(reading, (topic,)):
         return None
     trace = msgspec.structs.replace(reading, topics=(topic,), end=None)  # it is written after what it tells of
@@ -137,7 +137,7 @@ def _sent_back(spark: SparkSession, reading: Selection, groups: Mapping[str, str
 
 
 def committed_offsets(reading: Selection, groups: Iterable[str], topics: Collection[str]) -> list[Committed]:
-    """Of groups in those of the topics that they consume, by what brokers know."""
+    """Offsets that groups committed in those of the topics that they consume, by what brokers know."""
     found = []
     with _admin(reading) as admin:
         for group in groups:

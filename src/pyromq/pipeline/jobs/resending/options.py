@@ -26,7 +26,7 @@ class ReplayOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySettings:
-    """Raises ConfigError."""
+    """Settings of a replay. Raises ConfigError."""
 
     rate: float | None = None  # messages a second at most; None: as fast as brokers take them
     name: str = ""  # of this replay: run again under it, it does not send what it sent before
@@ -61,7 +61,7 @@ class RedriveOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveSettings:
-    """Raises ConfigError."""
+    """Settings of a redrive. Raises ConfigError."""
 
     nameserver: str = ""
     where: str = ""  # condition over the source's columns: properties['DLQ_ERROR'] LIKE '%timeout%'

@@ -25,7 +25,7 @@ class FileMistakes:
         self._found: dict[str, str] = {}  # by place
 
     def add(self, place: str, reason: str) -> None:
-        """Of a place, and of what lies below one, only the first is told: what follows from it is no news."""
+        """Note a mistake; below a place that has one already nothing more is noted, because it follows from that."""
         if not self.has(place):
             self._found[place] = reason
 
@@ -33,7 +33,7 @@ class FileMistakes:
         return any(place == told or place.startswith((f"{told}.", f"{told}[")) for told in self._found)
 
     def raise_any(self) -> None:
-        """Raises PipelineFileError."""
+        """Raise PipelineFileError if there were mistakes."""
         if self._found:
             lines = [(f"{self._where}: {place}" if place else self._where, why) for place, why in self._found.items()]
             raise PipelineFileError(*lines[0], *lines[1:])

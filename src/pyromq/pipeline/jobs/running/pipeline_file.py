@@ -93,7 +93,7 @@ class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return self.sink[number].name or f"sink{number}"
 
     def checkpoint_of(self, number: int, folder: Path) -> str:
-        """Of a sink; several pipelines may name the same folder."""
+        """Checkpoint folder of a sink; several pipelines may name the same folder."""
         return f"{placed(self.checkpoint, folder)}/{self.name}/{self.sink_name(number)}"
 
     def group_of(self, number: int) -> str:
@@ -108,7 +108,7 @@ class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return {name: option_text(value) for name, value in given.items()}
 
     def sink_options(self, sink: Sink) -> dict[str, str]:
-        """Of one that writes to a topic: brokers are reached as those of the source are."""
+        """Options of a sink that writes to a topic: brokers are reached as those of the source are."""
         given = {**{name: value for name, value in self.source.items() if _is_reaching(name)}, **sink.options}
         return {**{name: option_text(value) for name, value in given.items()}, "topic": sink.topic}
 

@@ -56,7 +56,9 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_file(spark: SparkSession, path: str | Path, *, tell: Tell = silent, clock: Clock | None = None) -> Ran:
-    """Raises PipelineFileError before anything is done, then what sources, steps and sinks raise."""
+    """Run the pipeline of a file. Raises PipelineFileError before anything is done, then what sources, steps and sinks
+    raise.
+    """
     path = Path(path)
     return run_pipeline(spark, read_pipeline_file(path), path.absolute().parent, tell=tell, clock=clock)
 
