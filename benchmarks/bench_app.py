@@ -148,7 +148,7 @@ def server() -> Iterator[str]:
 async def filled() -> AsyncIterator[str]:
     with server() as nameserver:
         async with aio.Admin(nameserver) as admin, aio.Producer(nameserver, group="makers") as producer:
-            await admin.create_topic(TOPIC, queues=4)
+            await admin.topics.create(TOPIC, queues=4)
             for _ in range(MESSAGES // 500):
                 await producer.send_batch([aio.Message(TOPIC, BODY)] * 500)
         yield nameserver

@@ -53,18 +53,18 @@ def servers() -> Iterator[str]:
 
 async def fill(console: Console, topics: int, groups: int) -> None:
     admin = console.desk.admin
-    (address,) = await admin._masters()
+    (address,) = await admin.requests.directory.masters()
     for begin in range(0, topics, _AT_ONCE):
         names = [f"topic-{number:05}" for number in range(begin, min(topics, begin + _AT_ONCE))]
         configs = [TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4) for name in names]
         body = java_json.dumps({"topicConfigList": configs})
-        await admin._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+        await admin.requests.brokers.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
     for number in range(groups):
         name = f"group-{number:04}"
-        await admin.create_group(GroupConfig(group_name=name))
+        await admin.groups.create(GroupConfig(group_name=name))
         if number < 50:
-            await admin.reset_offset(name, f"topic-{number:05}", to_ms=0)
-    while len(await admin.topics()) < topics:  # noqa: ASYNC110, the broker tells name servers a moment later
+            await admin.offsets.reset(name, f"topic-{number:05}", to_ms=0)
+    while len(await admin.topics.names()) < topics:  # noqa: ASYNC110, the broker tells name servers a moment later
         await asyncio.sleep(0.1)
 
 

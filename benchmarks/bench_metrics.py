@@ -37,21 +37,21 @@ async def fill(nameserver: str, topics: int, queues: int) -> None:
         Admin(nameserver, client_settings=ClientSettings(request_timeout_ms=60_000)) as admin,
         Producer(group="b", client=admin.client) as producer,
     ):
-        address = await admin._address("broker-a")
+        address = await admin.requests.directory.address("broker-a")
         names = [f"topic-{number}" for number in range(topics)]
         made = [TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues) for name in names]
         body = java_json.dumps({"topicConfigList": made})
-        await admin._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+        await admin.requests.brokers.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
         groups = [GroupConfig(group_name=f"group-{number}") for number in range(topics)]
         body = java_json.dumps({"groupConfigList": groups})
-        await admin._ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
+        await admin.requests.brokers.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def one(name: str) -> None:
             async with gate:
                 for place in [QueueId(name, "broker-a", each) for each in range(queues)]:
                     await producer.send(Message(name, b"x"), queue=place, timeout_ms=60_000)
-                    await admin._commit(name.replace("topic", "group"), place, 0)
+                    await admin.offsets.commit(name.replace("topic", "group"), place, 0)
 
         await asyncio.gather(*map(one, names))
 

@@ -59,7 +59,7 @@ def server(flush: str) -> Iterator[Server]:
 
 async def fill(nameserver: str, messages: int) -> None:
     async with aio.Admin(nameserver) as admin:
-        await admin.create_topic(TOPIC, queues=4)
+        await admin.topics.create(TOPIC, queues=4)
     async with aio.Producer(nameserver, group="bench") as producer:
         for begin in range(0, messages, AT_ONCE):
             count = min(AT_ONCE, messages - begin)

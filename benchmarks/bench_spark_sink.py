@@ -31,7 +31,7 @@ def main() -> None:
         fill(nameserver, count)
         with Admin(nameserver) as admin:
             for mode in MODES:
-                admin.create_topic(mode, queues=4)
+                admin.topics.create(mode, queues=4)
         spark, batch = bench_session(), min(BATCH, count // 3)
         cases: dict[str, tuple[float | None, Callable[[Path], Any]]] = {
             "handler per record": (HANDLER_GOAL_US, partial(_handling, spark, nameserver, batch)),

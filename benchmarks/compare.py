@@ -177,7 +177,7 @@ async def _until_a_topic_is_made(nameserver: str) -> None:
             socket.create_connection((host, int(port)), timeout=1).close()
             async with Admin(nameserver) as admin:
                 for topic in ("load", "trip"):
-                    await admin.create_topic(topic, queues=4)
+                    await admin.topics.create(topic, queues=4)
                 return
         except Exception:
             await asyncio.sleep(0.02)

@@ -91,7 +91,7 @@ class PyromqSide:
     def make(self, spark: Any, topics: Sequence[str]) -> None:
         with Admin(self.nameserver) as admin:
             for topic in topics:
-                admin.create_topic(topic, queues=QUEUES)
+                admin.topics.create(topic, queues=QUEUES)
 
     def fill(self, spark: Any, topic: str, count: int, body: bytes) -> None:
         rows = _rows(spark, count, body).selectExpr("value AS body", "string(key) AS keys", "partition AS queue_id")

@@ -117,7 +117,7 @@ def _print_idle(mode: str, broker: OurBroker) -> None:
 
 async def _make_topic(nameserver: str, topic: str) -> None:
     async with Admin(nameserver) as admin:
-        await admin.create_topic(topic, queues=4)
+        await admin.topics.create(topic, queues=4)
 
 
 def _wake_up_us() -> float:

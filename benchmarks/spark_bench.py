@@ -165,7 +165,7 @@ def fill(nameserver: str, count: int, topic: str = TOPIC) -> list[QueueId]:
 
 def made_topic(nameserver: str, topic: str) -> list[QueueId]:
     with Admin(nameserver) as admin:
-        admin.create_topic(topic, queues=QUEUES)
+        admin.topics.create(topic, queues=QUEUES)
         while not (queues := _queues(admin, topic)):
             time.sleep(0.01)  # brokers tell name servers of a new topic a moment later
     return queues
@@ -173,7 +173,7 @@ def made_topic(nameserver: str, topic: str) -> list[QueueId]:
 
 def _queues(admin: Admin, topic: str) -> list[QueueId]:
     try:
-        return admin.route(topic).readable_queues(topic)
+        return admin.topics.route(topic).readable_queues(topic)
     except TopicNotFoundError:
         return []
 

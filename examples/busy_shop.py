@@ -116,7 +116,7 @@ class BusyShop:
         try:
             self.admin = await enter(Admin(where))
             for topic, queues in TOPICS.items():
-                await self.admin.create_topic(topic, queues=queues)
+                await self.admin.topics.create(topic, queues=queues)
             self._producer = await enter(Producer(where, group="shop", trace=True, timeout=SEND_S))
             self._payments = await enter(
                 TransactionProducer(where, group="payment-service", topics="payments", check=undecided)
@@ -156,7 +156,7 @@ class BusyShop:
         for number in range(NEWS):
             await self._producer.send(Message("newsletter", b"Spring is here " * 20, keys=[f"news-{number}"]))
         async with asyncio.timeout(SECONDS_MAX):
-            while len(await self.admin.dead_letters("billing")) < DEAD_LETTERS:  # noqa: ASYNC110, brokers do not tell
+            while len(await self.admin.dead_letters.list("billing")) < DEAD_LETTERS:  # noqa: ASYNC110, brokers do not tell
                 await asyncio.sleep(0.1)
 
     async def _send_orders(self, count: int, *, hopeless: bool = True) -> None:

@@ -31,7 +31,7 @@ def main(nameserver: str) -> None:
         price.delay(-1)
         print("workers:", list(app.control.inspect(timeout=2).ping().values()))
     with Admin(nameserver) as admin:
-        print("dead letters:", len(admin.dead_letters("celery-celery")))
+        print("dead letters:", len(admin.dead_letters.list("celery-celery")))
     app.close()
 
 

@@ -21,7 +21,7 @@ def main(nameserver: str) -> None:
         producer.send(Message("reminders", b"at level 1", delay_level=1))  # level 1 is a second, unless brokers differ
         producer.send(Message("reminders", b"in 0.3 s", delay_ms=300))
         later = producer.send(Message("reminders", b"never", deliver_at_ms=(time.time_ns() // 1_000_000) + 60_000))
-        admin.recall(later.recall_handle)
+        admin.delays.recall(later.recall_handle)
 
     PushConsumer(nameserver, group="clerk", listener=remind, topics="reminders", start="earliest").run(messages=2)
 

@@ -31,7 +31,7 @@ def main(nameserver: str) -> None:
     worker.stop()
     print({order: attempts.count(order) for order in sorted(set(attempts))}, end="; ")
     with Admin(nameserver) as admin:
-        print("dead letters:", len(admin.dead_letters(broker.group("billing"))))
+        print("dead letters:", len(admin.dead_letters.list(broker.group("billing"))))
     broker.close()
 
 

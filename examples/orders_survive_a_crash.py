@@ -130,7 +130,7 @@ class Demo:
     async def run(self) -> set[int]:
         async with Producer(self._servers.nameserver, group="shop") as producer:
             async with Admin(self._servers.nameserver) as admin:
-                await admin.create_topic(TOPIC, queues=4)
+                await admin.topics.create(TOPIC, queues=4)
             async with self.billing.consumer, self.shipping.consumer:
                 self._scene(f"{ORDERS:,} orders, and a crash")
                 acknowledged = await self._send_and_crash(producer)
@@ -155,9 +155,9 @@ class Demo:
     async def _see_dead_letters(self) -> None:
         await _until(lambda: len(self.shipping.seen) == ORDERS and len(self.billing.seen) == ORDERS - len(BROKEN))
         async with Admin(self._servers.nameserver) as admin:
-            while {key for letter in await admin.dead_letters("billing") for key in letter.keys} != _keys(BROKEN):  # noqa: ASYNC110
+            while {key for letter in await admin.dead_letters.list("billing") for key in letter.keys} != _keys(BROKEN):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-            letter = (await admin.dead_letters("billing"))[0]
+            letter = (await admin.dead_letters.list("billing"))[0]
         self._console.print(f"billing failed {self.billing.failures} times; most orders came again and are done")
         await self._type("dlq", "ls", "billing")
         await self._type("dlq", "ls", "billing", "--messages")

@@ -12,8 +12,8 @@ from pyromq.testing import LoopbackBroker
 
 def main(nameserver: str) -> None:
     with Admin(nameserver) as admin, Producer(nameserver, group="prices") as producer:
-        admin.create_topic("questions")
-        admin.create_topic("unread")
+        admin.topics.create("questions")
+        admin.topics.create("unread")
 
         def answer(message: ReceivedMessage) -> None:
             producer.reply(message, b"7 EUR" if message.body == b"apple" else b"unknown")

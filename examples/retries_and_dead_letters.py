@@ -28,8 +28,8 @@ def main(nameserver: str) -> None:
     consumer = PushConsumer(nameserver, group="paying", listener=pay, topics="payments", start="earliest", threads=1)
     consumer.run(messages=2)
     with Admin(nameserver) as admin:
-        print("dead:", [" ".join(letter.keys) for letter in admin.dead_letters("paying")])
-        print("sent again:", len(admin.redrive("paying")))  # when the reason is gone
+        print("dead:", [" ".join(letter.keys) for letter in admin.dead_letters.list("paying")])
+        print("sent again:", len(admin.dead_letters.redrive("paying")))  # when the reason is gone
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def test_a_customer_is_reminded_after_a_day() -> None:
     with LoopbackBroker(virtual_time=True) as broker, Producer(broker.nameserver, group="shop") as producer:
         send_reminder(producer, "Ada")
         with Admin(broker.nameserver) as admin:
-            assert [message.topic for message in admin.delayed()] == ["reminders"]
+            assert [message.topic for message in admin.delays.list()] == ["reminders"]
 
         with PushConsumer(broker.nameserver, group="mail", listener=remind, topics="reminders", start="earliest"):
             broker.advance(hours=23, minutes=59)

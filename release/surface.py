@@ -61,7 +61,7 @@ def _names(line: str) -> list[str]:
     match kind:
         case "python":
             parts = words[0].split(".")
-            return [".".join(parts[-2:]), parts[-1]]
+            return [".".join(parts[-2:]), parts[-1], f"{parts[-2]}.*"]
         case "cli":
             option = [word for word in words if word.startswith("--")]
             return option or [" ".join(words[:2]), words[-1]]
@@ -93,6 +93,8 @@ def _members(value: type) -> Iterator[str]:
         if name.startswith("_") or not _is_ours(value, name):
             continue
         yield f"{name}{_parameters(member)}" if inspect.isroutine(member) else name
+        if inspect.isclass(member) and member.__module__.startswith("pyromq.operate"):  # a facet of Admin
+            yield from (f"{name}.{line}" for line in _members(member) if not line.startswith("__init__"))
 
 
 def _is_ours(value: type, name: str) -> bool:

@@ -70,7 +70,7 @@ def admin(app: App) -> aio.Admin:
 @app.on_start
 async def create_topics(admin: aio.Admin) -> None:
     for topic in TOPICS:
-        await admin.create_topic(topic, queues=6)
+        await admin.topics.create(topic, queues=6)
 
 
 @app.consume("carts", group="ordering", start="earliest")
@@ -110,7 +110,7 @@ async def recall(paid: Paid, outbox: Outbox, admin: aio.Admin) -> None:
     """What is paid need not be cancelled any more. Too late is no harm: ``cancel`` looks at the row."""
     handle = await asyncio.to_thread(sql, outbox, "SELECT recall FROM orders WHERE id = ?", paid.order)
     try:
-        await admin.recall(handle)
+        await admin.delays.recall(handle)
     except BrokerError:
         return
     await asyncio.to_thread(sql, outbox, "UPDATE orders SET recalled = 1 WHERE id = ?", paid.order)

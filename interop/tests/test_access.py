@@ -72,7 +72,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with apache(jars, folder) if request.param == "apache" else pyromq(folder) as running:
         with Admin(running.nameserver, credentials=ROOT) as admin:
             for each in (USER, OTHER):
-                admin.create_user(each.access_key, each.secret_key)
+                admin.access.create_user(each.access_key, each.secret_key)
         yield running
 
 
@@ -80,14 +80,14 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def world(request: pytest.FixtureRequest, drivers: Drivers, cluster: Cluster) -> Iterator[World]:
     each = World(drivers.get(request.param), cluster, drivers)
     with Admin(cluster.nameserver, credentials=ROOT) as admin:
-        admin.create_topic(each.topic, queues=2)
-        admin.create_group(each.group)
-        admin.apply_template(USER.access_key, "producer", topics=[f"{each.topic}*"])
-        admin.apply_template(USER.access_key, "consumer", topics=[each.topic], groups=[each.group])
-        entries = admin.apply_template(USER.access_key, "pipeline", topics=[each.topic], groups=[each.group])
+        admin.topics.create(each.topic, queues=2)
+        admin.groups.create(each.group)
+        admin.access.apply_template(USER.access_key, "producer", topics=[f"{each.topic}*"])
+        admin.access.apply_template(USER.access_key, "consumer", topics=[each.topic], groups=[each.group])
+        entries = admin.access.apply_template(USER.access_key, "pipeline", topics=[each.topic], groups=[each.group])
         assert entries
-        assert admin.explain_access(USER.access_key, "Pub", f"Topic:{each.topic}").allowed
-        assert not admin.explain_access(OTHER.access_key, "Pub", f"Topic:{each.topic}").allowed
+        assert admin.access.explain(USER.access_key, "Pub", f"Topic:{each.topic}").allowed
+        assert not admin.access.explain(OTHER.access_key, "Pub", f"Topic:{each.topic}").allowed
     yield each
     each.close()
 
@@ -135,10 +135,10 @@ def test_mqadmin_manages_users(cluster: Cluster, jars: Jars, tmp_path: Path) -> 
     if cluster.make == "pyromq":
         assert "mqadmin-secret" not in listed, "Apache's tells passwords, ours does not"
     with Admin(cluster.nameserver, credentials=ROOT) as admin:
-        assert admin.explain_access("by-mqadmin", "Sub", "Group:g1").allowed
-        assert not admin.explain_access("by-mqadmin", "Sub", "Group:g1", ip="10.0.0.1").allowed
-        assert all(user.password is None for user in admin.users())
-        admin.delete_user("by-mqadmin")
+        assert admin.access.explain("by-mqadmin", "Sub", "Group:g1").allowed
+        assert not admin.access.explain("by-mqadmin", "Sub", "Group:g1", ip="10.0.0.1").allowed
+        assert all(user.password is None for user in admin.access.users())
+        admin.access.delete_user("by-mqadmin")
 
 
 # Codes for which RocketMQ 5.5.0 has no rule of authorization, as read in its sources: who has a name may use them.

@@ -32,9 +32,9 @@ async def letters_of(admin: aio.Admin, group: str, count: int) -> list[aio.Recei
     topic = f"%DLQ%{group}"
     while True:
         with suppress(TopicNotFoundError, GroupNotFoundError, NotFoundError):
-            await admin.route(topic)
-            await admin.create_topic(topic, queues=1)
-            if len(found := await admin.newest(topic, count)) == count:
+            await admin.topics.route(topic)
+            await admin.topics.create(topic, queues=1)
+            if len(found := await admin.messages.newest(topic, count)) == count:
                 return found
         await asyncio.sleep(0.1)
 
@@ -51,12 +51,12 @@ async def test_a_failed_message_tells_why(cluster: Cluster) -> None:
         raise CardDeclinedError(f"card of attempt {message.delivery_attempt}")
 
     async with aio.Admin(cluster.nameserver) as admin:
-        await admin.create_topic(topic, queues=1)
+        await admin.topics.create(topic, queues=1)
         async with aio.Producer(cluster.nameserver, group="makers") as producer:
             sent = await producer.send(Message(topic, b"42", keys="order-42", tags="new", properties={"shop": "north"}))
         async with aio.PushConsumer(cluster.nameserver, group=group, listener=bill, topics=topic, settings=FIRST):
             [letter] = await letters_of(admin, group, 1)
-        by_error = await admin.dead_letters_by_error(group)
+        by_error = await admin.dead_letters.by_error(group)
     messages = [message for message, _ in seen]
     assert [message.delivery_attempt for message in messages] == [0, 1, 2]
     assert {message.topic for message in messages} == {topic}
@@ -90,7 +90,7 @@ async def test_an_orderly_dead_letter_tells_why(cluster: Cluster) -> None:
         raise CardDeclinedError(message.body.decode())
 
     async with aio.Admin(cluster.nameserver) as admin:
-        await admin.create_topic(topic, queues=1)
+        await admin.topics.create(topic, queues=1)
         async with aio.Producer(cluster.nameserver, group="makers") as producer:
             for body in (b"1", b"2"):
                 await producer.send(Message(topic, body))
@@ -116,7 +116,7 @@ async def test_a_message_with_full_properties_comes_again(cluster: Cluster) -> N
         done.set()
 
     async with aio.Admin(cluster.nameserver) as admin:
-        await admin.create_topic(topic, queues=1)
+        await admin.topics.create(topic, queues=1)
         async with aio.Producer(cluster.nameserver, group="makers") as producer:
             await producer.send(Message(topic, b"42", properties={"big": "x" * 31_900}))
         async with aio.PushConsumer(cluster.nameserver, group=group, listener=bill, topics=topic, settings=FIRST):

@@ -232,6 +232,6 @@ def test_mqadmin(
 def test_a_java_member_consumes_directly(world: AdminWorld) -> None:
     consumer, sent = world.consume(), world.sent[3]
     with Admin(world.cluster.nameserver) as admin:
-        done = admin.consume_directly(world.group, sent["msgId"], topic=world.topic)
+        done = admin.members.consume_directly(world.group, sent["msgId"], topic=world.topic)
     assert (done.outcome, done.is_consumed, done.message_id) == ("success", True, sent["msgId"])
     assert [each["body"] for each in consumer.wait(11)].count("m3") == 2

@@ -35,20 +35,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def admin(cluster: Cluster) -> Iterator[Admin]:
     with Admin(cluster.nameserver) as each:
         yield each
-        each.update_broker_config(BROKER, {"quotas": ""})
+        each.brokers.update_config(BROKER, {"quotas": ""})
 
 
 @pytest.fixture
 def world(client: ClientUnderTest, cluster: Cluster, drivers: Drivers, admin: Admin) -> Iterator[World]:
     each = World(client, cluster, drivers)
-    admin.create_topic(each.topic, queues=2)
-    admin.create_group(each.group)
+    admin.topics.create(each.topic, queues=2)
+    admin.groups.create(each.group)
     yield each
     each.close()
 
 
 def refused(admin: Admin, what: str) -> int:
-    return int(admin.broker_runtime(BROKER)[f"quotaRefused{what}"])
+    return int(admin.brokers.runtime(BROKER)[f"quotaRefused{what}"])
 
 
 def sent(world: World, producer: Member, body: str) -> bool:
@@ -64,7 +64,7 @@ def sent(world: World, producer: Member, body: str) -> bool:
 
 @case("a send beyond the quota is told so, and was not stored; one that is sent again arrives once")
 def test_sends_beyond_a_quota_are_told_so_and_nothing_is_lost(world: World, admin: Admin) -> None:
-    admin.update_broker_config(BROKER, {"quotas": f"topic:{world.topic} messages={RATE}"})
+    admin.brokers.update_config(BROKER, {"quotas": f"topic:{world.topic} messages={RATE}"})
     before = refused(admin, "Sends")
     producer = world.start("producer", retries=0)
     bodies, times_refused, deadline = [f"m{number}" for number in range(4 * RATE)], 0, time.monotonic() + 60
@@ -75,7 +75,7 @@ def test_sends_beyond_a_quota_are_told_so_and_nothing_is_lost(world: World, admi
             time.sleep(0.05)
     assert refused(admin, "Sends") - before >= times_refused
     assert bool(times_refused) != (world.client.language == "pyromq"), "ours pauses and tries again by itself"
-    admin.update_broker_config(BROKER, {"quotas": ""})
+    admin.brokers.update_config(BROKER, {"quotas": ""})
     consumer = world.push()
     assert sorted(each["body"] for each in consumer.wait(len(bodies))) == sorted(bodies)
     time.sleep(0.5)
@@ -87,7 +87,7 @@ def test_pulls_beyond_a_quota_wait_and_everything_arrives(world: World, admin: A
     producer = world.start("producer")
     bodies = [f"m{number}" for number in range(8 * RATE)]
     world.send(producer, bodies)
-    admin.update_broker_config(BROKER, {"quotas": f"group:{world.group} messages={2 * RATE}"})
+    admin.brokers.update_config(BROKER, {"quotas": f"group:{world.group} messages={2 * RATE}"})
     before = refused(admin, "Pulls")
     consumer = world.push()
     assert sorted(each["body"] for each in consumer.wait(len(bodies), timeout_s=80)) == sorted(bodies)
@@ -99,7 +99,7 @@ def test_pulls_beyond_a_quota_wait_and_everything_arrives(world: World, admin: A
 
 @case("a producer that may try again does so by itself")
 def test_a_producer_tries_again_by_itself(world: World, admin: Admin, note: conftest.Note) -> None:
-    admin.update_broker_config(BROKER, {"quotas": f"topic:{world.topic} messages=1"})
+    admin.brokers.update_config(BROKER, {"quotas": f"topic:{world.topic} messages=1"})
     producer = world.start("producer", retries=3)
     before, told = refused(admin, "Sends"), 0
     for number in range(4):

@@ -89,13 +89,13 @@ def texts_of(spark: Any, topics: Topics, topic: str, **options: object) -> Count
 def held(topics: Topics, topic: str) -> int:
     """How many messages a topic has; none when it was not made yet."""
     try:
-        return sum(each.max_offset - each.min_offset for each in topics.admin.topic_stats(topic).values())
+        return sum(each.max_offset - each.min_offset for each in topics.admin.topics.stats(topic).values())
     except TopicNotFoundError:
         return 0
 
 
 def queue_ends(topics: Topics, topic: str) -> dict[int, int]:
-    return {queue.number: topics.admin.queue_range(queue).max_offset for queue in topics.queues(topic)}
+    return {queue.number: topics.admin.offsets.range(queue).max_offset for queue in topics.queues(topic)}
 
 
 # --- source ----------------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_a_batch_read(spark: Any, topics: Topics) -> None:
     assert {(row.topic, row.broker) for row in rows} == {(topic, "broker-a")}
     first = next(row for row in rows if row.tags == "new")
     assert (first["keys"], first.flag, first.properties["colour"]) == ("k1 k2", 7, "green")
-    known = topics.admin.message_by_offset_id(first.offset_message_id)
+    known = topics.admin.messages.by_offset_id(first.offset_message_id)
     assert (known.queue_id, known.offset, known.body) == (first.queue_id, first.queue_offset, bytes(first.body))
     assert (known.message_id, known.position) == (first.message_id, first.commit_log_offset)
     narrow = topics.options(topic)
@@ -229,7 +229,7 @@ def test_a_batch_write(spark: Any, topics: Topics) -> None:
     assert (rows["row-9"]["keys"], rows["row-9"].flag) == ("a 9", 9)
     assert len({rows[f"row-{number}"].queue_id for number in range(20)}) == 1, "one sharding key, one queue"
     assert all(rows[f"row-{number}"].queue_id == number % 3 for number in range(20, 40))
-    assert [message.body for message in topics.admin.messages_by_key(target, "9")] == [b"row-9"]
+    assert [message.body for message in topics.admin.messages.find(target, "9")] == [b"row-9"]
 
 
 @case("sink: {mode}, topic to topic; a batch that is run again")
@@ -269,7 +269,7 @@ def test_check_backs(spark: Any, topics: Topics, checkpoint: str) -> None:
     assert held(topics, target) == 0, "prepared messages are not seen"
     copy(spark, topics, topic, target, checkpoint, to=SILENT, place="decided", mode="transactional")
     until(lambda: held(topics, target) >= 30, PATIENCE_S, "the broker has asked and heard: commit")
-    until(lambda: not topics.admin.open_transactions(target), PATIENCE_S, "and of the first life: roll back")
+    until(lambda: not topics.admin.transactions.list(target), PATIENCE_S, "and of the first life: roll back")
     assert texts_of(spark, topics, target) == sent
 
 

@@ -29,8 +29,8 @@ async def test_mqadmin_reads_our_traces(cluster: Cluster, jars: Jars, tmp_path: 
         consumed.set()
 
     async with aio.Admin(cluster.nameserver) as admin:
-        await admin.create_topic(topic, queues=1)
-        await admin.create_group(group)
+        await admin.topics.create(topic, queues=1)
+        await admin.groups.create(group)
     async with aio.Producer(cluster.nameserver, group="orders-service", trace=True) as producer:
         receipt = await producer.send(Message(topic, b"42", keys="order-42"))
     consumer = aio.PushConsumer(cluster.nameserver, group=group, listener=listen, settings=_FIRST, trace=True)
@@ -53,12 +53,12 @@ async def test_we_read_traces_of_java(cluster: Cluster, jars: Jars, tmp_path: Pa
     key, topic = f"key-{uuid4().hex[:8]}", f"traced-{uuid4().hex[:8]}"
     command = ["sendMessage", "-n", cluster.nameserver, "-t", topic, "-p", "42", "-k", key, "-c", "new", "-m", "true"]
     async with aio.Admin(cluster.nameserver) as admin:
-        await admin.create_topic(topic, queues=1)
+        await admin.topics.create(topic, queues=1)
         found: list[TraceRecord] = []
         while not found:  # mqadmin waits half a second for its traces and then ends, on a busy machine without them
             await asyncio.to_thread(run_mqadmin, jars, tmp_path, *command)
             with suppress(NotFoundError, TopicNotFoundError):
-                found = await admin.trace(key)
+                found = await admin.messages.trace(key)
     record = found[0]
     assert isinstance(record, Published)
     assert (record.topic, record.tags, record.keys, record.body_bytes) == (topic, "new", key, 2)

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     )
     from pyromq.app import App
     from pyromq.client.sync.consumers import PullConsumer, PushConsumer, SimpleConsumer
-    from pyromq.client.sync.faces import Admin, Client, Producer
+    from pyromq.client.sync.faces import Client, Producer
     from pyromq.client.sync.transactions import TransactionProducer
+    from pyromq.operate.sync_admin import Admin
 
     __version__: str
 
@@ -61,8 +62,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Admin", "Client", "Producer"), "client.sync.faces"),
+    **dict.fromkeys(("Client", "Producer"), "client.sync.faces"),
     **dict.fromkeys(("PullConsumer", "PushConsumer", "SimpleConsumer"), "client.sync.consumers"),
+    "Admin": "operate.sync_admin",
     "TransactionProducer": "client.sync.transactions",
     "App": "app",
     **{"Message": "model.message", "QueueId": "model.queue", "MQError": "errors"},

@@ -8,7 +8,6 @@ Arguments, methods and errors are those of ``pyromq``; listeners and checks may 
 
 from __future__ import annotations
 
-from pyromq.client.admin import Admin
 from pyromq.client.consumer.popping.simple_consumer import SimpleConsumer
 from pyromq.client.consumer.pull_consumer import PullConsumer
 from pyromq.client.consumer.push_consumer import PushConsumer
@@ -23,6 +22,7 @@ from pyromq.client.transactions.transaction_producer import TransactionProducer
 from pyromq.errors import MQError
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
+from pyromq.operate.admin import Admin
 
 __all__ = [
     "Admin",

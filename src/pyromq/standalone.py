@@ -21,7 +21,6 @@ from typing import Any, Protocol
 from pyromq.broker import following
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
-from pyromq.client.admin.operating.measuring import MeasureAdmin
 from pyromq.endpoint.endpoint import Endpoint, Shelter
 from pyromq.endpoint.sources import MetricsSource
 from pyromq.exporter.exporter import Exporter, ExporterSettings
@@ -36,6 +35,7 @@ from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address
 from pyromq.net.settings import TlsMode
+from pyromq.operate.admin import Admin
 from pyromq.security.settings import InnerCredentials, with_inner_credentials
 from pyromq.service_manager import ServiceManager
 
@@ -85,7 +85,7 @@ async def _export(nameservers: str, asked: ExporterSettings, shown: MetricsSetti
     stop = _stop_on_signals()
     async with AsyncExitStack() as stack:
         endpoint = await stack.enter_async_context(Endpoint(shown, shelter))
-        admin = await stack.enter_async_context(MeasureAdmin(nameservers))
+        admin = await stack.enter_async_context(Admin(nameservers))
         endpoint.add(await stack.enter_async_context(Exporter(admin, asked, labels=shown.label_values)))
         _say(["ready", f"metrics={endpoint.url}"])
         await stop.wait()

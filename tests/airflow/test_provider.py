@@ -45,7 +45,7 @@ async def send(broker: LoopbackBroker, *bodies: bytes) -> None:
 
 async def committed(broker: LoopbackBroker) -> int:
     async with Admin(broker.nameserver) as admin:
-        progress = await admin.lag("airflow", "orders")
+        progress = await admin.groups.lag("airflow", "orders")
     return sum(max(0, each.consumer_offset) for each in progress.values())
 
 

@@ -212,7 +212,7 @@ class ManagedCluster(Cluster):
     async def _status_of(self, address: str) -> BrokerStatus | None:
         async with Admin(self.nameserver) as admin:
             try:
-                return await admin.member(address)
+                return await admin.replication.status(address)
             except MQError:
                 return None
 

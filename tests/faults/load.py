@@ -170,8 +170,8 @@ class Load:
         """How often delayed messages came to their topic again."""
         found: Counter[str] = Counter()
         async with Admin(self.nameserver) as admin:
-            for queue, place in (await admin.topic_stats(DELAYED)).items():
-                async for message in admin.walk(queue, place.min_offset, place.max_offset):
+            for queue, place in (await admin.topics.stats(DELAYED)).items():
+                async for message in admin.messages.walk(queue, place.min_offset, place.max_offset):
                     found[message.message_id] += 1
         return found.total() - len(found)
 
@@ -328,7 +328,7 @@ class Load:
     async def running(self) -> AsyncIterator[Load]:
         async with Admin(self.nameserver) as admin:
             for name in KINDS:
-                await admin.create_topic(name, queues=QUEUES)
+                await admin.topics.create(name, queues=QUEUES)
         async with AsyncExitStack() as stack:
             producer = await stack.enter_async_context(self._producer())
             transactions = await stack.enter_async_context(

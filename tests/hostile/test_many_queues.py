@@ -23,7 +23,7 @@ async def test_a_consumer_with_thousands_of_queues_gets_every_message(
     sent = {b"%d" % number for number in range(0, queues, 50)}
     async with victim(tmp_path) as server:
         async with aio.Admin(server.nameserver) as admin:
-            await admin.create_topic(TOPIC, queues=queues)
+            await admin.topics.create(TOPIC, queues=queues)
         name = "a consumer of all queues of a topic"
         async with beside_honest_client(server, name, queues, record_property) as attack:
             seen: set[bytes] = set()

@@ -72,11 +72,11 @@ async def test_credentials_and_bodies_are_nowhere_to_be_read(
                 queue = aio.QueueId("t", "broker-z", 77)
                 await fails(seen, "no such queue", producer.send(Message("t", CANARY.encode()), queue=queue))
                 await fails(seen, "no time", producer.send(Message("t", CANARY.encode() * 1000), timeout_ms=1))
-                await fails(seen, "no topic", admin.topic_stats("nosuch"))
-                await fails(seen, "no group", admin.lag("nosuch"))
+                await fails(seen, "no topic", admin.topics.stats("nosuch"))
+                await fails(seen, "no group", admin.groups.lag("nosuch"))
                 for address in (server.broker,):
-                    seen.add("broker config", await admin.broker_config(address))
-                    seen.add("broker runtime", await admin.broker_runtime(address))
+                    seen.add("broker config", await admin.brokers.config(address))
+                    seen.add("broker runtime", await admin.brokers.runtime(address))
             async with Peer(server.broker) as peer:
                 signed = {"AccessKey": "a", "SecurityToken": CANARY, "Signature": CANARY, "secretKey": CANARY}
                 for code in (RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, RequestCode.SEND_MESSAGE_V2, 9_999, 105, 200):

@@ -115,7 +115,7 @@ class FailoverRig:
 
     async def status(self, member: Member) -> BrokerStatus | None:
         try:
-            return await self.admin.member(member.address)
+            return await self.admin.replication.status(member.address)
         except MQError:
             return None
 
@@ -145,20 +145,21 @@ class FailoverRig:
 
     async def _leads(self, member: Member) -> bool:
         """Clients are sent there."""
-        table = (await self.admin.cluster()).broker_addr_table
+        table = (await self.admin.brokers.cluster()).broker_addr_table
         return self.name in table and table[self.name].broker_addrs.get(0) == member.address
 
     async def addresses(self) -> dict[int, str]:
         """What name servers tell clients, by broker id."""
-        return dict((await self.admin.cluster()).broker_addr_table[self.name].broker_addrs)
+        return dict((await self.admin.brokers.cluster()).broker_addr_table[self.name].broker_addrs)
 
     async def bodies(self, topic: str) -> set[str]:
         """Everything that the master has of a topic."""
         found: set[str] = set()
         async with Admin(self.nameserver) as admin:  # with routes of its own: the other may not know the new master
-            for queue, place in (await admin.topic_stats(topic)).items():
+            for queue, place in (await admin.topics.stats(topic)).items():
                 found |= {
-                    message.body.decode() async for message in admin.walk(queue, place.min_offset, place.max_offset)
+                    message.body.decode()
+                    async for message in admin.messages.walk(queue, place.min_offset, place.max_offset)
                 }
         return found
 

@@ -111,7 +111,7 @@ class Ledger:
     async def _dead_count(self) -> int:
         async with self._admin() as admin:
             try:
-                stats = await admin.topic_stats(dead_letter_topic(self._group))
+                stats = await admin.topics.stats(dead_letter_topic(self._group))
             except (TopicNotFoundError, MQError):
                 return 0
             return sum(held.max_offset - held.min_offset for held in stats.values())
@@ -123,8 +123,8 @@ class Ledger:
 
     async def _places(self, admin: Admin) -> dict[str, set[str]]:
         """In the order in which messages move, so that one that moves meanwhile is seen where it came from."""
-        half = {each.message_id for each in await admin.open_transactions(self._topic)}
-        waiting = await admin.delayed(count_max=_EVERYTHING)
+        half = {each.message_id for each in await admin.transactions.list(self._topic)}
+        waiting = await admin.delays.list(count_max=_EVERYTHING)
         own = [each for each in waiting if each.topic == self._topic]
         queued = await self._ids(admin, self._topic, unread=True)
         retrying = {each.message_id for each in own if each.group == self._group}
@@ -140,13 +140,13 @@ class Ledger:
     async def _ids(self, admin: Admin, topic: str, *, unread: bool) -> set[str]:
         """Of all messages of a topic, or of those that the group has not passed yet."""
         try:
-            stats = await admin.topic_stats(topic)
+            stats = await admin.topics.stats(topic)
         except TopicNotFoundError:
             return set()
         found: set[str] = set()
         for queue, held in stats.items():
-            begin = (await admin.committed(self._group, queue) or 0) if unread else 0
-            walk = admin.walk(queue, max(begin, held.min_offset), held.max_offset)
+            begin = (await admin.offsets.committed(self._group, queue) or 0) if unread else 0
+            walk = admin.messages.walk(queue, max(begin, held.min_offset), held.max_offset)
             found |= {message.message_id async for message in walk}
         return found
 

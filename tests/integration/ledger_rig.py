@@ -27,7 +27,7 @@ async def running(folder: Path, *flags: str) -> AsyncIterator[tuple[AsyncServerP
     ladder = "broker.store.delay_ladder_ms=" + ";".join([str(DELAY_MS)] * 18)
     async with AsyncServerProcess("up", "--set", ladder, *flags, data=folder / "data") as server:
         async with Admin(server.nameserver) as admin:
-            await admin.create_topic(TOPIC, queues=4)
+            await admin.topics.create(TOPIC, queues=4)
         yield server, Ledger(server.nameserver, TOPIC, GROUP)
 
 

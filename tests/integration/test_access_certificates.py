@@ -76,30 +76,30 @@ async def test_the_subject_of_a_certificate_is_the_user(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     async with cluster.running(tmp_path, CERTIFICATE):
         async with Admin(cluster.nameserver, tls=cluster.tls(cluster.root)) as admin:
-            await admin.create_topic("orders", queues=1)
-            await admin.create_user("alice", secret_of("alice"))
+            await admin.topics.create("orders", queues=1)
+            await admin.access.create_user("alice", secret_of("alice"))
         with pytest.raises(NoPermissionError, match="User:alice"):
             await send(cluster, cluster.alice)
         with pytest.raises(NoPermissionError, match="User:alice"):
             await send(cluster, cluster.alice, ROOT)  # a signature of another is no door
         async with Admin(cluster.nameserver, tls=cluster.tls(cluster.root)) as admin:
-            await admin.apply_template("alice", "producer", topics=["orders"])
+            await admin.access.apply_template("alice", "producer", topics=["orders"])
         await send(cluster, cluster.alice)
         for other in (None, cluster.stranger):
             with pytest.raises(MQError):
                 await send(cluster, other, ROOT)
         with pytest.raises(NoPermissionError):
             async with Admin(cluster.nameserver, tls=cluster.tls(cluster.alice)) as admin:
-                await admin.create_topic("more", queues=1)
+                await admin.topics.create("more", queues=1)
 
 
 async def test_certificate_and_signature_must_name_the_same_user(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     async with cluster.running(tmp_path, CERTIFICATE, SIGNATURE):
         async with Admin(cluster.nameserver, tls=cluster.tls(cluster.root), credentials=ROOT) as admin:
-            await admin.create_topic("orders", queues=1)
-            await admin.create_user("alice", secret_of("alice"))
-            await admin.apply_template("alice", "producer", topics=["orders"])
+            await admin.topics.create("orders", queues=1)
+            await admin.access.create_user("alice", secret_of("alice"))
+            await admin.access.apply_template("alice", "producer", topics=["orders"])
         alice = Credentials("alice", secret_of("alice"))
         await send(cluster, cluster.alice, alice)
         for own, credentials in ((cluster.alice, ROOT), (cluster.root, alice), (cluster.alice, None)):

@@ -38,9 +38,9 @@ PIPE = Credentials("pipe-user", secret_of("pipe-user"))
 def broker() -> Iterator[LoopbackBroker]:
     with guarded_broker() as running:
         with Admin(running.nameserver, credentials=ROOT) as admin:
-            admin.create_topic("orders", queues=2)
-            admin.create_user(PIPE.access_key, PIPE.secret_key)
-            admin.apply_template(PIPE.access_key, "pipeline", topics=["orders"], groups=["pipe"])
+            admin.topics.create("orders", queues=2)
+            admin.access.create_user(PIPE.access_key, PIPE.secret_key)
+            admin.access.apply_template(PIPE.access_key, "pipeline", topics=["orders"], groups=["pipe"])
         with Producer(running.nameserver, group="filler", credentials=ROOT) as producer:
             producer.send(Message("orders", b"1"))
         yield running
@@ -161,7 +161,7 @@ def test_accounts_of_a_followed_file_come_and_go_while_servers_run(tmp_path: Pat
         def may(user: str, secret: str) -> bool:
             with Admin(client_settings=ClientSettings(credentials=Credentials(user, secret))) as admin:
                 try:
-                    return bool(admin.broker_config(running.address))
+                    return bool(admin.brokers.config(running.address))
                 except NoPermissionError:
                     return False
 

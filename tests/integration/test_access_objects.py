@@ -50,8 +50,8 @@ def broker() -> Iterator[LoopbackBroker]:
         )
         # the name server has a book of its own
         with Admin(running.nameserver, credentials=ROOT) as admin:
-            admin.create_topic(MINE, queues=1)
-            admin.create_topic(FOREIGN, queues=1)
+            admin.topics.create(MINE, queues=1)
+            admin.topics.create(FOREIGN, queues=1)
         yield running
 
 
@@ -222,17 +222,17 @@ async def test_a_held_pull_gets_nothing_that_arrives_after_its_right_ended(broke
 def test_templates_are_enough_for_our_clients(broker: LoopbackBroker) -> None:
     with Admin(broker.nameserver, credentials=ROOT) as admin:
         for user in ("pam", "carl", "pia", "olga", "rick"):
-            admin.create_user(user, secret_of(user))
-        admin.apply_template("pam", "producer", topics=["orders*"])
-        admin.apply_template("carl", "consumer", topics=["orders"], groups=["billing"])
-        admin.apply_template("olga", "operator")
-        admin.apply_template("rick", "read-only")
-        admin.apply_template("pia", "pipeline", topics=["orders"], groups=["pipe"])
+            admin.access.create_user(user, secret_of(user))
+        admin.access.apply_template("pam", "producer", topics=["orders*"])
+        admin.access.apply_template("carl", "consumer", topics=["orders"], groups=["billing"])
+        admin.access.apply_template("olga", "operator")
+        admin.access.apply_template("rick", "read-only")
+        admin.access.apply_template("pia", "pipeline", topics=["orders"], groups=["pipe"])
     with Admin(broker.nameserver, credentials=credentials("olga")) as admin:
-        admin.create_topic("orders", queues=2)
-        admin.create_group("billing")
+        admin.topics.create("orders", queues=2)
+        admin.groups.create("billing")
         with pytest.raises(NoPermissionError):
-            admin.create_user("friend", "some-password", is_super=True)
+            admin.access.create_user("friend", "some-password", is_super=True)
     with Producer(broker.nameserver, group="shop", credentials=credentials("pam"), trace=True) as producer:
         producer.send(Message("orders", b"1"))
         producer.send(Message("orders-new", b"created by sending"))
@@ -265,13 +265,13 @@ def test_templates_are_enough_for_our_clients(broker: LoopbackBroker) -> None:
         assert done.wait(30), seen
     assert sorted(seen) == [b"1", b"2", b"3", b"4"]
     with Admin(broker.nameserver, credentials=credentials("rick")) as admin:
-        assert "orders" in admin.topics()
-        assert admin.lag("billing")
-        assert admin.topic_stats("orders")
+        assert "orders" in admin.topics.names()
+        assert admin.groups.lag("billing")
+        assert admin.topics.stats("orders")
         with pytest.raises(NoPermissionError):
-            admin.delete_topic("orders")
+            admin.topics.delete("orders")
         with pytest.raises(NoPermissionError):
-            admin.update_broker_config(broker.address, {"longPollingEnable": "true"})
+            admin.brokers.update_config(broker.address, {"longPollingEnable": "true"})
     with (
         PullConsumer(
             broker.nameserver, group="other", credentials=credentials("carl"), topics="orders", start="earliest"
@@ -283,18 +283,18 @@ def test_templates_are_enough_for_our_clients(broker: LoopbackBroker) -> None:
 
 def test_everything_that_changes_users_is_durable(broker: LoopbackBroker) -> None:
     with Admin(broker.nameserver, credentials=ROOT) as admin:
-        admin.create_user("dora", secret_of("dora"))
-        admin.apply_template("dora", "producer", topics=["orders"])
+        admin.access.create_user("dora", secret_of("dora"))
+        admin.access.apply_template("dora", "producer", topics=["orders"])
         broker.restart()
-        assert [each.username for each in admin.users("dor")] == ["dora"]
-        assert admin.user("dora").password is None
-        verdict = admin.explain_access("dora", "Pub", "Topic:orders")
+        assert [each.username for each in admin.access.users("dor")] == ["dora"]
+        assert admin.access.user("dora").password is None
+        verdict = admin.access.explain("dora", "Pub", "Topic:orders")
         assert verdict.allowed and verdict.entry == "Allow Pub on Topic:orders"
-        admin.update_user("dora", enabled=False)
-        assert not admin.explain_access("dora", "Pub", "Topic:orders").allowed
-        admin.update_user("dora", enabled=True)
-        admin.delete_policy("dora", "Topic:orders")
-        assert "no entry" in admin.explain_access("dora", "Pub", "Topic:orders").reason
-        admin.delete_user("dora")
+        admin.access.update_user("dora", enabled=False)
+        assert not admin.access.explain("dora", "Pub", "Topic:orders").allowed
+        admin.access.update_user("dora", enabled=True)
+        admin.access.delete_policy("dora", "Topic:orders")
+        assert "no entry" in admin.access.explain("dora", "Pub", "Topic:orders").reason
+        admin.access.delete_user("dora")
         with pytest.raises(MQError, match="no user dora"):
-            admin.user("dora")
+            admin.access.user("dora")

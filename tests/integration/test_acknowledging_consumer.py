@@ -98,13 +98,13 @@ def test_a_failed_message_comes_again_after_its_delay_and_is_a_dead_letter_in_th
         [again] = take_all(consumer, 1)
         assert again.body == b"flaky" and again.delivery_attempt == 1 and again.topic == "mail"
         assert broker.now_ms() - sent >= 4_000
-        assert [letter.topic for letter in admin.dead_letters(queues.group("mail"))] == ["mail"]
+        assert [letter.topic for letter in admin.dead_letters.list(queues.group("mail"))] == ["mail"]
         while again.delivery_attempt < 16:
             consumer.retry(again, 0)
             [again] = take_all(consumer, 1)
         consumer.retry(again)
         broker.advance(hours=3)
-        assert len(admin.dead_letters(queues.group("mail"))) == 2
+        assert len(admin.dead_letters.list(queues.group("mail"))) == 2
         assert queues.size("mail") == 0
         consumer.close()
 

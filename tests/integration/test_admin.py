@@ -52,22 +52,22 @@ class Member(ConsumerRole):
 def test_a_topic_is_created_described_and_deleted(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
-            await admin.create_topic("orders", queues=3)
-            await admin.create_topic("archive", read_queues=2, write_queues=1, perm=Perm.READ)
-            assert {"orders", "archive"} <= set(await admin.topics())
-            assert (await admin.topic_config("orders"))["broker-a"].write_queue_nums == 3
-            assert (await admin.topic_config("archive"))["broker-a"].perm == 4
-            assert [data.read_queue_nums for data in (await admin.route("orders")).queue_datas] == [3]
-            stats = await admin.topic_stats("orders")
+            await admin.topics.create("orders", queues=3)
+            await admin.topics.create("archive", read_queues=2, write_queues=1, perm=Perm.READ)
+            assert {"orders", "archive"} <= set(await admin.topics.names())
+            assert (await admin.topics.config("orders"))["broker-a"].write_queue_nums == 3
+            assert (await admin.topics.config("archive"))["broker-a"].perm == 4
+            assert [data.read_queue_nums for data in (await admin.topics.route("orders")).queue_datas] == [3]
+            stats = await admin.topics.stats("orders")
             assert [queue.number for queue in stats] == [0, 1, 2]
-            await admin.delete_topic("orders")
-            assert "orders" not in await admin.topics()
+            await admin.topics.delete("orders")
+            assert "orders" not in await admin.topics.names()
             with pytest.raises(TopicNotFoundError):
-                await admin.route("orders")
+                await admin.topics.route("orders")
             with pytest.raises(InvalidNameError):
-                await admin.create_topic("not a topic")
+                await admin.topics.create("not a topic")
             with pytest.raises(BrokerError, match="system topic"):
-                await admin.create_topic("TBW102")
+                await admin.topics.create("TBW102")
 
     run(main())
 
@@ -79,22 +79,22 @@ def test_messages_are_found_by_every_name_they_have(run: Run) -> None:
             async with aio.Admin(broker.nameserver) as admin:
                 for n, receipt in enumerate(sent):
                     body = b"%d" % n
-                    assert (await admin.message("orders", receipt.offset_message_id)).body == body
-                    assert (await admin.message("orders", receipt.message_id)).body == body
-                    assert (await admin.message_by_unique_key("orders", receipt.message_id)).body == body
-                    assert (await admin.message_at(receipt.queue, receipt.offset)).body == body
-                    assert [found.body for found in await admin.messages_by_key("orders", f"k{n}")] == [body]
-                everything = await admin.messages_by_key("orders", "all")
+                    assert (await admin.messages.get("orders", receipt.offset_message_id)).body == body
+                    assert (await admin.messages.get("orders", receipt.message_id)).body == body
+                    assert (await admin.messages.by_unique_key("orders", receipt.message_id)).body == body
+                    assert (await admin.messages.at(receipt.queue, receipt.offset)).body == body
+                    assert [found.body for found in await admin.messages.find("orders", f"k{n}")] == [body]
+                everything = await admin.messages.find("orders", "all")
                 assert sorted(found.body for found in everything) == [b"0", b"1", b"2"]
-                assert await admin.messages_by_key("orders", "nobody") == []
+                assert await admin.messages.find("orders", "nobody") == []
                 stranger = "7F000002" + sent[0].offset_message_id[8:]
                 with pytest.raises(NotFoundError, match="no broker that name servers know"):
-                    await admin.message_by_offset_id(stranger)
+                    await admin.messages.by_offset_id(stranger)
                 for lookup in (
-                    admin.message("orders", "0" * 32),
-                    admin.message("orders", "what?"),
-                    admin.message_by_offset_id(sent[0].offset_message_id[:-4] + "FFFF"),
-                    admin.message_at(sent[0].queue, 1_000),
+                    admin.messages.get("orders", "0" * 32),
+                    admin.messages.get("orders", "what?"),
+                    admin.messages.by_offset_id(sent[0].offset_message_id[:-4] + "FFFF"),
+                    admin.messages.at(sent[0].queue, 1_000),
                 ):
                     with pytest.raises(NotFoundError):
                         await lookup
@@ -112,10 +112,10 @@ def test_who_asks_for_a_key_whose_hash_too_many_have_is_told(
             for key in ("AaAa", "AaBB", "BBAa"):  # one Java hash
                 await producer.send(Message("orders", key.encode(), keys=key))
             async with aio.Admin(broker.nameserver) as admin:
-                assert [found.body for found in await admin.messages_by_key("orders", "BBAa")] == [b"BBAa"]
+                assert [found.body for found in await admin.messages.find("orders", "BBAa")] == [b"BBAa"]
                 assert "older messages may have the key" in caplog.text and "key=BBAa" in caplog.text
                 with pytest.raises(BrokerError, match="earlier end of the time range"):
-                    await admin.messages_by_key("orders", "AaAa")
+                    await admin.messages.find("orders", "AaAa")
 
     run(main())
 
@@ -123,30 +123,32 @@ def test_who_asks_for_a_key_whose_hash_too_many_have_is_told(
 def test_a_group_is_created_found_moved_and_deleted(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
-            await admin.create_topic("orders", queues=2)
+            await admin.topics.create("orders", queues=2)
             async with aio.Producer(broker.nameserver, group="makers") as producer:
                 for _ in range(6):
                     await producer.send(Message("orders", b"x"))
-            await admin.create_group(GroupConfig(group_name="billing", retry_max_times=3))
-            assert "billing" in await admin.groups()
-            assert (await admin.group_config("billing")).retry_max_times == 3
-            reset = await admin.reset_offset("billing", "orders", to_ms=LATEST)
+            await admin.groups.create(GroupConfig(group_name="billing", retry_max_times=3))
+            assert "billing" in await admin.groups.names()
+            assert (await admin.groups.config("billing")).retry_max_times == 3
+            reset = await admin.offsets.reset("billing", "orders", to_ms=LATEST)
             assert sum(reset.values()) == 6
-            assert all(p.broker_offset == p.consumer_offset for p in (await admin.lag("billing", "orders")).values())
-            await admin.reset_offset("billing", "orders", to_ms=EARLIEST)
-            lag = await admin.lag("billing", "orders")
+            assert all(
+                p.broker_offset == p.consumer_offset for p in (await admin.groups.lag("billing", "orders")).values()
+            )
+            await admin.offsets.reset("billing", "orders", to_ms=EARLIEST)
+            lag = await admin.groups.lag("billing", "orders")
             assert sum(progress.broker_offset - progress.consumer_offset for progress in lag.values()) == 6
             queue = QueueId("orders", "broker-a", 0)
-            assert await admin.reset_offset("billing", "orders", queue=queue, offset=1) == {queue: 1}
-            assert await admin.offset_at(queue, 0) == 0
+            assert await admin.offsets.reset("billing", "orders", queue=queue, offset=1) == {queue: 1}
+            assert await admin.offsets.at(queue, 0) == 0
             with pytest.raises(ConfigError):
-                await admin.reset_offset("billing", "orders", offset=1)
+                await admin.offsets.reset("billing", "orders", offset=1)
             with pytest.raises(GroupOfflineError):
-                await admin.group_connections("billing")
-            await admin.delete_group("billing")
-            assert "billing" not in await admin.groups()
+                await admin.members.connections("billing")
+            await admin.groups.delete("billing")
+            assert "billing" not in await admin.groups.names()
             with pytest.raises(GroupNotFoundError):
-                await admin.group_config("billing")
+                await admin.groups.config("billing")
 
     run(main())
 
@@ -154,7 +156,7 @@ def test_a_group_is_created_found_moved_and_deleted(run: Run) -> None:
 def test_a_consumer_that_joins_is_a_member_until_it_leaves(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
-            await admin.create_topic("orders")
+            await admin.topics.create("orders")
             settings = ClientSettings(nameservers=broker.nameserver)
             async with aio.Client(settings) as one, aio.Client(settings) as two:
                 first, second = Member("billing"), Member("billing")
@@ -162,7 +164,7 @@ def test_a_consumer_that_joins_is_a_member_until_it_leaves(run: Run) -> None:
                     await client.routes.get("orders", timeout_ms=30_000)
                     client.join(role)
                     await client.heartbeat_now()
-                connections = await admin.group_connections("billing")
+                connections = await admin.members.connections("billing")
                 assert {each.client_id for each in connections.connection_set} == {one.id, two.id}
                 assert "orders" in connections.subscription_table
                 await until(lambda: first.changes >= 1)
@@ -178,15 +180,15 @@ def test_a_consumer_that_joins_is_a_member_until_it_leaves(run: Run) -> None:
 def test_a_broker_tells_of_itself(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
-            cluster = await admin.cluster()
+            cluster = await admin.brokers.cluster()
             assert cluster.broker_addr_table["broker-a"].master_addr == broker.address
             for name in ("broker-a", broker.address):
-                assert (await admin.broker_config(name))["brokerName"] == "broker-a"
-                assert (await admin.broker_runtime(name))["brokerActive"] == "true"
+                assert (await admin.brokers.config(name))["brokerName"] == "broker-a"
+                assert (await admin.brokers.runtime(name))["brokerActive"] == "true"
             with pytest.raises(BrokerError, match="know no broker nobody"):
-                await admin.broker_config("nobody")
+                await admin.brokers.config("nobody")
             with pytest.raises(BrokerError, match="no broker with a master in cluster elsewhere"):
-                await admin.create_topic("orders", cluster="elsewhere")
+                await admin.topics.create("orders", cluster="elsewhere")
 
     run(main())
 
@@ -220,6 +222,6 @@ async def test_a_topic_can_be_used_as_soon_as_it_is_made() -> None:
     async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
         async with aio.Producer(broker.nameserver, group="senders") as producer:
             for number in range(20):
-                await admin.create_topic(f"made-{number}", queues=1)
+                await admin.topics.create(f"made-{number}", queues=1)
                 for _ in range(4):
                     assert (await producer.send(Message(f"made-{number}", b"x"))).queue.number == 0

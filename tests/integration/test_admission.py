@@ -26,9 +26,9 @@ def broker() -> Iterator[LoopbackBroker]:
     """The user shop may publish to orders, and may look at that topic."""
     with LoopbackBroker(guarded_by(ROOT), virtual_time=True, sockets=False) as made:
         with Admin(made.nameserver, credentials=ROOT) as admin:
-            admin.create_topic("orders", queues=2)
-            admin.create_user(SHOP.access_key, SHOP.secret_key)
-            admin.apply_template("shop", "producer", topics=["orders"])
+            admin.topics.create("orders", queues=2)
+            admin.access.create_user(SHOP.access_key, SHOP.secret_key)
+            admin.access.apply_template("shop", "producer", topics=["orders"])
         with Producer(made.nameserver, group="shop", credentials=SHOP) as producer:
             producer.send("orders", "1")
         yield made
@@ -36,7 +36,7 @@ def broker() -> Iterator[LoopbackBroker]:
 
 def _admit(broker: LoopbackBroker) -> None:
     with Admin(broker.nameserver, credentials=ROOT) as admin:
-        admin.apply_template("shop", "consumer", topics=["orders"], groups=["billing"])
+        admin.access.apply_template("shop", "consumer", topics=["orders"], groups=["billing"])
 
 
 def _push(broker: LoopbackBroker, **more: Any) -> PushConsumer:
@@ -57,7 +57,7 @@ def test_run_without_permission_ends_with_the_refusal(
 def test_run_with_rights_on_the_topic_alone_ends_with_what_was_said_of_the_group(broker: LoopbackBroker) -> None:
     with Admin(broker.nameserver, credentials=ROOT) as admin:
         entry = PolicyEntryInfo(resource="Topic:orders", actions=("Sub", "Get"), decision="Allow")
-        admin.set_policy("shop", [entry])
+        admin.access.set_policy("shop", [entry])
     with pytest.raises(NoPermissionError, match="Group:billing"):
         _push(broker, credentials=SHOP).run()
 
@@ -85,8 +85,8 @@ async def test_an_app_one_of_whose_groups_is_refused_ends() -> None:
 
     async with LoopbackBroker(guarded_by(ROOT)) as broker:
         async with aio.Admin(broker.nameserver, credentials=ROOT) as admin:
-            await admin.create_topic("orders", queues=2)
-            await admin.create_user(SHOP.access_key, SHOP.secret_key)
+            await admin.topics.create("orders", queues=2)
+            await admin.access.create_user(SHOP.access_key, SHOP.secret_key)
         with pytest.raises(NoPermissionError):
             await app.serve(broker.nameserver)
     assert app.state == "stopped"
@@ -112,11 +112,11 @@ def test_a_consumer_whose_right_ends_waits_until_it_has_it_again(broker: Loopbac
         broker.advance(minutes=1)
         assert consumer.counts.ok == 1
         with Admin(broker.nameserver, credentials=ROOT) as admin:
-            admin.update_user("shop", enabled=False)
+            admin.access.update_user("shop", enabled=False)
             producer.send("orders", "2")
             broker.advance(minutes=2)
             assert consumer.refusal is None and consumer.counts.ok == 1
-            admin.update_user("shop", enabled=True)
+            admin.access.update_user("shop", enabled=True)
         assert consumer.run(messages=2, timeout=120) == 2
 
 
@@ -124,10 +124,10 @@ def test_a_group_that_an_operator_has_closed_is_waited_for(broker: LoopbackBroke
     """Apache's brokers answer pulls of such a group with NO_PERMISSION, too."""
     _admit(broker)
     with Admin(broker.nameserver, credentials=ROOT) as admin:
-        admin.create_group(GroupConfig(group_name="billing", consume_enable=False))
+        admin.groups.create(GroupConfig(group_name="billing", consume_enable=False))
         consumer = _push(broker, credentials=SHOP)
         with consumer:
             broker.advance(minutes=1)
             assert consumer.refusal is None
-            admin.create_group("billing")
+            admin.groups.create("billing")
             assert consumer.run(messages=1, timeout=120) == 1

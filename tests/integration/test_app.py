@@ -32,7 +32,7 @@ async def broker_with(*topics: str, queues: int = 2, **options: Any) -> AsyncIte
     async with LoopbackBroker(**options) as broker:
         async with aio.Admin(broker.nameserver) as admin:
             for topic in topics:
-                await admin.create_topic(topic, queues=queues)
+                await admin.topics.create(topic, queues=queues)
         yield broker
 
 
@@ -265,7 +265,7 @@ def test_a_check_answers_for_what_a_crash_left_open() -> None:
 
     with LoopbackBroker(virtual_time=True) as broker:
         with pyromq.Admin(broker.nameserver) as admin:
-            admin.create_topic("orders")
+            admin.topics.create("orders")
         with app.running(broker.nameserver):
             for number, key in ((1, "paid"), (2, "not paid")):
                 with app.transaction("orders", Order(number), keys=key) as transaction:
@@ -285,12 +285,12 @@ def test_an_app_on_virtual_time_retries_for_hours_in_a_moment(mode: Any, quiet: 
 
     with LoopbackBroker(virtual_time=True) as broker:
         with pyromq.Admin(broker.nameserver) as admin:
-            admin.create_topic("orders")
+            admin.topics.create("orders")
             with app.running(broker.nameserver):
                 app.sync_producer.send("orders", Order(1))
                 broker.advance(hours=1)
             assert attempts == [0, 1, 2, 3]
-            assert [each.group for each in admin.dead_letters("billing")] == ["billing"]
+            assert [each.group for each in admin.dead_letters.list("billing")] == ["billing"]
 
 
 async def test_a_start_that_fails_leaves_nothing_open_and_may_be_repeated() -> None:
@@ -424,7 +424,7 @@ async def dead_letters(admin: aio.Admin, count: int) -> list[Any]:
 
     async def look() -> None:
         while len(found) < count:
-            found[:] = await admin.dead_letters("billing")
+            found[:] = await admin.dead_letters.list("billing")
 
     await asyncio.wait_for(look(), 30)
     return sorted(found, key=lambda letter: letter.keys)
@@ -455,7 +455,7 @@ async def test_a_delayed_message_is_recalled_by_its_receipt_or_its_handle() -> N
         receipts = [await app.send("orders", Order(number), delay=3_600) for number in (1, 2)]
         assert await app.recall(receipts[0]) == receipts[0].message_id
         assert await app.recall(receipts[1].recall_handle) == receipts[1].message_id
-        assert await admin.delayed("orders") == []
+        assert await admin.delays.list("orders") == []
         with pytest.raises(ConfigError, match="cannot be recalled"):
             await app.recall(await app.send("orders", Order(3)))
 

@@ -46,7 +46,7 @@ async def test_a_request_sends_and_a_listener_consumes_within_one_lifespan() -> 
     seen = list[object]()
     async with LoopbackBroker() as broker:
         async with aio.Admin(broker.nameserver) as admin:
-            await admin.create_topic("orders")
+            await admin.topics.create("orders")
         web = service(broker.nameserver, seen)
         async with (
             web.router.lifespan_context(web),

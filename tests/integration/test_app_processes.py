@@ -61,7 +61,7 @@ def nameserver() -> Iterator[str]:
     with LoopbackBroker() as broker:
         with Admin(broker.nameserver) as admin:
             for topic in ("orders", "prices"):
-                admin.create_topic(topic, queues=4)
+                admin.topics.create(topic, queues=4)
         yield broker.nameserver
 
 

@@ -12,9 +12,9 @@ import pytest
 from pyromq import Admin, Credentials, Message, Producer, PushConsumer
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.cli.main import main
-from pyromq.client.admin import EARLIEST, LATEST
 from pyromq.client.core.client import Client
 from pyromq.errors import MQError
+from pyromq.operate.offsets import EARLIEST, LATEST
 from pyromq.security.audit import AuditEntry, AuditOutcome, AuditSearch
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
@@ -46,11 +46,11 @@ def shown(entries: list[AuditEntry]) -> list[tuple[str, str]]:
 
 def test_what_an_operator_does_is_told_with_before_and_after(broker: LoopbackBroker) -> None:
     with Admin(broker.nameserver) as admin:
-        admin.create_topic("orders", queues=2)
-        admin.create_topic("orders", queues=4)
-        admin.create_group("billing")
-        admin.delete_topic("orders")
-        deleted, group, changed, created = admin.audit()
+        admin.topics.create("orders", queues=2)
+        admin.topics.create("orders", queues=4)
+        admin.groups.create("billing")
+        admin.topics.delete("orders")
+        deleted, group, changed, created = admin.audit.list()
     assert shown([deleted, group, changed, created]) == [
         ("DELETE_TOPIC_IN_BROKER", "done"),
         ("UPDATE_AND_CREATE_SUBSCRIPTIONGROUP", "done"),
@@ -68,21 +68,21 @@ def test_what_an_operator_does_is_told_with_before_and_after(broker: LoopbackBro
 
 def test_a_reset_is_told_with_the_offsets(broker: LoopbackBroker) -> None:
     with Producer(broker.nameserver, group="shop") as producer, Admin(broker.nameserver) as admin:
-        admin.create_topic("orders", queues=1)
-        admin.create_group("billing")
+        admin.topics.create("orders", queues=1)
+        admin.groups.create("billing")
         for _ in range(3):
             producer.send(Message("orders", b"42"))
-        admin.reset_offset("billing", "orders", to_ms=LATEST)
-        admin.reset_offset("billing", "orders", to_ms=EARLIEST)
-        last, first = admin.audit(AuditSearch(resource="Group:billing", limit=2))
+        admin.offsets.reset("billing", "orders", to_ms=LATEST)
+        admin.offsets.reset("billing", "orders", to_ms=EARLIEST)
+        last, first = admin.audit.list(AuditSearch(resource="Group:billing", limit=2))
     assert last.changes["Offsets:orders@billing"][0] == first.changes["Offsets:orders@billing"][1] == {"0": 3}
 
 
 def test_what_a_handler_refuses_is_told_with_the_reason(broker: LoopbackBroker) -> None:
     with Admin(broker.nameserver) as admin:
         with pytest.raises(MQError):
-            admin.delete_topic("TBW102")
-        (entry,) = admin.audit(AuditSearch(outcome="refused"))
+            admin.topics.delete("TBW102")
+        (entry,) = admin.audit.list(AuditSearch(outcome="refused"))
     assert entry.outcome is AuditOutcome.REFUSED and "TBW102" in entry.reason
 
 
@@ -93,7 +93,7 @@ def test_sends_pulls_and_commits_are_not_for_the_audit(broker: LoopbackBroker) -
         broker.nameserver, group="billing", listener=lambda message: None, topics="orders", start="earliest"
     ).run(messages=1)
     with Admin(broker.nameserver) as admin:
-        assert admin.audit() == []
+        assert admin.audit.list() == []
 
 
 def test_the_log_outlives_the_broker_and_the_command_reads_both(
@@ -101,8 +101,8 @@ def test_the_log_outlives_the_broker_and_the_command_reads_both(
 ) -> None:
     settings = BrokerSettings(store=SMALL_FILES)
     with LoopbackBroker(settings, folder=tmp_path / "data") as broker, Admin(broker.nameserver) as admin:
-        admin.create_topic("orders", queues=2)
-        admin.create_topic("orders", queues=4)
+        admin.topics.create("orders", queues=2)
+        admin.topics.create("orders", queues=4)
         assert main(["audit", "--limit", "1", "--nameserver", broker.nameserver, "-o", "csv"]) == 0
         assert len(capsys.readouterr().out.splitlines()) == 2
     assert main(["audit", "--data", str(tmp_path / "data"), "-o", "csv"]) == 0
@@ -116,12 +116,12 @@ def test_with_access_control_the_log_has_users_and_never_a_secret(tmp_path: Path
     settings = BrokerSettings(store=SMALL_FILES, access=GUARDED)
     with LoopbackBroker(settings, folder=tmp_path / "data") as broker:
         with Admin(broker.nameserver, credentials=OPS) as admin:
-            admin.create_user("billing", "billing-secret-text")
-            admin.create_topic("orders", queues=1)
+            admin.access.create_user("billing", "billing-secret-text")
+            admin.topics.create("orders", queues=1)
         for credentials in (Credentials("billing", "billing-secret-text"), Credentials("ops", "wrong")):
             asyncio.run(_delete(broker.address, "orders", credentials))
         with Admin(broker.nameserver, credentials=OPS) as admin:
-            entries = admin.audit()
+            entries = admin.audit.list()
     done = {(entry.action, entry.user) for entry in entries if entry.outcome is AuditOutcome.DONE}
     assert ("AUTH_CREATE_USER", "ops") in done and ("UPDATE_AND_CREATE_TOPIC", "ops") in done
     refused = [(entry.action, entry.user) for entry in entries if entry.outcome is AuditOutcome.REFUSED]

@@ -110,11 +110,11 @@ async def test_admin_asks_name_servers_too(tmp_path: Path) -> None:
         names = (str(server.address), str(other.address))
         broker = BrokerSettings(port=0, store=SMALL_FILES, nameservers=names)
         async with Broker(broker, tmp_path / "data"), Admin(";".join(names)) as admin:
-            await admin.create_topic("orders", queues=1)
+            await admin.topics.create("orders", queues=1)
             await ask(server.address, RequestCode.PUT_KV_CONFIG, {"namespace": "a", "key": "b", "value": "c"})
-            found = await admin.audit()
+            found = await admin.audit.list()
             assert {entry.server for entry in found} == {"nameserver", "broker-a"}
-            assert {entry.server for entry in await admin.audit(broker="broker-a")} == {"broker-a"}
+            assert {entry.server for entry in await admin.audit.list(broker="broker-a")} == {"broker-a"}
 
 
 class SlowFiles:

@@ -111,7 +111,7 @@ class Rig:
 
     def dead_letters(self) -> int:
         with Admin(self.loopback.nameserver) as admin:
-            return len(admin.dead_letters("celery-celery"))
+            return len(admin.dead_letters.list("celery-celery"))
 
     def waiting(self, queue: str = "celery") -> int:
         """Tasks that wait or run."""

@@ -98,7 +98,7 @@ def test_many_lines_are_sent_at_once_and_told_in_their_order(nameserver: str) ->
     assert len(sent) == len({row["message_id"] for row in sent}) == 3_000
     by_place = {(row["queue"], row["offset"]): line for row, line in zip(sent, lines, strict=True)}
     with Admin(nameserver) as admin:
-        found = {(m.queue.number, m.offset): m.body.decode() for m in admin.newest("many", 3_000)}
+        found = {(m.queue.number, m.offset): m.body.decode() for m in admin.messages.newest("many", 3_000)}
     assert found == by_place
 
 
@@ -109,7 +109,7 @@ def test_a_line_that_fails_is_named_with_the_way_to_go_on(nameserver: str) -> No
     again = rows(run(nameserver, "send", "resumed", "--from-line", "3", "--skip-blank", stdin="one\ntwo\n\nthree\n"))
     assert len(again) == 1
     with Admin(nameserver) as admin:
-        assert sorted(message.body for message in admin.newest("resumed")) == [b"one", b"three", b"two"]
+        assert sorted(message.body for message in admin.messages.newest("resumed")) == [b"one", b"three", b"two"]
 
 
 def test_a_broker_that_goes_while_lines_are_sent_is_4(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ async def test_a_push_and_a_lite_pull_consumer_with_the_same_tags_raise_no_alarm
 async def test_messages_that_a_filter_passes_over_leave_no_lag(options: dict[str, Any], is_late: bool) -> None:
     async with virtual() as broker:
         async with Admin(broker.nameserver) as admin:
-            await admin.create_topic("orders", queues=1)
+            await admin.topics.create("orders", queues=1)
             await send(broker, *["new"] * 10, *([] if is_late else ["old"] * 10))
             count = 0
 
@@ -109,7 +109,7 @@ async def test_messages_that_a_filter_passes_over_leave_no_lag(options: dict[str
                 if is_late:
                     await send(broker, *["old"] * 10)
                 await asyncio.sleep(30)
-                held = (await admin.lag("billing"))[QUEUE]
+                held = (await admin.groups.lag("billing"))[QUEUE]
                 assert (count, held.consumer_offset, held.broker_offset) == (10, 20, 20)
 
 
@@ -117,7 +117,7 @@ async def test_messages_that_a_filter_passes_over_leave_no_lag(options: dict[str
 async def test_progress_never_passes_an_unfinished_message_whatever_is_filtered_out_behind_it() -> None:
     async with virtual() as broker:
         async with Admin(broker.nameserver) as admin:
-            await admin.create_topic("orders", queues=1)
+            await admin.topics.create("orders", queues=1)
             await send(broker, "new", "new", *["old"] * 10)
             release = asyncio.Event()
 
@@ -128,10 +128,10 @@ async def test_progress_never_passes_an_unfinished_message_whatever_is_filtered_
             how: dict[str, Any] = {"topics": {"orders": "new"}, "start": "earliest"}
             async with PushConsumer(broker.nameserver, group="billing", listener=stuck, **how):
                 await asyncio.sleep(60)
-                assert (await admin.lag("billing"))[QUEUE].consumer_offset == 1
+                assert (await admin.groups.lag("billing"))[QUEUE].consumer_offset == 1
                 release.set()
                 await asyncio.sleep(30)
-                assert (await admin.lag("billing"))[QUEUE].consumer_offset == 12
+                assert (await admin.groups.lag("billing"))[QUEUE].consumer_offset == 12
 
 
 @on_own_loop
@@ -145,17 +145,17 @@ async def test_an_orderly_queue_that_is_held_up_tells_why_and_parking_keeps_it(
                 raise ValueError("no such customer")
 
         async with Admin(broker.nameserver) as admin:
-            await admin.create_topic("orders", queues=1)
+            await admin.topics.create("orders", queues=1)
             await send(broker, "a", "b")
             how: dict[str, Any] = {"topics": "orders", "start": "earliest", "orderly": True}
             async with PushConsumer(broker.nameserver, group="billing", listener=refuse, **how):
                 await asyncio.sleep(3.5)
-                [head] = [each for each in await admin.group_heads("billing", "orders") if each.queue == QUEUE]
+                [head] = [each for each in await admin.groups.heads("billing", "orders") if each.queue == QUEUE]
                 assert head.story is not None and head.attempt == head.story.count >= 3
                 assert (head.offset, head.error) == (0, "ValueError: no such customer")
-                await admin.park("billing", QUEUE)
+                await admin.groups.park("billing", QUEUE)
                 await asyncio.sleep(30)
-                assert (await admin.lag("billing"))[QUEUE].consumer_offset == 2
+                assert (await admin.groups.lag("billing"))[QUEUE].consumer_offset == 2
                 [letter] = await _letters(admin)
                 story = letter.failure_story
                 assert story is not None and story.newest.error_class == "parked" and story.count >= head.attempt + 1
@@ -166,8 +166,8 @@ async def test_an_orderly_queue_that_is_held_up_tells_why_and_parking_keeps_it(
 
 
 async def _letters(admin: Admin) -> list[ReceivedMessage]:
-    queues = (await admin.route("%DLQ%billing")).readable_queues("%DLQ%billing")
-    return [message for queue in queues for message in (await admin.read(queue, 0, count_max=8)).messages]
+    queues = (await admin.topics.route("%DLQ%billing")).readable_queues("%DLQ%billing")
+    return [message for queue in queues for message in (await admin.messages.read(queue, 0, count_max=8)).messages]
 
 
 @on_own_loop
@@ -177,12 +177,12 @@ async def test_a_pull_consumer_says_what_it_subscribes_to_and_which_queues_it_ha
             Admin(broker.nameserver) as admin,
             PullConsumer(broker.nameserver, group="billing", topics={"orders": "new"}) as consumer,
         ):
-            await admin.create_topic("orders", queues=4)
+            await admin.topics.create("orders", queues=4)
             await consumer.poll(timeout_ms=30_000)
             header = ConsumerRunningInfoHeader(consumer_group="billing", client_id=consumer.client.id)
             told = java_json.parse(consumer.running_info(header))
             assert [(each["topic"], each["subString"]) for each in told["subscriptionSet"]] == [("orders", "new")]
-            [state] = await admin.client_states("billing")
+            [state] = await admin.members.states("billing")
             assert (state.subscriptions, len(state.queues), state.problem) == (frozenset({("orders", "new")}), 4, "")
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from pyromq import Admin, Message, Producer
 from pyromq.cli.main import main
-from pyromq.client.admin.operating.overview import ListQuestion, ListSort
+from pyromq.operate.lists import ListQuestion, ListSort
 from pyromq.testing import LoopbackBroker
 from tests.integration.waiting import until_on_thread
 
@@ -37,14 +37,14 @@ class Terminal(io.StringIO):
 def broker() -> Iterator[LoopbackBroker]:
     with LoopbackBroker() as broker:
         with Producer(broker.nameserver, group="shop") as producer, Admin(broker.nameserver) as admin:
-            admin.create_topic("orders", queues=2)
-            admin.create_topic("events", queues=4, attributes={"message.type": "FIFO"})
-            admin.create_topic("a-topic-with-quite-a-long-name-as-teams-like-to-give-them", queues=1)
+            admin.topics.create("orders", queues=2)
+            admin.topics.create("events", queues=4, attributes={"message.type": "FIFO"})
+            admin.topics.create("a-topic-with-quite-a-long-name-as-teams-like-to-give-them", queues=1)
             for group in ("billing", "mail"):
-                admin.create_group(group)
+                admin.groups.create(group)
             producer.send_batch([Message("orders", b"%d" % number, keys=f"k{number}") for number in range(20)])
-            plan = admin.plan_reset("billing", "orders", to_ms=-1)
-            admin.carry_out("billing", plan)
+            plan = admin.offsets.plan_reset("billing", "orders", to_ms=-1)
+            admin.offsets.carry_out("billing", plan)
             producer.send_batch([Message("orders", b"later %d" % number) for number in range(7)])
         yield broker
 
@@ -80,7 +80,7 @@ def test_lists_show_what_matters(typed: Callable[..., str]) -> None:
     rows = [json.loads(line) for line in typed("topic", "ls").splitlines()]
     assert [row["topic"] for row in rows][1:] == ["events", "orders"]
     orders = rows[2]
-    assert (orders["queues"], orders["groups"], orders["lag"], orders["kind"]) == (2, ["billing"], 7, "topic")
+    assert (orders["queues"], orders["groups"], orders["lag"], orders["kind"]) == (2, ["billing"], 7, "normal")
     assert orders["in_per_s"] > 0 and rows[1]["message_type"] == "FIFO"
     groups = [json.loads(line) for line in typed("group", "ls").splitlines()]
     assert [(row["group"], row["members"], row["lag"], row["dead_letters"]) for row in groups] == [
@@ -135,13 +135,13 @@ def test_lists_fit_terminals(width: int, broker: LoopbackBroker, monkeypatch: py
 def test_a_page_is_the_first_rows_of_many(broker: LoopbackBroker) -> None:
     with Admin(broker.nameserver) as admin:
         for number in range(60):
-            admin.create_topic(f"many-{number:02}", queues=1)
-        page = admin.list_topics(ListQuestion(pattern="many", limit=5))
+            admin.topics.create(f"many-{number:02}", queues=1)
+        page = admin.topics.list(ListQuestion(pattern="many", limit=5))
         assert (len(page.rows), page.found, page.problems) == (5, 60, ())
-        rows = admin.list_topics(ListQuestion(pattern="many-", sort=ListSort.RATE)).rows
+        rows = admin.topics.list(ListQuestion(pattern="many-", sort=ListSort.RATE)).rows
         assert len(rows) == 60 and all(row.put_rate == 0 for row in rows)
         for number in range(60):
-            admin.delete_topic(f"many-{number:02}")
+            admin.topics.delete(f"many-{number:02}")
 
 
 # --- pipes -----------------------------------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def test_a_page_is_the_first_rows_of_many(broker: LoopbackBroker) -> None:
 def test_messages_go_from_one_topic_to_another_through_a_pipe(broker: LoopbackBroker) -> None:
     bodies = [b"text", b"\xff\x00\x01", "é漢🎉\n\u2028".encode(), b"\x00", b'{"a": 1}', b" "]
     with Producer(broker.nameserver, group="shop") as producer, Admin(broker.nameserver) as admin:
-        admin.create_topic("from-here", queues=1)
-        admin.create_topic("to-there", queues=1)
+        admin.topics.create("from-here", queues=1)
+        admin.topics.create("to-there", queues=1)
         for number, body in enumerate(bodies):
             properties = {"number": str(number), "odd\nname": "a\tb"}
             producer.send(Message("from-here", body, tags="t", keys=["a", "b"], properties=properties, flag=7))
@@ -172,7 +172,7 @@ def test_messages_go_from_one_topic_to_another_through_a_pipe(broker: LoopbackBr
         assert reading.stdout is not None
         reading.stdout.close()
         assert (reading.wait(END_S), sending.returncode) == (0, 0), sending.stderr
-        copies = admin.newest("to-there", 100)
+        copies = admin.messages.newest("to-there", 100)
         assert [message.body for message in copies] == [*bodies, b"ordered"]
         for number, message in enumerate(copies[:-1]):
             assert (message.tags, message.keys, message.flag) == ("t", ("a", "b"), 7)
@@ -309,11 +309,11 @@ def test_mqadmin_changes_topics_and_groups(mqadmin: Callable[..., list[str]], br
     made = mqadmin("updateTopic", "-c", "DefaultCluster", "-t", "made", "-r", "3", "-w", "3", "-o", "true")
     assert made[0] == f"create topic to {broker.address} success." and "order=true" in made[1]
     with Admin(broker.nameserver) as admin:
-        assert admin.kv("ORDER_TOPIC_CONFIG") == {"made": "broker-a:3"}
+        assert admin.nameservers.kv("ORDER_TOPIC_CONFIG") == {"made": "broker-a:3"}
         assert mqadmin("updateTopicPerm", "-b", broker.address, "-t", "made", "-p", "4") == [
             f"update topic perm from 6 to 4 in {broker.address} success."
         ]
-        config = admin.topic_config("made")["broker-a"]
+        config = admin.topics.config("made")["broker-a"]
         assert (config.perm, config.read_queue_nums, config.order) == (4, 3, True)
     assert mqadmin("deleteTopic", "-c", "DefaultCluster", "-t", "made")[1].startswith("delete topic [made] from NameS")
     made = mqadmin("updateSubGroup", "-b", broker.address, "-g", "made-group", "-r", "3", "-s", "false")
@@ -352,13 +352,13 @@ def test_mqadmin_looks_at_progress_and_moves_groups(mqadmin: Callable[..., list[
     mqadmin("resetOffsetByTime", "-g", "billing", "-t", "orders", "-s", "now", "-q", "1", expect=1)
     mqadmin("cloneGroupOffset", "-s", "billing", "-d", "mail", "-t", "orders")
     with Admin(broker.nameserver) as admin:
-        assert {queue.number: held.consumer_offset for queue, held in admin.lag("mail", "orders").items()} == {
+        assert {queue.number: held.consumer_offset for queue, held in admin.groups.lag("mail", "orders").items()} == {
             0: 0,
             1: 3,
         }
     skipped = mqadmin("skipAccumulatedMessage", "-g", "billing", "-t", "orders")
     with Admin(broker.nameserver) as admin:
-        ends = {queue.number: held.max_offset for queue, held in admin.topic_stats("orders").items()}
+        ends = {queue.number: held.max_offset for queue, held in admin.topics.stats("orders").items()}
     assert {int(line.split()[1]): int(line.split()[2]) for line in skipped[1:]} == ends
     mqadmin("resetOffsetByTime", "-g", "nosuch", "-t", "orders", "-s", "now", expect=2)
 
@@ -417,9 +417,9 @@ def test_mqadmin_looks_after_servers(mqadmin: Callable[..., list[str]], broker: 
         assert mqadmin(name, "-b", broker.address) == mqadmin(name) == ["success"]
     mqadmin("updateKvConfig", "-s", "ns", "-k", "a", "-v", "b")
     with Admin(broker.nameserver) as admin:
-        assert admin.kv("ns") == {"a": "b"}
+        assert admin.nameservers.kv("ns") == {"a": "b"}
         mqadmin("deleteKvConfig", "-s", "ns", "-k", "a")
-        assert "a" not in admin.kv("ns")
+        assert "a" not in admin.nameservers.kv("ns")
     assert "OK, " in mqadmin("wipeWritePerm", "-b", "broker-a")[0]
     assert "OK, " in mqadmin("addWritePerm", "-b", "broker-a")[0]
     assert mqadmin("producer", "-b", broker.address) == []
@@ -434,15 +434,15 @@ def test_top_and_lists_count_members_and_dead_letters(broker: LoopbackBroker) ->
     from pyromq import PushConsumer
 
     with Admin(broker.nameserver) as admin, Producer(broker.nameserver, group="shop") as producer:
-        admin.create_topic("lively", queues=1)
+        admin.topics.create("lively", queues=1)
         receipt = producer.send(Message("lively", b"1"))
         consumer = PushConsumer(broker.nameserver, group="lively-group", listener=lambda _: None)
         consumer.subscribe("lively")
         with consumer:
             question = ListQuestion(pattern="lively")
-            until_on_thread(lambda: [row.members for row in admin.list_groups(question).rows] == [1])
-        admin.reset_offset("lively-group", "lively", to_ms=0)
-        admin.park("lively-group", receipt.queue)
-        (row,) = admin.list_groups(ListQuestion(pattern="lively")).rows
+            until_on_thread(lambda: [row.members for row in admin.groups.list(question).rows] == [1])
+        admin.offsets.reset("lively-group", "lively", to_ms=0)
+        admin.groups.park("lively-group", receipt.queue)
+        (row,) = admin.groups.list(ListQuestion(pattern="lively")).rows
         assert (row.dead_letters, row.topics, row.lag) == (1, ("lively",), 0)
-        assert admin.count_dead_letters("lively-group") == 1
+        assert admin.dead_letters.count("lively-group").waiting == 1

@@ -70,9 +70,9 @@ def test_mqadmin_manages_users_and_policies(typed: Callable[..., str], broker: L
     acl = ("-s", "User:ann", "-r", "Topic:t1,Group:g*", "-a", "Pub,Sub", "-d", "Allow", "-i", "127.0.0.0/8")
     typed("mqadmin", "createAcl", *at, *acl)
     with Admin(broker.nameserver, credentials=ROOT) as admin:
-        admin.update_user("ann", enabled=True)
-        assert admin.explain_access("ann", "Sub", "Group:g1").allowed
-        assert not admin.explain_access("ann", "Sub", "Group:g1", ip="10.0.0.1").allowed
+        admin.access.update_user("ann", enabled=True)
+        assert admin.access.explain("ann", "Sub", "Group:g1").allowed
+        assert not admin.access.explain("ann", "Sub", "Group:g1", ip="10.0.0.1").allowed
     shown = typed("mqadmin", "listAcl", *at, "-s", "ann")
     assert "Topic:t1" in shown and "Group:g*" in shown and "[Pub, Sub]" in shown
     assert "Topic:t1" in typed("mqadmin", "getAcl", *at, "-s", "User:ann")

@@ -140,5 +140,5 @@ async def test_a_message_outlives_the_kill_of_the_master_and_its_agent(tmp_path:
         after = await servers.until_lease("the old master back in sync", lambda record: len(record.in_sync) == 3)
         assert after.number > before.number
         async with Admin(nameserver) as admin:
-            assert (await admin.member(before.holder)).role is MemberRole.REPLICA
+            assert (await admin.replication.status(before.holder)).role is MemberRole.REPLICA
         assert all(process.returncode is None for process in servers.processes.values()), "one has ended by itself"

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from pyromq import Admin, Message, Producer
-from pyromq.client.admin.messages.search import MessageQuery
+from pyromq.operate.reading.search import MessageQuery
 from pyromq.testing import LoopbackBroker
 from tests.integration.test_console import TOKEN, WAIT_S, running, url_of
 
@@ -38,7 +38,7 @@ def until_confirmed(job: str, count: int) -> dict[str, Any]:
 def test_a_killed_console_leaves_an_interrupted_job_and_the_next_one_does_the_rest_once(tmp_path: Path) -> None:
     with LoopbackBroker() as broker, Admin(broker.nameserver) as admin:
         for topic in ("orders", "copies"):
-            admin.create_topic(topic, queues=2)
+            admin.topics.create(topic, queues=2)
         with Producer(broker.nameserver, group="shop") as producer:
             for number in range(MESSAGES):
                 producer.send(Message("orders", b"%d" % number))
@@ -59,6 +59,6 @@ def test_a_killed_console_leaves_an_interrupted_job_and_the_next_one_does_the_re
             done = until_confirmed(f"{jobs}/{again}", MESSAGES)
             assert done["state"] == "finished"
             assert done["counts"]["confirmed"] + done["counts"]["unchanged"] == MESSAGES
-        found = admin.search(MessageQuery(topic="copies", count_max=1_000)).messages
+        found = admin.messages.search(MessageQuery(topic="copies", count_max=1_000)).messages
         assert sorted(int(message.body) for message in found) == list(range(MESSAGES))
         broker.assert_nothing_lost()

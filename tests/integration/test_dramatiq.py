@@ -56,7 +56,7 @@ def working(broker: PyroMQBroker, **options: Any) -> Iterator[dramatiq.Worker]:
 
 def dead_letters(loopback: LoopbackBroker, group: str) -> int:
     with Admin(loopback.nameserver) as admin:
-        return len(admin.dead_letters(group))
+        return len(admin.dead_letters.list(group))
 
 
 def test_tasks_run_once(broker: PyroMQBroker) -> None:
@@ -89,7 +89,7 @@ def test_a_failed_task_is_tried_again_and_then_a_dead_letter(broker: PyroMQBroke
         broker.join(fail.queue_name, timeout=20_000)
         until_on_thread(lambda: dead_letters(loopback, broker.group("default")) == 1)
         with Admin(loopback.nameserver) as admin:
-            [letter] = admin.dead_letters(broker.group("default"))
+            [letter] = admin.dead_letters.list(broker.group("default"))
     assert (letter.failure.error_class, letter.failure.text) == ("ValueError", "not now")
     assert attempts == {"poison": 3, "flaky": 2}
 
@@ -105,7 +105,7 @@ def test_a_delayed_task_waits_at_the_broker() -> None:
 
         remind.send_with_options(args=("Ada",), delay=7 * 86_400_000)
         with Admin(loopback.nameserver) as admin:
-            assert [message.topic for message in admin.delayed()] == ["default"]
+            assert [message.topic for message in admin.delays.list()] == ["default"]
         loopback.advance(days=6, hours=23)
         consumer = broker.consume("default", prefetch=10, timeout=1_000)
         assert next(consumer) is None

@@ -130,9 +130,9 @@ def cluster() -> Iterator[LoopbackBroker]:
     with LoopbackBroker() as broker:
         with Producer(broker.nameserver, group="shop") as producer, Admin(broker.nameserver) as admin:
             for topic in ("known", "doomed"):
-                admin.create_topic(topic, queues=1)
+                admin.topics.create(topic, queues=1)
             for group in ("known-group", "doomed-group", "stuck"):
-                admin.create_group(group)
+                admin.groups.create(group)
             SENT["id"] = producer.send(Message("known", b"1", keys="k1")).message_id
         yield broker
 

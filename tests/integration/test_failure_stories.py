@@ -89,7 +89,7 @@ def stories_taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 async def filled(*bodies: bytes, disk: FaultyDisk | None = None, **properties: str) -> AsyncIterator[LoopbackBroker]:
     async with LoopbackBroker(QUICK_DELAYS, disk=disk) as broker:
         async with Admin(broker.nameserver) as admin, Producer(broker.nameserver, group="makers") as producer:
-            await admin.create_topic(TOPIC, queues=1)
+            await admin.topics.create(TOPIC, queues=1)
             for body in bodies:
                 await producer.send(Message(TOPIC, body, keys="k", properties=properties))
         yield broker
@@ -98,21 +98,21 @@ async def filled(*bodies: bytes, disk: FaultyDisk | None = None, **properties: s
 async def dead_letters(broker: LoopbackBroker, group: str, count: int) -> list[ReceivedMessage]:
     async with Admin(broker.nameserver) as admin:
         await until_letters(admin, group, count)
-        return await admin.newest(f"%DLQ%{group}", count)
+        return await admin.messages.newest(f"%DLQ%{group}", count)
 
 
 async def until_letters(admin: Admin, group: str, count: int) -> None:
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(GroupNotFoundError):  # the group is on its way
-                if len(await admin.dead_letters(group)) >= count:
+                if len(await admin.dead_letters.list(group)) >= count:
                     return
             await asyncio.sleep(0.02)
 
 
 def letters_there(admin: pyromq.Admin, group: str) -> int:
     with contextlib.suppress(GroupNotFoundError):
-        return len(admin.dead_letters(group))
+        return len(admin.dead_letters.list(group))
     return 0
 
 
@@ -216,7 +216,7 @@ async def test_bodies_that_do_not_decode_are_one_error(orderly: bool) -> None:
     async with filled(b'{"id": "x17"}', b'{"id": "y18"}') as broker, consumer(broker, bill, orderly=orderly):
         await dead_letters(broker, "billing", 2)
         async with Admin(broker.nameserver) as admin:
-            found = await admin.dead_letters_by_error("billing")
+            found = await admin.dead_letters.by_error("billing")
     assert [(each.error_class, each.count) for each in found.errors] == [("pyromq.typed.listeners.UndecodableError", 2)]
     assert "body is no Order" in found.errors[0].text
 
@@ -333,7 +333,7 @@ def test_sync_consumers_tell_too() -> None:
             pyromq.Admin(broker.nameserver) as admin,
         ):  # fmt: skip
             until_on_thread(lambda: letters_there(admin, "billing"))
-            [letter] = admin.dead_letters("billing")
+            [letter] = admin.dead_letters.list("billing")
         assert letter.story is not None
         assert (letter.failure.version, letter.failure.text) == ("8", letter.reason)
 
@@ -367,7 +367,7 @@ def test_tasks_of_frameworks_tell_what_they_were_ended_with() -> None:
             with pyromq.Admin(broker.nameserver) as admin:
                 group = consumer.inner.group
                 until_on_thread(lambda: letters_there(admin, group) == 3)
-                told = {letter.failure.text: letter.failure.error_class for letter in admin.dead_letters(group)}
+                told = {letter.failure.text: letter.failure.error_class for letter in admin.dead_letters.list(group)}
             consumer.close()
     assert told["no"].endswith("CardDeclinedError") and told["no function"] == told[""] == "rejected"
 
@@ -380,17 +380,17 @@ async def test_a_redriven_message_begins_a_story_of_its_own() -> None:
 
     async with filled(b"1") as broker, consumer(broker, handle, attempts_max=0), Admin(broker.nameserver) as admin:
         await until_letters(admin, "billing", 1)
-        assert await admin.redrive("billing", errors="KeyError") == []
-        [sent] = await admin.redrive("billing", errors="CardDeclinedError")
+        assert await admin.dead_letters.redrive("billing", errors="KeyError") == []
+        [sent] = await admin.dead_letters.redrive("billing", errors="CardDeclinedError")
         await until_letters(admin, "billing", 2)
-        old, new = await admin.dead_letters("billing")
-        assert old.is_redriven and sent.letter.offset_message_id == old.offset_message_id
+        old, new = await admin.dead_letters.list("billing")
+        assert old.is_redriven and sent.offset_message_id == old.offset_message_id
         assert (old.failure.text, new.failure.text) == ("old", "new")
         assert new.story is not None and (new.story.count, new.story.first.text) == (1, "new")
         stack = new.failure.stack
-        assert [each.status.value for each in await admin.redrive("billing", errors=[stack], dry_run=True)] == [
-            "would send"
-        ]
+        assert [
+            each.status.value for each in await admin.dead_letters.redrive("billing", errors=[stack], dry_run=True)
+        ] == ["would send"]
 
 
 async def test_dead_letters_by_error() -> None:
@@ -400,21 +400,21 @@ async def test_dead_letters_by_error() -> None:
     async with filled(b"a1", b"a2", b"a3", b"b1") as broker, Admin(broker.nameserver) as admin:
         async with consumer(broker, handle, retry_levels={1: -1}):
             await until_letters(admin, "billing", 4)
-        found = await admin.dead_letters_by_error("billing")
+        found = await admin.dead_letters.by_error("billing")
         assert [(each.error_class.rpartition(".")[2], each.count) for each in found.errors] == [
             ("ValueError", 3),
             ("CardDeclinedError", 1),
         ]
         assert (found.group, found.messages, found.is_cut) == ("billing", 4, False)
         assert {(each.topics, each.versions) for each in found.errors} == {((TOPIC,), ("7.1",))}
-        cut = await admin.dead_letters_by_error("billing", count_max=1)
+        cut = await admin.dead_letters.by_error("billing", count_max=1)
         assert (cut.messages, cut.is_cut) == (1, True)
         assert [(each.topic, each.begin, each.end) for each in cut.scanned] == [("%DLQ%billing", 3, 4)]
         with pytest.raises(GroupNotFoundError):
-            await admin.dead_letters_by_error("nobody")
+            await admin.dead_letters.by_error("nobody")
         for wrong in (0, -1, True, "10"):
             with pytest.raises(ConfigError):
-                await admin.dead_letters_by_error("billing", count_max=wrong)  # type: ignore[arg-type]
+                await admin.dead_letters.by_error("billing", count_max=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("policy", [{}, {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [600_000]}}])
@@ -422,22 +422,22 @@ async def test_messages_that_come_again_by_error(policy: dict[str, Any]) -> None
     """Those that wait for their level, or for a time of their own, and those that nobody took up yet."""
     async with LoopbackBroker() as broker, Admin(broker.nameserver) as admin:
         more = {"group_retry_policy": policy} if policy else {}
-        await admin.create_group(GroupConfig(group_name="billing", **more))
-        await admin.create_topic(TOPIC, queues=1)
+        await admin.groups.create(GroupConfig(group_name="billing", **more))
+        await admin.topics.create(TOPIC, queues=1)
         async with Producer(broker.nameserver, group="makers") as producer:
             for body in (b"1", b"2"):
                 await producer.send(Message(TOPIC, body))
-        assert (await admin.retries_by_error("billing")).errors == ()
+        assert (await admin.dead_letters.retries_by_error("billing")).errors == ()
         async with consumer(broker, a_coroutine):
             async with asyncio.timeout(60):
-                while (found := await admin.retries_by_error("billing")).messages < 2:  # noqa: ASYNC110
+                while (found := await admin.dead_letters.retries_by_error("billing")).messages < 2:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
         [error] = found.errors
         assert (error.count, error.topics, found.is_cut) == (2, (TOPIC,), False)
         assert error.error_class.endswith("CardDeclinedError")
-        assert await admin.retries_by_error("billing", count_max=1_000) == found
+        assert await admin.dead_letters.retries_by_error("billing", count_max=1_000) == found
         with pytest.raises(GroupNotFoundError):
-            await admin.retries_by_error("nobody")
+            await admin.dead_letters.retries_by_error("nobody")
 
 
 async def test_nothing_is_lost_when_the_broker_crashes_between_failure_and_response() -> None:
@@ -452,9 +452,9 @@ async def test_nothing_is_lost_when_the_broker_crashes_between_failure_and_respo
         await until_letters(admin, "billing", 1)
         await broker.crash()
         async with asyncio.timeout(60):
-            while {letter.body for letter in await admin.newest("%DLQ%billing", 1_000)} != set(bodies):  # noqa: ASYNC110
+            while {letter.body for letter in await admin.messages.newest("%DLQ%billing", 1_000)} != set(bodies):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-        for letter in await admin.newest("%DLQ%billing", 1_000):
+        for letter in await admin.messages.newest("%DLQ%billing", 1_000):
             assert letter.failure_story is not None and letter.delivery_attempt >= 3
         broker.assert_nothing_lost()
 

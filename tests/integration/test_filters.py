@@ -194,7 +194,7 @@ async def test_filters_outlive_the_broker(tmp_path: Path) -> None:
 async def orders(broker: LoopbackBroker, count: int = 20) -> Producer:
     """A topic of two queues with prices 0, 1, 2, … and regions in turn; its producer."""
     async with Admin(broker.nameserver) as admin:
-        await admin.create_topic("orders", queues=2)
+        await admin.topics.create("orders", queues=2)
     producer = Producer(broker.nameserver, group="makers")
     await producer.open()
     for number in range(count):

@@ -54,7 +54,7 @@ def test_a_signal_ends_run_and_what_was_consumed_is_committed(program: str, numb
             finally:
                 process.kill()
         assert (output, errors, process.returncode) == ("over\n", "", 0)
-        progress = admin.lag("billing", "orders").values()
+        progress = admin.groups.lag("billing", "orders").values()
         assert sum(queue.broker_offset - queue.consumer_offset for queue in progress) == 0
 
 
@@ -106,7 +106,7 @@ def test_the_address_of_a_broker_is_no_name_server() -> None:
         with Producer(broker.address, group="shop") as producer, pytest.raises(WrongServerError, match=text):
             producer.send(Message("orders", b"42"))
         with Admin(broker.address) as admin, pytest.raises(WrongServerError, match=text):
-            admin.cluster()
+            admin.brokers.cluster()
 
 
 async def test_a_consumer_with_such_an_address_warns(caplog: pytest.LogCaptureFixture) -> None:

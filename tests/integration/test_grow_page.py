@@ -186,7 +186,7 @@ async def test_a_live_broker_moves_twice_and_nothing_is_lost(tmp_path: Path) -> 
         try:
             broker = await reader.start(first_broker, *small())
             async with Admin(nameserver) as admin:
-                await admin.create_topic(TOPIC, queues=4)
+                await admin.topics.create(TOPIC, queues=4)
             async with traffic(nameserver, ledger) as senders:
                 await senders.flow()
                 copy = await reader.start(follow)

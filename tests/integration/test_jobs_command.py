@@ -30,11 +30,11 @@ def broker() -> Iterator[LoopbackBroker]:
     """A group that gave up on every order."""
     with LoopbackBroker() as broker:
         with Producer(broker.nameserver, group="shop") as producer, Admin(broker.nameserver) as admin:
-            admin.create_topic("orders", queues=2)
-            admin.create_group("billing")
+            admin.topics.create("orders", queues=2)
+            admin.groups.create("billing")
             for number in range(LETTERS):
                 producer.send(Message("orders", b"%d" % number))
-            asyncio.run(give_up(broker.nameserver, lambda: len(admin.dead_letters("billing")) == LETTERS))
+            asyncio.run(give_up(broker.nameserver, lambda: len(admin.dead_letters.list("billing")) == LETTERS))
         yield broker
 
 
@@ -69,7 +69,7 @@ def results(folder: Path) -> int:
 
 def copies(broker: LoopbackBroker) -> Counter[bytes]:
     with Admin(broker.nameserver) as admin:
-        return Counter(message.body for message in admin.newest("orders", 1_000))
+        return Counter(message.body for message in admin.messages.newest("orders", 1_000))
 
 
 def test_a_killed_job_is_seen_and_resumed_without_a_second_copy(
@@ -115,14 +115,14 @@ def test_stored_messages_are_sent_again(
     broker: LoopbackBroker, typed: Callable[..., list[dict[str, object]]], tmp_path: Path
 ) -> None:
     with Admin(broker.nameserver) as admin:
-        admin.create_topic("copies", queues=1)
-        first, second = admin.newest("orders", 2)
+        admin.topics.create("copies", queues=1)
+        first, second = admin.messages.newest("orders", 2)
     [would] = typed("message", "resend", first.offset_message_id, "--to-topic", "copies", "--dry-run")
     assert would["outcome"] == "not attempted"
     done = typed("message", "resend", first.message_id, second.message_id, "--topic", "orders", "--to-topic", "copies")
     assert [each["outcome"] for each in done] == ["confirmed"] * 2
     with Admin(broker.nameserver) as admin:
-        assert [message.body for message in admin.newest("copies")] == [first.body, second.body]
+        assert [message.body for message in admin.messages.newest("copies")] == [first.body, second.body]
     typed("message", "resend", "0" * 32, expect=5)
     typed("message", "resend", "X", "--to-topic", "a", "--to-group", "b", expect=1)
     assert typed("job", "ls") == []

@@ -77,7 +77,7 @@ class Collector:
 
 def dead_letters(loopback: LoopbackBroker, group: str) -> int:
     with Admin(loopback.nameserver) as admin:
-        return len(admin.dead_letters(group))
+        return len(admin.dead_letters.list(group))
 
 
 def test_messages_arrive_and_are_acknowledged_in_any_order(connection: Connection) -> None:
@@ -127,7 +127,7 @@ def test_a_dead_letter_can_be_sent_again(connection: Connection, loopback: Loopb
     collector.take(1)[0].reject()
     with Admin(loopback.nameserver) as admin:
         until_on_thread(lambda: dead_letters(loopback, "celery-mail") == 1)
-        assert len(admin.redrive("celery-mail")) == 1
+        assert len(admin.dead_letters.redrive("celery-mail")) == 1
     [again] = collector.take(1)
     assert again.payload == "bad" and again.headers["id"] == "1"
     again.ack()
@@ -195,7 +195,7 @@ def test_an_eta_is_kept_by_the_broker() -> None:
         assert (odd.payload, odd.headers["eta"]) == ("odd", "after lunch")
         assert collector.nothing(0)
         with Admin(loopback.nameserver) as admin:
-            assert [message.topic for message in admin.delayed()] == ["mail"]
+            assert [message.topic for message in admin.delays.list()] == ["mail"]
         loopback.advance(hours=1)
         [tomorrow] = collector.take(1)
         assert (tomorrow.payload, tomorrow.headers["eta"]) == ("tomorrow", None)
@@ -204,7 +204,7 @@ def test_an_eta_is_kept_by_the_broker() -> None:
 def test_tasks_are_found_by_their_ids(connection: Connection, loopback: LoopbackBroker) -> None:
     publish(connection, "mail", 1, headers={"id": "task-1", "task": "shop.tasks.send"})
     with Admin(loopback.nameserver) as admin:
-        [message] = admin.messages_by_key("mail", "task-1")
+        [message] = admin.messages.find("mail", "task-1")
         assert message.tags == "shop.tasks.send"
 
 
@@ -239,7 +239,7 @@ def test_listeners_leave_no_topic_of_their_own(loopback: LoopbackBroker) -> None
     news = Exchange("news", type="fanout")
     with connect(loopback) as connection, Admin(loopback.nameserver) as admin:
         Collector(connection, Queue("only-for-me", news, exclusive=True))
-        assert not [topic for topic in admin.topics() if "only-for-me" in topic]
+        assert not [topic for topic in admin.topics.names() if "only-for-me" in topic]
 
 
 def test_topic_and_direct_exchanges_lead_to_queues(connection: Connection) -> None:
@@ -294,7 +294,7 @@ def test_a_virtual_host_is_a_namespace_and_a_path_names_the_transport(loopback: 
     with Connection(url, transport="pyromq.integrations.celery:Transport") as connection:
         publish(connection, "mail", 1)
         with Admin(loopback.nameserver) as admin:
-            assert "staging%mail" in admin.topics()
+            assert "staging%mail" in admin.topics.names()
         assert connection.default_channel._size("mail") == 1
         collector = Collector(connection, Queue("mail"))
         [message] = collector.take(1)

@@ -150,7 +150,7 @@ async def test_lanes_serve_clients_that_sign(tmp_path: Path) -> None:
             handlers = broker.parts.handlers
             sends, pulls = count(handlers.sends.lane), count(handlers.pulls.lane)
             async with Admin(str(names.address), credentials=ROOT) as admin:
-                await admin.create_topic("orders", queues=1)
+                await admin.topics.create("orders", queues=1)
             async with Producer(str(names.address), group="producers", credentials=ROOT) as producer:
                 await asyncio.gather(*(producer.send(Message("orders", body)) for body in wanted))
             async with (

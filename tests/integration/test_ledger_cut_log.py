@@ -25,7 +25,7 @@ async def test_a_group_that_was_ahead_of_a_cut_log_gets_what_is_sent_next(
     async with LoopbackBroker(folder=before) as broker:
         ledger = Ledger(broker.nameserver, TOPIC, GROUP)
         async with Admin(broker.nameserver) as admin:
-            await admin.create_topic(TOPIC, queues=1)
+            await admin.topics.create(TOPIC, queues=1)
         await fill(broker, ledger, 50)
         shutil.copytree(before, cut)
         await fill(broker, ledger, 50)

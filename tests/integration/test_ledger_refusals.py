@@ -24,9 +24,9 @@ FAIL_PERCENT = 50  # one in ten for ever: by chance all 300 ids could be among t
 async def set_writable(admin: Admin, what: str, is_writable: bool) -> None:
     perm = Perm.READ_WRITE if is_writable else Perm.READ
     if what == "broker":
-        await admin.update_broker_config("broker-a", {"brokerPermission": str(int(perm))})
+        await admin.brokers.update_config("broker-a", {"brokerPermission": str(int(perm))})
     else:
-        await admin.create_topic(RETRIES, queues=1, perm=perm)
+        await admin.topics.create(RETRIES, queues=1, perm=perm)
 
 
 @pytest.mark.parametrize("what", ["retry topic", "broker"])
@@ -35,7 +35,7 @@ async def test_what_is_refused_stays_with_the_consumer_and_survives_its_death(
 ) -> None:
     files = [tmp_path / "killed", tmp_path / "next"]
     async with running(tmp_path) as (server, ledger), Admin(server.nameserver) as admin:
-        await admin.create_group(GROUP)
+        await admin.groups.create(GROUP)
         await fill(server, ledger, 300)
         await set_writable(admin, what, False)
         plan = Plan(nameserver=server.nameserver, topic=TOPIC, group=GROUP, fail_percent=FAIL_PERCENT)
@@ -61,7 +61,7 @@ async def test_a_retry_topic_that_is_deleted_is_made_anew_and_read_from_its_begi
             await fill(server, ledger, 50)
             before = await ledger.settled()
             assert before.is_settled, str(before)
-            await admin.delete_topic(RETRIES)  # nothing is in it that anybody waits for
+            await admin.topics.delete(RETRIES)  # nothing is in it that anybody waits for
             for count in (1, 50):  # the topic comes back, and its queues begin at 0 again
                 await fill(server, ledger, count)
                 found = await ledger.settled(10)  # less than the pull is held that waits behind the old end

@@ -24,7 +24,6 @@ from pyromq import Message, Producer, PushConsumer
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
 from pyromq.broker.lifecycle import Lifecycle
-from pyromq.client.admin.operating.measuring import MeasureAdmin
 from pyromq.compiled_core import core
 from pyromq.endpoint.endpoint import Endpoint, Shelter
 from pyromq.errors import ConfigError
@@ -32,6 +31,7 @@ from pyromq.exporter.exporter import Exporter, ExporterSettings
 from pyromq.metrics.exporter_table import ALSO_EXPORTED, EXPORTER_METRICS
 from pyromq.metrics.settings import DEFAULT_PORT, MetricsSettings
 from pyromq.metrics.table import METRICS
+from pyromq.operate.admin import Admin
 from pyromq.testing import LoopbackBroker, ServerProcess, ServerProcessError, metrics_of
 from pyromq.testing.loopback import SMALL_FILES
 from tests.integration.certificates import make_certificate
@@ -271,7 +271,7 @@ standalone.run_broker(BrokerSettings(port=0, metrics=MetricsSettings(port=0)), p
 # --- the exporter --------------------------------------------------------------------------------------------------
 
 
-async def exported(admin: MeasureAdmin, settings: ExporterSettings) -> tuple[Exporter, str]:
+async def exported(admin: Admin, settings: ExporterSettings) -> tuple[Exporter, str]:
     from pyromq.metrics.exposition import whole_text
 
     exporter = Exporter(admin, settings)
@@ -301,7 +301,7 @@ def test_the_exporter_shows_a_cluster(tmp_path: Path) -> None:
             assert got.wait(START_S)
 
             async def look() -> tuple[Exporter, str]:
-                async with MeasureAdmin(broker.nameserver) as admin:
+                async with Admin(broker.nameserver) as admin:
                     return await exported(admin, ExporterSettings())
 
             exporter, text = asyncio.run(look())
@@ -318,12 +318,12 @@ def test_the_exporter_shows_a_cluster(tmp_path: Path) -> None:
 
 
 async def test_a_broker_that_does_not_answer_does_not_hide_the_others() -> None:
-    async with LoopbackBroker() as broker, MeasureAdmin(broker.nameserver) as admin:
+    async with LoopbackBroker() as broker, Admin(broker.nameserver) as admin:
         _, text = await exported(admin, ExporterSettings(with_members=False, with_topics=False))
         assert read_text(text)["pyromq_exporter_broker_up"].value(broker="broker-a") == 1
-        cluster = await admin.cluster()
+        cluster = await admin.brokers.cluster()
         await broker.broker.stop()
-        admin.cluster = lambda: _told(cluster)  # type: ignore[method-assign, assignment, return-value]
+        admin.brokers.cluster = lambda: _told(cluster)  # type: ignore[method-assign, assignment, return-value]
         exporter, text = await exported(admin, ExporterSettings(broker_timeout_ms=2_000))
         found = read_text(text)
         assert found["pyromq_exporter_broker_up"].value(broker="broker-a") == 0
@@ -337,7 +337,7 @@ async def _told(value: object) -> object:
 async def test_without_name_servers_the_exporter_is_not_ready() -> None:
     with socket.socket() as silent:  # has a port, and does not listen
         silent.bind(("127.0.0.1", 0))
-        async with MeasureAdmin(f"127.0.0.1:{silent.getsockname()[1]}") as admin:
+        async with Admin(f"127.0.0.1:{silent.getsockname()[1]}") as admin:
             exporter, text = await exported(admin, ExporterSettings())
         assert not exporter.health().is_ready and "name servers do not answer" in exporter.health().reasons[0]
         assert read_text(text)["pyromq_exporter_errors_total"].value(request="cluster") == 1

@@ -58,9 +58,9 @@ def broker() -> Iterator[LoopbackBroker]:
     with LoopbackBroker() as broker:
         with Producer(broker.nameserver, group="shop") as producer, Admin(broker.nameserver) as admin:
             for topic in ("orders", "events", "copy"):
-                admin.create_topic(topic, queues=2)
+                admin.topics.create(topic, queues=2)
             for group in ("billing", "mail", "copier"):
-                admin.create_group(group)
+                admin.groups.create(group)
             producer.send_batch([Message("orders", b"%d" % number) for number in range(20)])
         yield broker
 
@@ -83,7 +83,7 @@ class Reader:
         with Admin(self.broker.nameserver) as admin, Producer(self.broker.nameserver, group="shop") as producer:
             delayed = producer.send(Message("orders", b"late", delay_ms=3_600_000))
             stored = producer.send(Message("orders", b"1"))
-            admin.carry_out("billing", admin.plan_reset("billing", "orders", to_ms=EARLIEST))
+            admin.offsets.carry_out("billing", admin.offsets.plan_reset("billing", "orders", to_ms=EARLIEST))
         replaced = command.replace("127.0.0.1:9876", self.broker.nameserver).replace("7F0000010B…", stored.message_id)
         replaced = re.sub(r"\bID\b", delayed.message_id, replaced)
         replaced += " --yes" if any(words in command for words in ASKING) else ""

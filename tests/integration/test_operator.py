@@ -17,11 +17,11 @@ import pytest
 from pyromq import Admin, Message, Producer, PushConsumer, ReceivedMessage, aio
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.cli.main import main
-from pyromq.client.admin.dead_letters import RedriveStatus
-from pyromq.client.admin.explain import MessageState
-from pyromq.client.admin.group_story import GroupState
 from pyromq.clock import SystemClock
 from pyromq.model.queue import QueueId
+from pyromq.operate.explaining.explanation import MessageState
+from pyromq.operate.explaining.group_story import GroupState
+from pyromq.operate.resend.outcomes import ItemStatus
 from pyromq.settings import PushConsumerSettings
 from pyromq.testing import ManualClock
 from pyromq.testing.loopback import SMALL_FILES, LoopbackBroker
@@ -101,8 +101,8 @@ def bury(nameserver: str, admin: Admin, group: str, topic: str, count: int) -> N
         seen.append(message.message_id)
         raise ValueError("as the test wants it")
 
-    admin.create_group(group)
-    consume(nameserver, group, topic, fail, lambda: len(admin.dead_letters(group)) >= count)
+    admin.groups.create(group)
+    consume(nameserver, group, topic, fail, lambda: len(admin.dead_letters.list(group)) >= count)
 
 
 # --- one message ---------------------------------------------------------------------------------------------------
@@ -136,19 +136,19 @@ def test_messages_are_found_by_key_and_time(nameserver: str, typed: Typed) -> No
 def test_the_trace_of_a_message_is_read_back(nameserver: str, admin: Admin, typed: Typed) -> None:
     (message_id,) = send(nameserver, Message("traced", b"1", keys="trace-key"), trace=True)
     seen: list[str] = []
-    admin.create_group("tracers")
+    admin.groups.create("tracers")
     consume(nameserver, "tracers", "traced", lambda message: seen.append(message.message_id), lambda: bool(seen))
-    published, began, ended = admin.trace(message_id)
+    published, began, ended = admin.messages.trace(message_id)
     assert isinstance(published, Published) and isinstance(began, ConsumeBegan) and isinstance(ended, ConsumeEnded)
     assert (published.topic, began.group, ended.is_success) == ("traced", "tracers", True)
     assert began.request_id == ended.request_id
-    assert admin.trace("trace-key") == [published, began, ended]
+    assert admin.messages.trace("trace-key") == [published, began, ended]
     rows = typed.rows("message", "trace", message_id)
     assert [row["event"] for row in rows] == ["published", "consume began", "consume ended"]
     assert len(typed("message", "trace", message_id, "-o", "table").splitlines()) == 4
     typed("message", "trace", "unheard-of", expect=2)
     typed("message", "trace", message_id, "--topic", "no-traces-here", expect=2)
-    (explained,) = admin.explain("traced", message_id).groups
+    (explained,) = admin.messages.explain("traced", message_id).groups
     assert explained.state is GroupState.CONSUMED and explained.consumed_ms == ended.time_ms
 
 
@@ -156,7 +156,7 @@ def test_a_batch_is_traced_message_by_message(nameserver: str, admin: Admin) -> 
     with Producer(nameserver, group="shop", trace=True) as producer:
         receipts = producer.send_batch([Message("traced-batch", b"1"), Message("traced-batch", b"2")])
     for receipt in receipts:
-        (record,) = admin.trace(receipt.message_id)
+        (record,) = admin.messages.trace(receipt.message_id)
         assert isinstance(record, Published)
         assert (record.offset_message_id, record.group) == (receipt.offset_message_id, "shop")
 
@@ -176,7 +176,7 @@ def test_a_message_that_no_group_consumed_is_explained(nameserver: str, typed: T
 def test_a_dead_letter_is_explained_listed_and_redriven_once(nameserver: str, admin: Admin, typed: Typed) -> None:
     first, second = send(nameserver, Message("bury", b"1", keys="k1", tags="A"), Message("bury", b"2", keys="k2"))
     bury(nameserver, admin, "undertakers", "bury", 2)
-    (story,) = admin.explain("bury", first).groups
+    (story,) = admin.messages.explain("bury", first).groups
     assert (story.group, story.state) == ("undertakers", GroupState.DEAD)
     table = typed("message", "explain", first, "--topic", "bury", "-o", "table")
     assert "dead letter" in table and "%DLQ%undertakers" in table
@@ -204,7 +204,7 @@ def test_a_dead_letter_is_explained_listed_and_redriven_once(nameserver: str, ad
     assert typed.rows("dlq", "ls", "undertakers", "--retries") == [] and "come again" in typed.err
     typed("dlq", "ls", "undertakers", "--retries", "--messages", expect=1)
 
-    again = [message for message in admin.newest("bury", 10) if message.get("REDRIVEN_FROM")]
+    again = [message for message in admin.messages.newest("bury", 10) if message.get("REDRIVEN_FROM")]
     assert {(message.body, message.keys, message.tags) for message in again} == {
         (b"1", ("k1",), "A"),
         (b"2", ("k2",), ""),
@@ -219,10 +219,10 @@ def test_a_dead_letter_is_explained_listed_and_redriven_once(nameserver: str, ad
 def test_letters_can_go_to_their_group_alone_and_failures_are_told(nameserver: str, admin: Admin, typed: Typed) -> None:
     send(nameserver, Message("alone", b"1"), Message("alone", b"2"))
     bury(nameserver, admin, "loners", "alone", 2)
-    (one,) = admin.redrive("loners", only_group=True, count_max=1)
-    assert (one.status, one.to_topic) == (RedriveStatus.SENT, "%RETRY%loners")
-    assert len(admin.newest("alone", 10)) == 2
-    admin.delete_topic("alone")
+    (one,) = admin.dead_letters.redrive("loners", only_group=True, count_max=1)
+    assert (one.status, one.to_topic) == (ItemStatus.SENT, "%RETRY%loners")
+    assert len(admin.messages.newest("alone", 10)) == 2
+    admin.topics.delete("alone")
     rows = typed.rows("dlq", "redrive", "loners", expect=5)
     assert [row["status"] for row in rows] == ["failed"] and "alone" in rows[0]["error"]
 
@@ -230,31 +230,34 @@ def test_letters_can_go_to_their_group_alone_and_failures_are_told(nameserver: s
 def test_a_message_that_left_several_letters_is_redriven_once(nameserver: str, admin: Admin, typed: Typed) -> None:
     send(nameserver, Message("twice", b"1"), Message("twice", b"2"))
     bury(nameserver, admin, "sextons", "twice", 2)
-    admin.reset_offset("sextons", "twice", to_ms=0)
+    admin.offsets.reset("sextons", "twice", to_ms=0)
     bury(nameserver, admin, "sextons", "twice", 4)
-    letters = admin.dead_letters("sextons")
+    letters = admin.dead_letters.list("sextons")
     assert len(letters) == 4 and len({letter.message_id for letter in letters}) == 2
     statuses = ["would send", "would send", "same message", "same message"]
     assert [row["status"] for row in typed.rows("dlq", "redrive", "sextons", "--dry-run")] == statuses
 
-    (first,) = admin.redrive("sextons", count_max=1)
+    (first,) = admin.dead_letters.redrive("sextons", count_max=1)
     rows = typed.rows("dlq", "redrive", "sextons")
     assert [row["status"] for row in rows] == ["sent", "same message", "same message"]
-    assert letters[0].offset_message_id in rows[1]["why"] and rows[1]["new_message_id"] == first.message_id
-    assert sorted(found.body for found in admin.newest("twice", 10) if found.get("REDRIVEN_FROM")) == [b"1", b"2"]
-    assert all(letter.is_redriven for letter in admin.dead_letters("sextons"))
+    assert letters[0].offset_message_id in rows[1]["why"] and rows[1]["new_message_id"] == first.new_message_id
+    assert sorted(found.body for found in admin.messages.newest("twice", 10) if found.get("REDRIVEN_FROM")) == [
+        b"1",
+        b"2",
+    ]
+    assert all(letter.is_redriven for letter in admin.dead_letters.list("sextons"))
 
-    admin.reset_offset("sextons", "twice", to_ms=0)
+    admin.offsets.reset("sextons", "twice", to_ms=0)
     bury(nameserver, admin, "sextons", "twice", 8)  # both again, and for the first time the copies
-    statuses = [each.status for each in admin.redrive("sextons")]
-    assert sorted(statuses) == [*[RedriveStatus.SENT] * 2, *[RedriveStatus.SENT_BEFORE] * 2]
+    statuses = [each.status for each in admin.dead_letters.redrive("sextons")]
+    assert sorted(statuses) == [*[ItemStatus.SENT] * 2, *[ItemStatus.SENT_BEFORE] * 2]
 
 
 # --- delays and transactions ---------------------------------------------------------------------------------------
 
 
 def test_delayed_messages_are_listed_explained_and_called_back(nameserver: str, admin: Admin, typed: Typed) -> None:
-    admin.create_topic("later", queues=1)
+    admin.topics.create("later", queues=1)
     level, timed, handled = send(
         nameserver,
         Message("later", b"1", delay_level=18, keys="by-level"),
@@ -265,7 +268,7 @@ def test_delayed_messages_are_listed_explained_and_called_back(nameserver: str, 
     assert set(rows) == {level, timed, handled}
     assert (rows[level]["level"], rows[level]["handle"], rows[timed]["level"]) == (18, "", 0)
     assert 500_000 < rows[timed]["in_ms"] <= 600_000 < rows[level]["in_ms"] <= 7_200_000
-    assert [admin.explain("later", each).state for each in (level, timed)] == [MessageState.DELAYED] * 2
+    assert [admin.messages.explain("later", each).state for each in (level, timed)] == [MessageState.DELAYED] * 2
     typed("delay", "cancel", "--yes", "--handle", rows[handled]["handle"])
     typed("delay", "cancel", timed, expect=1)  # nobody can be asked
     assert "nothing was done" in typed.err
@@ -280,7 +283,7 @@ def test_delayed_messages_are_listed_explained_and_called_back(nameserver: str, 
 
 
 def test_open_transactions_are_listed_and_explained(nameserver: str, admin: Admin, typed: Typed) -> None:
-    admin.create_topic("promises", queues=1)
+    admin.topics.create("promises", queues=1)
 
     async def run() -> tuple[str, str, str]:
         async def check(message: aio.ReceivedMessage) -> None:
@@ -301,7 +304,7 @@ def test_open_transactions_are_listed_and_explained(nameserver: str, admin: Admi
     assert (row["message_id"], row["topic"], row["producer_group"], row["keys"]) == (
         undecided, "promises", "promisers", "open-key",
     )  # fmt: skip
-    states = [admin.explain("promises", each).state for each in (kept, broken, undecided)]
+    states = [admin.messages.explain("promises", each).state for each in (kept, broken, undecided)]
     assert states == [MessageState.STORED, MessageState.ROLLED_BACK, MessageState.PREPARED]
     assert [row["event"] for row in typed.rows("message", "trace", broken)] == ["published", "transaction ended"]
     assert "open-key" in typed("tx", "ls", "-o", "table")
@@ -311,22 +314,22 @@ def test_open_transactions_are_listed_and_explained(nameserver: str, admin: Admi
 
 
 def test_a_group_is_moved_after_a_look(nameserver: str, admin: Admin, typed: Typed) -> None:
-    admin.create_topic("moves", queues=2)
-    admin.create_group("movers")
+    admin.topics.create("moves", queues=2)
+    admin.groups.create("movers")
     send(nameserver, *[Message("moves", b"%d" % n) for n in range(10)])
     reset = ("group", "reset", "movers", "--topic", "moves")
     rows = typed.rows(*reset, "--to-end", "--preview")
     assert sum(row["difference"] for row in rows) == 10 and all(row["old"] is None for row in rows)
-    assert all(held.consumer_offset == 0 for held in admin.lag("movers", "moves").values())
+    assert all(held.consumer_offset == 0 for held in admin.groups.lag("movers", "moves").values())
     typed(*reset, "--to-end", "--yes")
     assert "10 will be skipped" in typed.err
-    assert all(held.consumer_offset == held.broker_offset for held in admin.lag("movers", "moves").values())
+    assert all(held.consumer_offset == held.broker_offset for held in admin.groups.lag("movers", "moves").values())
     (row,) = typed.rows(*reset, "--to-begin", "--queue", f"{rows[0]['broker']}:1", "--yes")
     assert (row["queue"], row["old"], row["new"], row["difference"]) == (1, rows[1]["new"], 0, -rows[1]["new"])
     typed(*reset, "--to-offset", "2", "--yes")
-    assert [held.consumer_offset for held in admin.lag("movers", "moves").values()] == [2, 2]
+    assert [held.consumer_offset for held in admin.groups.lag("movers", "moves").values()] == [2, 2]
     typed(*reset, "--to-time", "1h ago", "--yes")
-    assert [held.consumer_offset for held in admin.lag("movers", "moves").values()] == [0, 0]
+    assert [held.consumer_offset for held in admin.groups.lag("movers", "moves").values()] == [0, 0]
     table = typed(*reset, "--to-end", "--preview", "-o", "table").splitlines()
     assert table[0].split() == ["broker", "queue", "old", "new", "difference"] and "+" in table[1]
 
@@ -340,10 +343,10 @@ def test_a_group_is_moved_after_a_look(nameserver: str, admin: Admin, typed: Typ
 
 
 def test_a_blocking_message_is_seen_and_parked(nameserver: str, admin: Admin, typed: Typed) -> None:
-    admin.create_topic("blocked", queues=1)
-    admin.create_group("stuck")
+    admin.topics.create("blocked", queues=1)
+    admin.groups.create("stuck")
     bad, good = send(nameserver, Message("blocked", b"bad", keys="the-bad-one"), Message("blocked", b"good"))
-    queue = admin.route("blocked").readable_queues("blocked")[0]
+    queue = admin.topics.route("blocked").readable_queues("blocked")[0]
     place = f"{queue.broker}:{queue.number}"
 
     async def run() -> None:
@@ -378,8 +381,8 @@ def test_a_blocking_message_is_seen_and_parked(nameserver: str, admin: Admin, ty
         assert (parked["message_id"], parked["dead_letter_topic"], parked["new"]) == (bad, "%DLQ%stuck", 1)
 
     asyncio.run(run())
-    assert [letter.message_id for letter in admin.dead_letters("stuck")] == [bad]
-    assert admin.committed("stuck", QueueId("blocked", queue.broker, 0)) == 2
+    assert [letter.message_id for letter in admin.dead_letters.list("stuck")] == [bad]
+    assert admin.offsets.committed("stuck", QueueId("blocked", queue.broker, 0)) == 2
     typed("group", "park", "stuck", "--topic", "blocked", "--queue", place, "--yes", expect=2)
     told = typed("group", "describe", "stuck", "-o", "table")
     assert "no member of group stuck is connected" in told
@@ -412,10 +415,10 @@ def test_the_doctor_sees_what_is_left_undone(typed: Typed) -> None:
         rows = typed.rows("doctor", "-n", healthy.nameserver)
         assert {row["severity"] for row in rows} == {"ok"} and any("broker" in row["about"] for row in rows)
         with Admin(healthy.nameserver) as admin:
-            admin.create_topic("unread", queues=1)
-            admin.create_group("absent")
+            admin.topics.create("unread", queues=1)
+            admin.groups.create("absent")
             send(healthy.nameserver, Message("unread", b"1"))
-            admin.carry_out("absent", admin.plan_reset("absent", "unread", to_ms=0))
+            admin.offsets.carry_out("absent", admin.offsets.plan_reset("absent", "unread", to_ms=0))
         row, *_ = typed.rows("doctor", "-n", healthy.nameserver, expect=5)
         assert (row["severity"], row["about"]) == ("warning", "group absent") and "1 message left" in row["text"]
         assert "absent" in typed("doctor", "-n", healthy.nameserver, "-o", "table", expect=5)
@@ -429,7 +432,7 @@ def test_the_doctor_sees_members_that_stand_still_and_members_without_queues(typ
             await held.wait()
 
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
-            await admin.create_topic("narrow", queues=1)
+            await admin.topics.create("narrow", queues=1)
             async with aio.Producer(broker.nameserver, group="shop") as producer:
                 await producer.send(Message("narrow", b"1"))
             members = [
@@ -437,12 +440,12 @@ def test_the_doctor_sees_members_that_stand_still_and_members_without_queues(typ
                 for _ in range(2)
             ]
             async with members[0], members[1], asyncio.timeout(LIMIT_S):
-                while len(await admin.client_states("many")) < 2 or not await admin.lag("many"):  # noqa: ASYNC110
+                while len(await admin.members.states("many")) < 2 or not await admin.groups.lag("many"):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-                quiet = await admin.examine()
+                quiet = await admin.health.findings()
                 clock.set_ms(SystemClock().now_ms() + 10 * 60_000)
                 admin.client.clock = clock
-                late = await admin.examine()
+                late = await admin.health.findings()
                 held.set()
             return [quiet, late]
 
@@ -455,7 +458,7 @@ def test_the_doctor_sees_members_that_stand_still_and_members_without_queues(typ
 
 
 def test_a_message_is_consumed_directly_by_a_member(nameserver: str, admin: Admin, typed: Typed) -> None:
-    admin.create_topic("undirected", queues=1)  # so that nothing but direct consumption reaches the listener
+    admin.topics.create("undirected", queues=1)  # so that nothing but direct consumption reaches the listener
     (good, bad) = send(nameserver, Message("direct", b"good"), Message("direct", b"bad"))
     seen: list[bytes] = []
 
@@ -465,12 +468,14 @@ def test_a_message_is_consumed_directly_by_a_member(nameserver: str, admin: Admi
             raise ValueError("not this one")
 
     with PushConsumer(nameserver, group="directs", listener=listen, topics="undirected"):
-        until_on_thread(lambda: "directs" in admin.groups() and admin.client_states("directs"), "it is connected")
-        done = admin.consume_directly("directs", good, topic="direct")
+        until_on_thread(
+            lambda: "directs" in admin.groups.names() and admin.members.states("directs"), "it is connected"
+        )
+        done = admin.members.consume_directly("directs", good, topic="direct")
         assert (done.outcome, done.is_consumed, done.message_id) == ("success", True, good)
         (row,) = typed.rows("message", "consume-directly", good, "--topic", "direct", "--group", "directs")
         assert (row["outcome"], row["client_id"]) == ("success", done.client_id)
-        offset_id = admin.message("direct", bad).offset_message_id
+        offset_id = admin.messages.get("direct", bad).offset_message_id
         words = ("message", "consume-directly", offset_id, "--group", "directs", "--client", done.client_id)
         (row,) = typed.rows(*words, expect=5)
         assert (row["outcome"], row["remark"]) == ("exception", "ValueError: not this one")
@@ -480,7 +485,7 @@ def test_a_message_is_consumed_directly_by_a_member(nameserver: str, admin: Admi
 
 
 def test_new_messages_are_followed(nameserver: str, admin: Admin) -> None:
-    admin.create_topic("followed", queues=2)
+    admin.topics.create("followed", queues=2)
     command = [sys.executable, "-m", "pyromq", "tail", "followed", "-f", "--nameserver", nameserver]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
         assert following.stdout is not None
@@ -505,7 +510,7 @@ def test_a_group_is_created_and_changed_bit_by_bit(admin: Admin, typed: Typed) -
     assert made[0] | {"retries": 3, "delays": "1 s, 10 s, 1 min"} == made[0]
     changed = json.loads(typed("group", "create", "shippers", "--no-enabled", "-o", "json"))
     assert (changed[0]["retries"], changed[0]["delays"], changed[0]["enabled"]) == (3, "1 s, 10 s, 1 min", False)
-    config = admin.group_config("shippers")
+    config = admin.groups.config("shippers")
     policy = {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1_000, 10_000, 60_000]}}
     assert (config.retry_max_times, config.group_retry_policy, config.consume_enable) == (3, policy, False)
     back = json.loads(typed("group", "create", "shippers", "--delays", "", "--enabled", "-o", "json"))

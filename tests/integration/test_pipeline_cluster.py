@@ -36,7 +36,7 @@ def broker() -> Iterator[LoopbackBroker]:
 @pytest.fixture(scope="module")
 def admin(broker: LoopbackBroker) -> Iterator[Admin]:
     with Admin(broker.nameserver) as asking:
-        asking.create_topic("orders", queues=2)
+        asking.topics.create("orders", queues=2)
         yield asking
 
 
@@ -63,14 +63,14 @@ def test_a_topic_that_is_not_there_is_named_with_the_closest_that_is(broker: Loo
 
 
 def test_a_topic_that_may_not_be_read_is_no_empty_topic(broker: LoopbackBroker, admin: Admin) -> None:
-    admin.create_topic("letters", queues=1, perm=Perm.WRITE)
+    admin.topics.create("letters", queues=1, perm=Perm.WRITE)
     with pytest.raises(NoPermissionError, match="no queue of topic letters is readable"):
         Cluster(SourceOptions(nameserver=broker.nameserver, topics=("letters",))).held()
 
 
 def has_queues(admin: Admin, topic: str) -> bool:
     try:
-        return bool(admin.route(topic).readable_queues(topic))
+        return bool(admin.topics.route(topic).readable_queues(topic))
     except TopicNotFoundError:
         return False
 
@@ -80,7 +80,7 @@ def test_a_group_that_stores_its_progress_has_what_tools_look_for(broker: Loopba
     reading.commit(dict.fromkeys(reading.held(), 0))
     until_on_thread(lambda: has_queues(admin, retry_topic("reports")), "name servers know the retry topic")
     with pytest.raises(BrokerError):  # nobody is connected
-        admin.group_connections("reports")
+        admin.members.connections("reports")
 
 
 def test_a_group_that_brokers_do_not_know_is_introduced(
@@ -100,16 +100,16 @@ def test_a_group_that_brokers_do_not_know_is_introduced(
     reading = cluster(broker, group="billing")
     queues = list(reading.held())
     reading.commit(dict.fromkeys(queues, 0))
-    assert refused and [admin.committed("billing", queue) for queue in queues] == [0, 0]
-    assert "billing" in admin.groups()
+    assert refused and [admin.offsets.committed("billing", queue) for queue in queues] == [0, 0]
+    assert "billing" in admin.groups.names()
 
 
 def test_who_reads_in_no_group_needs_no_right_on_a_group() -> None:
     user = Credentials("spark", secret_of("spark"))
     with guarded_broker() as guarded, Admin(guarded.nameserver, credentials=ROOT) as admin:
-        admin.create_topic("orders", queues=2)
-        admin.create_user(user.access_key, user.secret_key)
-        admin.apply_template("spark", "pipeline", topics=["orders"], groups=["reports"])
+        admin.topics.create("orders", queues=2)
+        admin.access.create_user(user.access_key, user.secret_key)
+        admin.access.apply_template("spark", "pipeline", topics=["orders"], groups=["reports"])
         with Producer(guarded.nameserver, group="writers", credentials=ROOT) as producer:
             producer.send(Message("orders", b"1"))
         keys = {"access_key": user.access_key, "secret_key": user.secret_key}

@@ -74,7 +74,7 @@ def test_a_new_topic_is_created_by_its_first_message_and_fills_all_queues(run: R
             assert {receipt.queue.number for receipt in receipts} == {0, 1, 2, 3}
             assert len({receipt.message_id for receipt in receipts}) == 8
             async with aio.Admin(broker.nameserver) as admin:
-                message = await admin.message_at(first.queue, first.offset)
+                message = await admin.messages.at(first.queue, first.offset)
         assert (message.topic, message.body, message.tags, message.keys) == ("orders", b"first", "t", ("k1", "k2"))
         assert message.properties["a"] == "b"
         assert message.message_id == first.message_id
@@ -124,7 +124,7 @@ def test_large_bodies_travel_compressed_and_come_back_whole(run: Run) -> None:
                 async with aio.Producer(broker.nameserver, settings=settings, group="g") as producer:
                     receipt = await producer.send(Message("orders", body))
                 async with aio.Admin(broker.nameserver) as admin:
-                    message = await admin.message_at(receipt.queue, receipt.offset)
+                    message = await admin.messages.at(receipt.queue, receipt.offset)
                     assert message.body == body
                     assert (message.size_bytes < 20_000) == (compression is not Compression.NONE)
 
@@ -143,7 +143,7 @@ def test_a_batch_is_split_where_it_must_be_and_every_message_has_its_receipt(run
             assert len({receipt.offset_message_id for receipt in receipts}) == 25
             async with aio.Admin(broker.nameserver) as admin:
                 for n in (0, 8, 9, 24):
-                    message = await admin.message_at(receipts[n].queue, receipts[n].offset)
+                    message = await admin.messages.at(receipts[n].queue, receipts[n].offset)
                     assert message.body == messages[n].body
                     assert message.message_id == receipts[n].message_id
             with pytest.raises(MessageTooLargeError):
@@ -160,7 +160,7 @@ def test_what_needs_no_response_is_stored_all_the_same(run: Run) -> None:
             async with aio.Admin(broker.nameserver) as admin:
 
                 async def stored() -> int:
-                    return sum(queue.max_offset for queue in (await admin.topic_stats("orders")).values())
+                    return sum(queue.max_offset for queue in (await admin.topics.stats("orders")).values())
 
                 async with asyncio.timeout(5):
                     while await stored() < 10:  # noqa: ASYNC110 - the broker tells nobody
@@ -174,10 +174,10 @@ def test_brokers_know_the_producer_before_its_first_message_and_forget_it_after_
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
             async with aio.Producer(broker.nameserver, group="billing") as producer:
                 await producer.send(Message("orders", b"x"))
-                connections = await admin.producer_connections("billing")
+                connections = await admin.members.producers_of("billing")
                 assert [connection.client_id for connection in connections] == [producer.client.id]
                 assert connections[0].language == "PYTHON"
-            assert await admin.producer_connections("billing") == ()
+            assert await admin.members.producers_of("billing") == ()
 
     run(main())
 
@@ -289,7 +289,7 @@ def test_a_killed_broker_costs_no_receipt_and_sends_go_on_after_it_is_back(run: 
             stop.set()
             await asyncio.gather(*senders)
             for receipt in receipts:
-                message = await admin.message_at(receipt.queue, receipt.offset)
+                message = await admin.messages.at(receipt.queue, receipt.offset)
                 assert (message.message_id, message.body) == (receipt.message_id, bodies[receipt.message_id])
             process.terminate()
             await process.wait()
@@ -333,7 +333,7 @@ def test_where_no_broker_is_registered_that_is_what_the_error_says(run: Run) -> 
 def test_a_topic_without_the_right_to_write_says_which_broker_refuses(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
-            await admin.create_topic("archive", perm=Perm.READ)
+            await admin.topics.create("archive", perm=Perm.READ)
             async with aio.Producer(broker.nameserver, group="g") as producer:
                 with pytest.raises(NoWritableQueueError, match=r"broker-a does not allow writing \(perm 4\)"):
                     await producer.send(Message("archive", b"x"))
@@ -675,7 +675,7 @@ def test_a_request_gets_the_reply_of_its_consumer(run: Run) -> None:
 def test_a_real_broker_brings_the_reply_to_its_request(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
-            await admin.create_topic("questions", queues=1)
+            await admin.topics.create("questions", queues=1)
             async with (
                 aio.Producer(broker.nameserver, group="a") as asker,
                 aio.Producer(broker.nameserver, group="g") as answerer,
@@ -828,8 +828,8 @@ def test_the_sync_face_sends_from_many_threads() -> None:
         assert len(producer.send_batch([Message("orders", b"x")] * 3)) == 3
         producer.send_oneway(Message("orders", b"x"))
         with pyromq.Admin(broker.nameserver) as admin:
-            assert "orders" in admin.topics()
-            assert admin.message("orders", receipts[0].message_id).offset == receipts[0].offset
+            assert "orders" in admin.topics.names()
+            assert admin.messages.get("orders", receipts[0].message_id).offset == receipts[0].offset
     assert loop_threads() == before
 
 
@@ -841,7 +841,7 @@ def test_sync_clients_may_share_one_client() -> None:
                 one.send(Message("orders", b"x"))
                 two.send(Message("orders", b"x"))
                 with pyromq.Admin(client=client) as admin:
-                    assert len(admin.producer_connections("a")) == len(admin.producer_connections("b")) == 1
+                    assert len(admin.members.producers_of("a")) == len(admin.members.producers_of("b")) == 1
 
 
 def test_ctrl_c_ends_a_sync_send_at_once() -> None:
@@ -909,7 +909,7 @@ def test_a_closed_sync_producer_says_so() -> None:
 async def first_message(admin: aio.Admin, queue: QueueId) -> aio.ReceivedMessage:
     while True:
         try:
-            return await admin.message_at(queue, 0)
+            return await admin.messages.at(queue, 0)
         except NotFoundError:
             await asyncio.sleep(0.01)
 

@@ -38,7 +38,7 @@ def consumer(broker: Any, group: str = "readers", **changes: Any) -> PullConsume
 async def filled(count: int, *, queues: int = 1) -> AsyncIterator[tuple[Any, Producer, list[bytes]]]:
     async with LoopbackBroker() as broker, Producer(broker.nameserver, group="makers") as producer:
         async with Admin(broker.nameserver) as admin:
-            await admin.create_topic(TOPIC, queues=queues)
+            await admin.topics.create(TOPIC, queues=queues)
         yield broker, producer, await send(producer, 0, count)
 
 

@@ -75,7 +75,7 @@ async def filled(
     """A broker with a topic of some messages, a producer, and what was sent."""
     async with LoopbackBroker(QUICK_DELAYS) as broker, Producer(broker.nameserver, group="makers") as producer:
         async with Admin(broker.nameserver) as admin:
-            await admin.create_topic(TOPIC, queues=queues)
+            await admin.topics.create(TOPIC, queues=queues)
         yield broker, producer, await send(producer, 0, count)
 
 
@@ -108,7 +108,7 @@ async def test_listeners_learn_how_far_behind_they_are_and_may_skip_a_backlog(or
 
     async with LoopbackBroker(QUICK_DELAYS) as broker, Producer(broker.nameserver, group="makers") as producer:
         async with Admin(broker.nameserver) as admin:
-            await admin.create_topic(TOPIC, queues=1)
+            await admin.topics.create(TOPIC, queues=1)
         for number in range(100):
             await producer.send(Message(TOPIC, b"%d" % number))
         async with consumer(broker, "hurried", handle, orderly=orderly, skip_when_behind=10) as member:
@@ -511,9 +511,9 @@ async def test_in_broadcasting_everybody_gets_everything_and_a_file_remembers(tm
             await until(lambda: one.has(sent) and two.has(sent))
             async with Admin(broker.nameserver) as admin:
                 with pytest.raises(ConfigError, match="group all broadcasts: each member keeps its own offsets"):
-                    await admin.plan_reset("all", TOPIC)
+                    await admin.offsets.plan_reset("all", TOPIC)
                 with pytest.raises(ConfigError, match="group all broadcasts"):
-                    await admin.reset_offset("all", TOPIC)
+                    await admin.offsets.reset("all", TOPIC)
         assert len(one.bodies) == len(two.bodies) == 40
         files = await asyncio.to_thread(lambda: sorted(tmp_path.rglob("offsets.json")))
         assert [path.parent.parent.name.partition("@")[2] for path in files] == ["one", "two"]

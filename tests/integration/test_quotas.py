@@ -11,11 +11,11 @@ import pytest
 from pyromq import Admin, Credentials, Message, Producer, PushConsumer
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
-from pyromq.client.admin.access import policy_entry
 from pyromq.client.core.client import Client
 from pyromq.clock import SystemClock
 from pyromq.errors import ConfigError, MQError, SendFailedError, TransportError
 from pyromq.net import Address, Connection, open_connection
+from pyromq.operate.access import policy_entry
 from pyromq.security.quotas import Account, Meter
 from pyromq.settings import ClientSettings
 from pyromq.testing import LoopbackBroker
@@ -153,16 +153,16 @@ def test_topics_and_groups_that_a_user_makes_are_counted_across_restarts(tmp_pat
     quotas = ("user:* topics=2 groups=1",)
     with guarded(tmp_path, *quotas) as broker:
         with Admin(broker.nameserver, credentials=ROOT) as admin:
-            admin.create_user(SHOP.access_key, SHOP.secret_key)
-            admin.set_policy("shop", [policy_entry("*", ["All"])])
+            admin.access.create_user(SHOP.access_key, SHOP.secret_key)
+            admin.access.set_policy("shop", [policy_entry("*", ["All"])])
             for number in range(5):
-                admin.create_topic(f"of-root-{number}", queues=1)  # super users make them for others
+                admin.topics.create(f"of-root-{number}", queues=1)  # super users make them for others
         with Admin(broker.nameserver, credentials=SHOP) as admin:
-            admin.create_topic("one", queues=1)
-            admin.create_topic("one", queues=2)  # no other one
-            admin.create_group("g1")
+            admin.topics.create("one", queues=1)
+            admin.topics.create("one", queues=2)  # no other one
+            admin.groups.create("g1")
             with pytest.raises(MQError, match=r"quota user:shop groups=1"):
-                admin.create_group("g2")
+                admin.groups.create("g2")
         with Producer(broker.nameserver, group="p", credentials=SHOP) as producer:
             producer.send(Message("two", b"made by this send"))
             with pytest.raises(MQError, match=r"user shop has made 2 topics, quota user:shop topics=2"):
@@ -171,7 +171,7 @@ def test_topics_and_groups_that_a_user_makes_are_counted_across_restarts(tmp_pat
         with pytest.raises(MQError, match="topics=2"):
             create(broker, "three")
         with Admin(broker.nameserver, credentials=ROOT) as admin:
-            admin.delete_topic("one")
+            admin.topics.delete("one")
         create(broker, "three")
         assert numbers(broker)["quota_creations"] == 1
 
@@ -198,9 +198,9 @@ def create(broker: LoopbackBroker, topic: str) -> None:
 def test_a_user_over_its_quota_does_not_disturb_another(tmp_path: Path) -> None:
     with guarded(tmp_path, "user:shop messages=5") as broker:
         with Admin(broker.nameserver, credentials=ROOT) as admin:
-            admin.create_user(SHOP.access_key, SHOP.secret_key)
-            admin.apply_template("shop", "producer", topics=["*"])
-            admin.create_topic("orders", queues=1)
+            admin.access.create_user(SHOP.access_key, SHOP.secret_key)
+            admin.access.apply_template("shop", "producer", topics=["*"])
+            admin.topics.create("orders", queues=1)
         with (
             Producer(broker.nameserver, group="p", credentials=SHOP) as shop,
             Producer(broker.nameserver, group="q", credentials=ROOT) as root,

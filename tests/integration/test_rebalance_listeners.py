@@ -27,7 +27,7 @@ Event = tuple[str, str, frozenset[int]]
 def broker() -> Iterator[LoopbackBroker]:
     with LoopbackBroker(virtual_time=True, sockets=False) as made:
         with Admin(made.nameserver) as admin:
-            admin.create_topic("orders", queues=QUEUES)
+            admin.topics.create("orders", queues=QUEUES)
         yield made
 
 
@@ -101,7 +101,7 @@ def test_a_queue_is_told_before_its_first_message_and_a_revoked_one_before_its_c
 
         def revoked(queues: frozenset[QueueId]) -> None:
             if queue in queues:
-                log.append(f"revoked at {admin.committed('billing', queue) or 0}")
+                log.append(f"revoked at {admin.offsets.committed('billing', queue) or 0}")
 
         consumer = PushConsumer(
             broker.nameserver,
@@ -114,7 +114,7 @@ def test_a_queue_is_told_before_its_first_message_and_a_revoked_one_before_its_c
             settings=PushConsumerSettings(persist_ms=3_600_000),
         )
         consumer.run(messages=1)
-        log.append(f"closed at {admin.committed('billing', queue) or 0}")
+        log.append(f"closed at {admin.offsets.committed('billing', queue) or 0}")
     assert log[:2] == ["assigned", "message"]
     assert log[2:] == ["revoked at 0", "closed at 1"]
 
@@ -207,7 +207,7 @@ async def test_coroutines_are_awaited_by_push_and_pull_consumers_and_by_apps() -
     async def bill(_: bytes) -> None: ...
 
     async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
-        await admin.create_topic("orders", queues=QUEUES)
+        await admin.topics.create("orders", queues=QUEUES)
         pull = aio.PullConsumer(
             broker.nameserver, group="p", topics="orders", on_assigned=noting("+"), on_revoked=noting("-")
         )

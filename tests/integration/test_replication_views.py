@@ -12,8 +12,8 @@ from pyromq import Message
 from pyromq.aio import Admin
 from pyromq.broker.broker import Broker
 from pyromq.cli.main import main
-from pyromq.client.admin.examining import ClusterSeverity
 from pyromq.metrics.exposition import whole_text
+from pyromq.operate.health import ClusterSeverity
 from pyromq.replication.follower import Following
 from pyromq.replication.settings import Role
 from tests.integration.replication_pair import Pair, a_pair
@@ -56,7 +56,7 @@ async def test_a_pair_is_shown_with_roles_positions_and_metadata(
         assert f"#CommitLogMaxOffset\t{replica.store.end_position}" in text
 
         async with Admin(pair.nameserver) as admin:
-            found = {each.about: each for each in await admin.examine()}
+            found = {each.about: each for each in await admin.health.findings()}
         assert found["replication"].severity is ClusterSeverity.OK
 
 
@@ -80,7 +80,7 @@ async def test_a_replica_that_went_away_is_found_by_doctor_and_metrics(
         await until(lambda: pair.follower.state is Following.REFUSED, "the replica refuses to follow another log")
 
         async with Admin(pair.nameserver) as admin:
-            bad = [each for each in await admin.examine() if "does not follow" in each.text]
+            bad = [each for each in await admin.health.findings() if "does not follow" in each.text]
         assert [each.about for each in bad] == ["replica 1 of broker-a"]
         code, text = await told(pair, capsys, "cluster", "replication", "-o", "jsonl")
         assert code == 5 and "does not follow" in text

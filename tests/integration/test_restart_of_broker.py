@@ -35,7 +35,7 @@ def run(test: Callable[[LoopbackBroker], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         async with LoopbackBroker(virtual_time=True) as broker:
             async with aio.Admin(broker.nameserver) as admin:
-                await admin.create_topic("orders", queues=1)
+                await admin.topics.create("orders", queues=1)
             await test(broker)
 
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
@@ -121,7 +121,7 @@ def test_sends_under_way_when_the_broker_stops_are_taken_by_its_successor() -> N
 def test_the_sync_face_waits_as_well() -> None:
     with LoopbackBroker(virtual_time=True) as broker:
         with Admin(broker.nameserver) as admin:
-            admin.create_topic("orders", queues=1)
+            admin.topics.create("orders", queues=1)
         with Producer(broker.nameserver, group="shop") as producer, ThreadPoolExecutor() as threads:
             producer.send(FIRST)
             restarted = threads.submit(broker.restart, down_ms=DOWN_MS)

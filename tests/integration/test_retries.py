@@ -40,7 +40,7 @@ TOPIC = "orders"
 async def filled(count: int) -> AsyncIterator[LoopbackBroker]:
     async with LoopbackBroker(QUICK_DELAYS) as broker:
         async with Admin(broker.nameserver) as admin, Producer(broker.nameserver, group="makers") as producer:
-            await admin.create_topic(TOPIC, queues=2)
+            await admin.topics.create(TOPIC, queues=2)
             await asyncio.gather(*(producer.send(Message(TOPIC, b"%d" % number)) for number in range(count)))
         yield broker
 
@@ -107,7 +107,7 @@ async def test_the_limit_of_the_group_counts_for_a_consumer_that_sets_none() -> 
 
     async with filled(1) as broker:
         async with Admin(broker.nameserver) as admin:
-            await admin.create_group(GroupConfig(group_name="limited", retry_max_times=1))
+            await admin.groups.create(GroupConfig(group_name="limited", retry_max_times=1))
         async with consumer(broker, "limited", handle):
             (dead,) = await dead_letters(broker, "limited", 1)
         assert (dead.body, tries[b"0"]) == (b"0", 2)

@@ -262,7 +262,7 @@ async def test_a_topic_is_made_when_the_replicas_that_the_lease_names_know_it(tm
         first, second = both.first, both.second
         await first.grant(1, second.address)
         async with Admin(both.nameserver) as admin:
-            await admin.create_topic("invoices", queues=2)
+            await admin.topics.create("invoices", queues=2)
             assert second.broker.parts.tables.topics.get("invoices") is not None
 
 

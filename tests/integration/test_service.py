@@ -34,8 +34,8 @@ async def test_a_drained_broker_leaves_routes_first_and_serves_until_it_stops(tm
                 assert await loop.sock_recv(manager, 1000) == b"STOPPING=1\nEXTEND_TIMEOUT_USEC=660000000"
                 assert await loop.sock_recv(manager, 1000) == b"STATUS=draining for 600 s"
                 await until_not_writable(admin)
-                assert (await admin.route("orders")).readable_queues("orders")
-                assert [message.body for message in await admin.newest("orders")] == [b"before"]
+                assert (await admin.topics.route("orders")).readable_queues("orders")
+                assert [message.body for message in await admin.messages.newest("orders")] == [b"before"]
             server.signal(signal.SIGTERM)  # the second one ends the drain
             assert await server.wait(60) == 0
             assert await loop.sock_recv(manager, 1000) == b"STOPPING=1"
@@ -43,7 +43,7 @@ async def test_a_drained_broker_leaves_routes_first_and_serves_until_it_stops(tm
 
 
 async def until_not_writable(admin: aio.Admin) -> None:
-    while any(each.writable for each in (await admin.route("orders")).queue_datas):  # noqa: ASYNC110, nobody tells
+    while any(each.writable for each in (await admin.topics.route("orders")).queue_datas):  # noqa: ASYNC110, nobody tells
         await asyncio.sleep(0.01)
 
 
@@ -60,7 +60,7 @@ def test_a_bundle_has_the_facts_and_no_secret(tmp_path: Path) -> None:
         with Producer(broker.nameserver, group="shop") as producer:
             producer.send(Message("orders", b"c4n4ry in a body"))
         with Admin(broker.nameserver) as admin:
-            admin.create_group("billing")
+            admin.groups.create("billing")
         where = tmp_path / "facts.tar.gz"
         words = ("doctor", "--bundle", str(where), "--nameserver", broker.nameserver)
         done = subprocess.run([sys.executable, "-m", "pyromq", *words], capture_output=True, text=True, timeout=120)

@@ -31,7 +31,7 @@ def test_a_change_is_shown_and_made(broker: LoopbackBroker, capsys: pytest.Captu
     told = capsys.readouterr().err
     assert "fileReservedTime: 72 → 24" in told and "longPollingEnable: true → false" in told
     with Admin(broker.nameserver) as admin:
-        config = admin.broker_config("broker-a")
+        config = admin.brokers.config("broker-a")
     assert (config["fileReservedTime"], config["longPollingEnable"]) == ("24", "false")
 
 

@@ -79,7 +79,7 @@ async def test_the_books_are_right_after_a_broker_was_killed_under_three_workers
             assert await shop.stop(40) == 0
         check_books(database)
         async with aio.Admin(server.nameserver) as admin:
-            letters = await admin.dead_letters("billing")
+            letters = await admin.dead_letters.list("billing")
             # a kill may have it delivered, and buried, twice
             assert {(each.keys, each.reason) for each in letters} == {(("empty",), "order empty is empty")}
 
@@ -167,7 +167,7 @@ def test_an_unpaid_order_is_cancelled_and_a_paid_one_is_not_half_an_hour_later(t
             broker.advance(minutes=26)
             assert rows(database, "SELECT status FROM orders ORDER BY id") == [("paid",), ("cancelled",)]
         with Admin(broker.nameserver) as admin:
-            assert admin.delayed("cancels") == []
+            assert admin.delays.list("cancels") == []
 
 
 def test_the_shop_is_short_and_has_a_document() -> None:

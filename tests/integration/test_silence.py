@@ -61,7 +61,7 @@ async def test_a_group_that_no_broker_creates_is_named(caplog: pytest.LogCapture
         async with consumer(broker) as member:
             await until(lambda: "group 'billing': broker" in warnings(caplog))
             assert "create it (pyromq group create)" in warnings(caplog)
-            await admin.create_group("billing")
+            await admin.groups.create("billing")
             await until(lambda: member.counts.ok == 1)
 
 
@@ -121,5 +121,5 @@ async def test_flow_control_offsets_that_go_back_and_sends_are_logged(caplog: py
             assert warnings(caplog).count("reason=too many messages buffered") == 1
             release.set()
             await until(lambda: member.counts.ok == 100)
-            await admin.reset_offset("billing", "orders", to_ms=0)
+            await admin.offsets.reset("billing", "orders", to_ms=0)
             await until(lambda: "offset goes back, messages come again" in warnings(caplog))

@@ -24,7 +24,7 @@ def test_segments_disk_and_recovery_are_told(tmp_path: Path) -> None:
         for _ in range(10):
             producer.send(Message("orders", Random(1).randbytes(20_000)))  # which no compression makes small
     with LoopbackBroker(settings, folder=tmp_path) as broker, Admin(broker.nameserver) as admin:
-        facts = admin.store_facts("broker-a")
+        facts = admin.stores.facts("broker-a")
     assert facts is not None
     assert facts.folder == str(tmp_path) and facts.flush == "sync" and facts.writable and not facts.problem
     assert facts.segment_count == len(facts.segments) >= 4 and facts.segments[0].name == "0" * 20
@@ -40,7 +40,7 @@ def test_segments_disk_and_recovery_are_told(tmp_path: Path) -> None:
 def test_a_new_store_has_facts_too(tmp_path: Path) -> None:
     with LoopbackBroker(BrokerSettings(store=TINY_FILES), folder=tmp_path) as broker:
         with Admin(broker.nameserver) as admin:
-            facts = admin.store_facts(broker.address)
+            facts = admin.stores.facts(broker.address)
     assert facts is not None and facts.end_position == 0 and facts.unread_deleted == 0
 
 
@@ -55,7 +55,7 @@ def test_what_recovery_cut_is_told(tmp_path: Path) -> None:
         file.write(b"torn")
     (tmp_path / "abort").write_bytes(b"1")
     with LoopbackBroker(settings, folder=tmp_path) as broker, Admin(broker.nameserver) as admin:
-        facts = admin.store_facts("broker-a")
+        facts = admin.stores.facts("broker-a")
     assert facts is not None and not facts.recovery.clean
     (cut,) = facts.recovery.cuts
     assert cut.size > 0 and Path(cut.copy).is_file() and cut.reason
@@ -74,8 +74,8 @@ def test_questions_about_a_prepared_message_are_counted() -> None:
         Admin(broker.nameserver) as admin,
     ):
         producer.send(Message("orders", b"maybe"), lambda transaction: None)
-        before = admin.open_transactions()
+        before = admin.transactions.list()
         broker.advance(seconds=10)
-        after = admin.open_transactions()
+        after = admin.transactions.list()
     assert [each.checks for each in before] == [0]
     assert len(after) == 1 and after[0].checks >= 3 and after[0].producer_group == "shop"

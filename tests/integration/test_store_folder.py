@@ -64,11 +64,11 @@ async def test_a_read_only_folder_is_shown_and_stays_as_it_is(folder: Path) -> N
     lock_up(folder)
     before = fingerprint(folder)
     async with StoreFolder(folder) as opened, aio.Admin(opened.nameserver, credentials=opened.credentials) as admin:
-        assert {"orders", "reminders"} <= set(await admin.topics())
-        stats = await admin.topic_stats("orders")
-        (message,) = await admin.messages_by_key("orders", "order-150")
-        delayed = await admin.delayed()
-        facts = await admin.store_facts("broker-a")
+        assert {"orders", "reminders"} <= set(await admin.topics.names())
+        stats = await admin.topics.stats("orders")
+        (message,) = await admin.messages.find("orders", "order-150")
+        delayed = await admin.delays.list()
+        facts = await admin.stores.facts("broker-a")
     assert sum(each.max_offset - each.min_offset for each in stats.values()) == 200
     assert message.body.startswith(b"order 150 ")
     assert [each.topic for each in delayed] == ["reminders"]
@@ -89,8 +89,8 @@ async def test_a_store_that_was_not_closed_recovers_in_memory(folder: Path) -> N
     lock_up(folder)
     before = fingerprint(folder)
     async with StoreFolder(folder) as opened, aio.Admin(opened.nameserver, credentials=opened.credentials) as admin:
-        (message,) = await admin.messages_by_key("orders", "last")
-        facts = await admin.store_facts("broker-a")
+        (message,) = await admin.messages.find("orders", "last")
+        facts = await admin.stores.facts("broker-a")
     assert message.body == b"the last one"
     assert facts is not None and not facts.recovery.clean and facts.recovery.cuts and facts.recovery.rebuilt
     assert fingerprint(folder) == before
@@ -106,10 +106,10 @@ async def test_a_folder_in_use_is_shown_beside_its_broker(tmp_path: Path) -> Non
                 aio.Admin(opened.nameserver, credentials=opened.credentials) as admin,
             ):
                 assert opened.is_in_use
-                (message,) = await admin.messages_by_key("orders", "k")
+                (message,) = await admin.messages.find("orders", "k")
             await producer.send(Message("orders", b"two", keys="k"))
         async with aio.Admin(broker.nameserver) as admin:
-            assert len(await admin.messages_by_key("orders", "k")) == 2
+            assert len(await admin.messages.find("orders", "k")) == 2
     assert message.body == b"one"
 
 
@@ -122,7 +122,7 @@ async def test_nothing_can_be_sent_and_nothing_becomes_due(folder: Path) -> None
                     await producer.send(Message("orders", b"no"))
         async with aio.Admin(opened.nameserver) as stranger:
             with pytest.raises(MQError):
-                await stranger.topics()
+                await stranger.topics.names()
         clock = StandingClock(opened.ended_ms)
         began_ms = clock.monotonic_ms()
         while clock.monotonic_ms() == began_ms:
@@ -149,7 +149,7 @@ def test_the_shape_of_files_is_found_out(folder: Path) -> None:
 
 def test_a_folder_is_served_beside_another_loop(folder: Path) -> None:
     with served_folder(folder) as opened, Admin(opened.nameserver, credentials=opened.credentials) as admin:
-        assert "orders" in admin.topics()
+        assert "orders" in admin.topics.names()
     with pytest.raises(StoreNotFoundError):
         with served_folder(folder / "nothing"):
             pass

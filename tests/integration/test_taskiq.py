@@ -44,7 +44,7 @@ async def working(broker: PyroMQBroker, **options: Any) -> AsyncIterator[None]:
 
 async def dead_letters(loopback: LoopbackBroker, group: str) -> int:
     async with Admin(loopback.nameserver) as admin:
-        return len(await admin.dead_letters(group))
+        return len(await admin.dead_letters.list(group))
 
 
 async def waiting(broker: PyroMQBroker, queue: str = "taskiq") -> int:
@@ -89,7 +89,7 @@ def test_a_delayed_task_waits_at_the_broker() -> None:
             await remind.kicker().with_labels(delay="0.5").kiq("soon")
             await remind.kicker().with_labels(delay=-5).kiq("now")
             async with Admin(loopback.nameserver) as admin:
-                assert len(await admin.delayed()) == 2
+                assert len(await admin.delays.list()) == 2
             async with working(broker):
                 await loopback.advance(hours=23)
                 assert done == ["now", "soon"]

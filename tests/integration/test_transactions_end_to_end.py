@@ -146,7 +146,7 @@ def rows(database: Path, statement: str) -> list[tuple[object, ...]]:
 
 def test_a_sharding_key_chooses_the_queue_and_the_commit_the_place_in_it() -> None:
     with LoopbackBroker() as broker, pyromq.Admin(broker.nameserver) as admin:
-        admin.create_topic("orders", queues=8)
+        admin.topics.create("orders", queues=8)
         producer = pyromq.TransactionProducer(
             broker.nameserver, group="shop", topics="orders", check=lambda message: TransactionOutcome.UNKNOWN
         )

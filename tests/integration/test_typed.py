@@ -50,7 +50,7 @@ class Customer(BaseModel):
 async def running(queues: int = 1) -> AsyncIterator[tuple[LoopbackBroker, Producer]]:
     async with LoopbackBroker() as broker:
         async with Admin(broker.nameserver) as admin, Producer(broker.nameserver, group="makers") as producer:
-            await admin.create_topic(TOPIC, queues=queues)
+            await admin.topics.create(TOPIC, queues=queues)
             yield broker, producer
 
 
@@ -193,7 +193,7 @@ async def test_a_listener_may_call_a_message_hopeless() -> None:
             await until(lambda: member.counts.dead == 1)
             (letter,) = await dead_letters(broker, "hopeless", 1)
             async with Admin(broker.nameserver) as admin:
-                (listed,) = await admin.dead_letters("hopeless")
+                (listed,) = await admin.dead_letters.list("hopeless")
     reason = letter.get("DLQ_ERROR") or ""
     assert reason.startswith("customer  is\\nunknown!!!")
     assert len(reason) < 1_100
@@ -381,7 +381,7 @@ def loopback_address() -> Any:
 
     async def serve() -> None:
         async with LoopbackBroker() as broker, Admin(broker.nameserver) as admin:
-            await admin.create_topic(TOPIC, queues=1)
+            await admin.topics.create(TOPIC, queues=1)
             ready.append(broker.nameserver)
             started.set()
             await asyncio.to_thread(stop.wait)

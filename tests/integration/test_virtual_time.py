@@ -70,7 +70,7 @@ def send(broker: LoopbackBroker, *bodies: bytes, **options: Any) -> None:
 
 def with_topic(broker: LoopbackBroker) -> None:
     with Admin(broker.nameserver) as admin:
-        admin.create_topic("orders", queues=1)
+        admin.topics.create("orders", queues=1)
 
 
 def run_async(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -90,7 +90,7 @@ def test_a_ladder_of_sixteen_retries_ends_in_a_dead_letter(broker: LoopbackBroke
         assert seen.at_s == [0]
         broker.advance(seconds=sum(LADDER_S))
         assert [later - earlier for earlier, later in zip(seen.at_s, seen.at_s[1:], strict=False)] == list(LADDER_S)
-        (letter,) = admin.dead_letters("mail")
+        (letter,) = admin.dead_letters.list("mail")
         assert (letter.topic, letter.attempts, letter.body_bytes) == ("orders", 17, len(b"cursed"))
         broker.advance(days=1)
         assert len(seen.at_s) == 17
@@ -142,7 +142,7 @@ def test_an_hour_of_heartbeats_locks_and_registrations(broker: LoopbackBroker) -
         send(broker, b"second")
         broker.settle()
         assert seen.bodies == [b"first", b"second"]
-        assert admin.route("orders").broker("broker-a") is not None
+        assert admin.topics.route("orders").broker("broker-a") is not None
 
 
 def test_a_member_that_falls_silent_loses_its_queues_to_the_other(broker: LoopbackBroker) -> None:
@@ -338,7 +338,7 @@ def test_one_virtual_time_at_a_time(broker: LoopbackBroker) -> None:
 @pytest.mark.parametrize("orderly", [False, True])
 def test_what_a_tag_filter_leaves_out_is_no_lag_when_the_consumer_goes(broker: LoopbackBroker, orderly: bool) -> None:
     with Admin(broker.nameserver) as admin, Producer(broker.nameserver, group="shop") as producer:
-        admin.create_topic("orders", queues=1)
+        admin.topics.create("orders", queues=1)
         for tag in "ab":
             for _ in range(10):
                 producer.send(Message("orders", b"x", tags=tag))
@@ -346,5 +346,5 @@ def test_what_a_tag_filter_leaves_out_is_no_lag_when_the_consumer_goes(broker: L
         settings = {"group": "billing", "topics": {"orders": "a"}, "start": "earliest", "orderly": orderly}
         with PushConsumer(broker.nameserver, listener=seen, **settings):
             broker.advance(seconds=5)
-        (queue,) = admin.queue_ends("orders")
-        assert (len(seen.bodies), admin.committed("billing", queue)) == (10, 20)
+        (queue,) = admin.offsets.ends("orders")
+        assert (len(seen.bodies), admin.offsets.committed("billing", queue)) == (10, 20)

@@ -72,12 +72,12 @@ def test_a_topic_that_its_first_message_creates_is_read_from_its_beginning(broke
 def test_queues_that_are_added_later_are_read_from_their_beginning(broker: LoopbackBroker) -> None:
     heard: list[bytes] = []
     with Admin(broker.nameserver) as admin:
-        admin.create_topic("orders", queues=1)
+        admin.topics.create("orders", queues=1)
         send(broker, *[OLD] * 5)
         with pushed(broker, heard), Producer(broker.nameserver, group="shop") as producer:
             broker.advance(minutes=10)
-            admin.create_topic("orders", queues=4)
-            for queue in (queue for queue in admin.queue_ends("orders") if queue.number):
+            admin.topics.create("orders", queues=4)
+            for queue in (queue for queue in admin.offsets.ends("orders") if queue.number):
                 producer.send(Message("orders", NEW), queue=queue)
             broker.advance(seconds=120)
     assert heard == [NEW] * 3

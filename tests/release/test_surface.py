@@ -19,6 +19,7 @@ def test_the_public_surface_is_the_recorded_one() -> None:
     [
         ("python pyromq.Producer.send(message, timeout)", "`Producer.send` waits longer"),
         ("python pyromq.Admin", "`Admin` is made of facets"),
+        ("python pyromq.Admin.create_topic(topic)", "the flat names `Admin.*` are gone"),
         ("cli pyromq topic ls --all", "`topic ls --all` lists everything"),
         ("cli pyromq group lag", "`pyromq group lag` has a new column"),
         ("http GET /api/v1/topics", "`/topics` has another order"),

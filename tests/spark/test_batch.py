@@ -72,7 +72,7 @@ def test_ranges(spark: Any, topics: Topics) -> None:
     assert [row.body.decode() for row in rows] == late
     rows = read(spark, topics.options(topic, endingTimestamp=between_ms)).collect()
     assert [row.body.decode() for row in rows] == sent
-    topics.admin.create_group(topics.group)
+    topics.admin.groups.create(topics.group)
     rows = read(spark, topics.options(topic, startingOffsets="group", group=topics.group)).collect()
     assert len(rows) == 21
 
@@ -181,7 +181,7 @@ def test_a_table_is_planned_anew_for_every_query(spark: Any, topics: Topics) -> 
         counted = f"SELECT count(*) AS n FROM {table}"
         asked = f"{counted} WITH ({given.replace(' ', ' = ').replace(', = ', ', ')})"
         assert spark.sql(asked).first().n == 3
-        topics.admin.create_topic(topic, queues=2)
+        topics.admin.topics.create(topic, queues=2)
         topics.create(topic, 2)
         topics.send(topic, range(2), queue=1)
         assert spark.sql(asked).first().n == 5, "a new queue, too"

@@ -47,7 +47,7 @@ def wait_for(topics: Topics, topic: str, count: int) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         try:
-            if sum(each.max_offset for each in topics.admin.topic_stats(topic).values()) >= count:
+            if sum(each.max_offset for each in topics.admin.topics.stats(topic).values()) >= count:
                 return
         except MQError:
             pass
@@ -77,7 +77,7 @@ def test_rows_are_done_come_again_or_die_one_by_one(
     topics.send(topic, ["boom"])
     first = run(spark, topics, topic, handle, checkpoint).counts
     assert (first.rows, first.done, first.retried, first.dead) == (28, 20, 5, 3)
-    ends = {queue.number: topics.admin.queue_range(queue).max_offset for queue in topics.queues(topic)}
+    ends = {queue.number: topics.admin.offsets.range(queue).max_offset for queue in topics.queues(topic)}
     assert topics.committed(topic) == ends, "the group stands behind the last row"
 
     letters = stored(topics, dead_letter_topic(topics.group))
@@ -182,5 +182,5 @@ def test_a_handler_that_always_fails_stops_the_query_and_nothing_is_sent_back(
 
 
 def _with_messages(topics: Topics) -> set[str]:
-    found = {retry_topic(topics.group)} & set(topics.admin.topics())
-    return {name for name in found if any(each.max_offset for each in topics.admin.topic_stats(name).values())}
+    found = {retry_topic(topics.group)} & set(topics.admin.topics.names())
+    return {name for name in found if any(each.max_offset for each in topics.admin.topics.stats(name).values())}

@@ -36,7 +36,7 @@ def leave_orders(folder: Path) -> None:
     enough = threading.Semaphore(0)
     with LoopbackBroker(folder=folder) as broker:
         with Admin(broker.nameserver) as admin:
-            admin.create_topic("orders", queues=4)
+            admin.topics.create("orders", queues=4)
         with Producer(broker.nameserver, group="shop") as producer:
             for number in range(ORDERS):
                 producer.send(Message("orders", b"%d" % number, keys=f"order-{number}"))

@@ -38,7 +38,7 @@ def test_failed_rows_tell_why_and_reports_and_redrives_go_by_it(spark: Any, topi
     options: dict[str, Any] = {"attempts_max": 0, "code_version": "spark 3", "mask_error": mask}
     run(spark, topics, topic, handle, checkpoint, **options)
 
-    letters = {letter.failure.text: letter for letter in topics.admin.dead_letters(topics.group)}
+    letters = {letter.failure.text: letter for letter in topics.admin.dead_letters.list(topics.group)}
     assert set(letters) == {
         "card **** is declined",
         "card 4222 is declined",
@@ -50,7 +50,7 @@ def test_failed_rows_tell_why_and_reports_and_redrives_go_by_it(spark: Any, topi
     assert card.failure.error_class.endswith("CardDeclinedError") and card.failure.version == "spark 3"
     assert (card.story.count, card.failure.attempt) == (1, 1) if card.story else False
     assert card.reason == "CardDeclinedError: card **** is declined"
-    by_error = topics.admin.dead_letters_by_error(topics.group)
+    by_error = topics.admin.dead_letters.by_error(topics.group)
     counts = {each.error_class.rpartition(".")[2]: each.count for each in by_error.errors}
     assert counts == {"CardDeclinedError": 2, "Dead": 2, "Retry": 1}
 
@@ -68,7 +68,7 @@ def test_failed_rows_tell_why_and_reports_and_redrives_go_by_it(spark: Any, topi
         }
     sent = redrive(spark, topics.group, nameserver=topics.nameserver, errors=["CardDeclinedError"], dry_run=False)
     assert (sent.found, sent.sent) == (2, 2)
-    again = [message for message in topics.admin.newest(topic, 10) if message.get("REDRIVEN_FROM")]
+    again = [message for message in topics.admin.messages.newest(topic, 10) if message.get("REDRIVEN_FROM")]
     assert len(again) == 2 and not any(set(message.properties) & set(STORY_NAMES) for message in again)
 
 
@@ -83,6 +83,6 @@ def test_a_row_that_comes_again_tells_of_its_first_time(spark: Any, topics: Topi
     run(spark, topics, topic, handle, checkpoint, attempts_max=1)
     wait_for(topics, retry_topic(topics.group), 1)
     run(spark, topics, topic, handle, checkpoint, attempts_max=1)
-    [letter] = topics.admin.dead_letters(topics.group)
+    [letter] = topics.admin.dead_letters.list(topics.group)
     assert letter.story is not None and (letter.story.count, letter.story.same) == (2, 2)
     assert (letter.story.newest.text, letter.story.first.text) == ("after first", "first")

@@ -86,7 +86,7 @@ def test_a_topic_that_was_deleted_and_made_anew(spark: Any, topics: Topics, chec
     topics.send(topic, range(10))
     options = topics.options(topic, group=topics.group, startingOffsets="earliest")
     sink = run(spark, options, checkpoint, schema=NARROW)
-    topics.admin.delete_topic(topic)
+    topics.admin.topics.delete(topic)
     topics.make(queues=1)
     with Producer(topics.nameserver, group="makers") as producer:  # one that does not remember the old topic
         topics.producer.close()

@@ -189,7 +189,7 @@ def check_writing(rig: Rig) -> None:
         rig.until(lambda: rig.found(mode), f"{mode}: something is sent")  # noqa: B023
         assert rig.found(mode).total() < ROWS, f"{mode}: but not all"
     assert not rig.found("transactional"), "no consumer sees prepared messages"
-    assert rig.topics.admin.open_transactions("transactional")
+    assert rig.topics.admin.transactions.list("transactional")
     assert (rig.folder / "done").exists() and rig.found(dead_letter_topic("consume"))
     assert list((rig.folder / "archive" / "_pyromq" / "staged").glob("*.parquet"))
     assert not any(rig.log(name, "commits") for name in PIPELINES)
@@ -197,7 +197,7 @@ def check_writing(rig: Rig) -> None:
 
 def check_staged(rig: Rig) -> None:
     """Every row has its prepared message; brokers ask about them, and are told to wait for the decision."""
-    prepared = rig.topics.admin.open_transactions("transactional")
+    prepared = rig.topics.admin.transactions.list("transactional")
     assert Counter(key for each in prepared for key in each.keys) > rig.sent, "those of the life before wait too"
     rig.undecided = {each.message_id for each in prepared}
 
@@ -294,16 +294,18 @@ def finish(spark: Any, rig: Rig) -> None:
     archiving(spark, server, rig.folder)
     while True:  # each run reads the retries that have come by then
         assert consuming(spark, server, rig.folder, now).awaitTermination(LIFE_S_MAX)
-        waiting = [each for each in rig.topics.admin.delayed() if each.group == "consume"]
-        held = rig.topics.admin.topic_stats(retry_topic("consume"))
+        waiting = [each for each in rig.topics.admin.delays.list() if each.group == "consume"]
+        held = rig.topics.admin.topics.stats(retry_topic("consume"))
         ends = {queue: each.max_offset for queue, each in held.items()}
-        if not waiting and all((rig.topics.admin.committed("consume", queue) or 0) >= ends[queue] for queue in ends):
+        if not waiting and all(
+            (rig.topics.admin.offsets.committed("consume", queue) or 0) >= ends[queue] for queue in ends
+        ):
             return
 
 
 def check_the_books(spark: Any, rig: Rig, record_property: Callable[[str, object], None]) -> None:
     rig.until(lambda: rig.found("transactional") >= rig.sent, "brokers have asked about every prepared message")
-    rig.until(lambda: not rig.topics.admin.open_transactions(), "also about those of the first lives")
+    rig.until(lambda: not rig.topics.admin.transactions.list(), "also about those of the first lives")
     assert rig.found("transactional") == rig.sent
     assert not rig.undecided & {message.message_id for message in stored(rig.topics, "transactional")}
     assert rig.found("idempotent") == rig.sent

@@ -61,7 +61,7 @@ class Expiring(Topics):
         (queue,), deadline = self.queues(topic), time.monotonic() + WAIT_S_MAX
         while True:
             is_quiet = len(self.store.log.segments) == 1 and self.store.removal.is_done
-            if is_quiet and (first := self.admin.queue_range(queue).min_offset) > past:
+            if is_quiet and (first := self.admin.offsets.range(queue).min_offset) > past:
                 return first
             assert time.monotonic() < deadline, "the broker does not delete its files"
             asyncio.run(self._delete_expired())
@@ -177,7 +177,7 @@ def test_a_topic_that_is_deleted_under_a_query_ends_it(spark: Any, topics: Topic
     sink = Collected()
     query = start(spark, options, checkpoint, sink, schema=NARROW, processingTime="0 seconds")
     until(lambda: len(sink.rows) == 5, "all is read", query)
-    topics.admin.delete_topic(topic)
+    topics.admin.topics.delete(topic)
     words = rf"queue 0 of topic {topic} on broker broker-a no longer exists \(offset 5 was next\).*failOnDataLoss"
     with pytest.raises(PySparkException, match=words):
         query.awaitTermination(WAIT_S_MAX)
@@ -201,7 +201,7 @@ def test_a_query_goes_on_without_a_topic_and_with_the_one_that_takes_its_name(
     query = start(spark, options, checkpoint, sink, schema=NARROW, processingTime="0 seconds")
     until(lambda: len(sink.rows) == 8, "all is read", query)
     until(lambda: topics.committed(one) == {0: 5}, "the group is told", query)
-    topics.admin.delete_topic(one)
+    topics.admin.topics.delete(one)
     topics.send(two, range(3, 6))
     until(lambda: len(sink.rows) == 11, "the other topic is read on", query)
     until(lambda: any("no longer exists (offset 5 was next)" in each for each in skipped(query)), "it is told")
@@ -223,7 +223,7 @@ def test_a_topic_that_is_deleted_between_two_runs(spark: Any, topics: Topics, ch
     topics.send(one, range(3))
     topics.send(two, range(3))
     sink = run(spark, options, checkpoint, schema=NARROW)
-    topics.admin.delete_topic(one)
+    topics.admin.topics.delete(one)
     topics.send(two, range(3, 5))
     with pytest.raises(PySparkException, match=rf"queue 0 of topic {one} .* no longer exists"):
         run(spark, options, checkpoint, sink, schema=NARROW)

@@ -57,9 +57,11 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         each = Guarded(servers.nameserver, folder / "tls/ca.pem")
         with each.admin() as admin:
             for topic in ("guarded-in", "guarded-out", "guarded-secret"):
-                admin.create_topic(topic, queues=2)
-            admin.create_user(SPARK.access_key, SPARK.secret_key)
-            admin.apply_template("spark", "pipeline", topics=["guarded-in", "guarded-out"], groups=["guarded-group"])
+                admin.topics.create(topic, queues=2)
+            admin.access.create_user(SPARK.access_key, SPARK.secret_key)
+            admin.access.apply_template(
+                "spark", "pipeline", topics=["guarded-in", "guarded-out"], groups=["guarded-group"]
+            )
         yield each
 
 

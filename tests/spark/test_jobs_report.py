@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.admin.offsets import LATEST
 from pyromq.client.producer import raw_send
 from pyromq.model import property_names as names
 from pyromq.model.names import retry_topic
+from pyromq.operate.offsets import LATEST
 from pyromq.operate.resend.outcomes import ItemStatus
 from pyromq.operate.resend.outgoing import Outgoing
 from pyromq.pipeline.jobs import Selection, report
@@ -48,7 +48,7 @@ def test_a_group_without_trace_is_told_of_as_far_as_brokers_know(
     bury(topics, "another-topic", ["x"], error="not ours")
     for attempt, count in ((1, 2), (2, 1)):
         send_back(topics, topic, attempt, count, monkeypatch)
-    topics.admin.reset_offset(topics.group, topic, to_ms=LATEST)
+    topics.admin.offsets.reset(topics.group, topic, to_ms=LATEST)
     topics.send(topic, range(3, 5))
 
     found = report(
@@ -86,8 +86,8 @@ def test_what_a_group_has_passed_is_not_behind_though_the_trace_does_not_know_of
     tell_trace(
         topics, trace, topics.group, {row["message_id"]: int(row["store_time"].timestamp() * 1000) for row in rows}
     )
-    topics.admin.create_group(topics.group)
-    topics.admin.reset_offset(topics.group, topic, to_ms=LATEST)
+    topics.admin.groups.create(topics.group)
+    topics.admin.offsets.reset(topics.group, topic, to_ms=LATEST)
     topics.send(topic, ["comes later", "and later"])
 
     found = report(spark, [topic], nameserver=topics.nameserver, trace_topic=trace)

@@ -120,8 +120,8 @@ def test_a_topic_that_does_not_exist_fails_every_message_with_a_reason(spark: An
 def bury(topics: Topics, topic: str, texts: list[str], **more: str) -> str:
     """Dead letters as brokers make them: a message of the group's dead-letter topic that says where it came from."""
     dead = dead_letter_topic(topics.group)
-    topics.admin.create_group(topics.group)
-    topics.admin.create_topic(dead, queues=1)
+    topics.admin.groups.create(topics.group)
+    topics.admin.topics.create(dead, queues=1)
     sender = PacedSender(topics.nameserver, {})
     rows = [
         {"message_id": f"M{number}", "offset_message_id": f"O{number}", "keys": f"key-{number}", "tags": ""}
@@ -211,7 +211,7 @@ def test_a_canary_passes_when_it_is_consumed_and_does_not_come_back(
     def consume(seconds: float) -> None:
         """The group consumes what is there while the job waits; it may give up on it once more."""
         if not looks:
-            ends = {queue: topics.admin.queue_range(queue).max_offset for queue in topics.queues(topic)}
+            ends = {queue: topics.admin.offsets.range(queue).max_offset for queue in topics.queues(topic)}
             Cluster(SourceOptions(nameserver=topics.nameserver, group=topics.group)).commit(ends)
             if comes_back:
                 canary = read(spark, topics, topic)[0]

@@ -24,10 +24,10 @@ def stored(topics: Topics, topic: str) -> list[Any]:
     """Every message of a topic, queue by queue."""
     found = []
     for queue in topics.queues(topic):
-        held = topics.admin.queue_range(queue)
+        held = topics.admin.offsets.range(queue)
         at = held.min_offset
         while at < held.max_offset:
-            stretch = topics.admin.read(queue, at)
+            stretch = topics.admin.messages.read(queue, at)
             found += stretch.messages
             at = stretch.next_offset
     return found

@@ -108,7 +108,7 @@ def test_a_half_message_whose_confirmation_gets_lost_is_rolled_back(
     assert bodies_of(topics, target) == Counter(rows)
     [doubtful], decisions = written.doubtful, decisions_of(options)
     assert decisions.outcome(doubtful) is TransactionOutcome.ROLLBACK
-    [waiting] = topics.admin.open_transactions(target)
+    [waiting] = topics.admin.transactions.list(target)
     assert waiting.message_id == doubtful, "its broker will ask, and be told so"
     StreamWriter(options).abort([written], 0)
     assert bodies_of(topics, target) == Counter(rows), "what was decided stays"

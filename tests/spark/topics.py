@@ -43,7 +43,7 @@ class Topics:
 
     def create(self, topic: str, queues: int) -> str:
         """Brokers tell name servers of a new topic a moment later."""
-        self.admin.create_topic(topic, queues=queues)
+        self.admin.topics.create(topic, queues=queues)
         deadline = time.monotonic() + 60
         while not self._is_known(topic, queues):
             assert time.monotonic() < deadline, f"name servers do not hear of {topic}"
@@ -57,7 +57,7 @@ class Topics:
             return False
 
     def queues(self, topic: str) -> list[QueueId]:
-        return self.admin.route(topic).readable_queues(topic)
+        return self.admin.topics.route(topic).readable_queues(topic)
 
     def send(self, topic: str, bodies: Sequence[str] | range, queue: int | None = None, **more: Any) -> list[str]:
         """Bodies in turn to the queues of the topic, or all to one."""
@@ -74,7 +74,7 @@ class Topics:
         return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
 
     def committed(self, topic: str, group: str = "") -> dict[int, int | None]:
-        return {queue.number: self.admin.committed(group or self.group, queue) for queue in self.queues(topic)}
+        return {queue.number: self.admin.offsets.committed(group or self.group, queue) for queue in self.queues(topic)}
 
 
 def bodies(rows: Sequence[Any]) -> Counter[str]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyromq import Message, Producer, PullConsumer, PushConsumer, SendReceipt, TransactionProducer, aio, typed
-from pyromq.client.admin.dead_letters import DeadLetter
+from pyromq.operate.letter_filter import DeadLetter
 from pyromq.outbox import AsyncForwardingProducer, ForwardingProducer, KeptReceipt, Outbox, OutboxProducer
 from pyromq.results import ConsumeStatus, OrderlyStatus
 

@@ -82,7 +82,7 @@ async def test_a_folder_of_an_earlier_state_is_served(folder: Path) -> None:
         assert len(everything) == written["plain"]
         assert len(await taken(server.nameserver, "payers", "payments", 1)) == 1
         async with Admin(server.nameserver) as admin:
-            waiting = len(await admin.delayed("later"))
+            waiting = len(await admin.delays.list("later"))
         due = written["delayed"] - waiting  # two hours after they were written they are delivered
         assert due == 0 or len(await taken(server.nameserver, "late", "later", due)) == due
     assert check_store(folder / "data").verdict in (StoreVerdict.SOUND, StoreVerdict.RECOVERABLE)

@@ -20,7 +20,6 @@ from pyromq.app.run import AppRunState, Run, build
 from pyromq.app.running import Running
 from pyromq.app.signatures import check_function, name_of
 from pyromq.app.transactions import AppTransaction
-from pyromq.client.admin import Admin
 from pyromq.client.core.client import Client
 from pyromq.client.core.options import ClientOptions, check_options, checked_group
 from pyromq.client.core.settings import ProducerSettings
@@ -31,6 +30,7 @@ from pyromq.client.sync.loop_thread import new_event_loop
 from pyromq.errors import ClientClosedError, ConfigError
 from pyromq.model.message import SendReceipt
 from pyromq.model.names import validate_topic
+from pyromq.operate.admin import Admin
 from pyromq.typed import MessageOptions, decoder_for, message
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class App:
         handle = sent if isinstance(sent, str) else sent.recall_handle
         if not handle:
             raise ConfigError("this message cannot be recalled: only one that waits for a time of its own has a handle")
-        return await Admin(client=self.client).recall(handle)
+        return await Admin(client=self.client).delays.recall(handle)
 
     async def request(
         self,

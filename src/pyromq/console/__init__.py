@@ -8,11 +8,11 @@ A page is a module in ``pages``; every module there is found by itself. Ten line
 
     @pages.page("/lags", title="Lags", nav=Nav("Consume", order=25, key="l"))
     async def lags(visit: Visit) -> Drawn:
-        return Drawn("lags.html", {"lags": await visit.desk.admin.lag(visit.query.get("group", ""))})
+        return Drawn("lags.html", {"lags": await visit.desk.admin.groups.lag(visit.query.get("group", ""))})
 
     @pages.action("/lags/{group}/skip")                       # POST: an operator's, with a CSRF token, by construction
     async def skip(visit: Visit) -> Moved:
-        await visit.desk.admin.reset_offset(visit.path["group"], visit.form["topic"])
+        await visit.desk.admin.offsets.reset(visit.path["group"], visit.form["topic"])
         return Moved("/lags", said="The group goes on with new messages.")
 
 ``templates/lags.html`` extends ``base.html`` and imports ``macros.html``. A function of the API is a module of ``api``,

@@ -21,7 +21,7 @@ from pyromq.console.lag_history import LagHistory
 from pyromq.console.queue_rates import QueueRates
 from pyromq.console.sampling import EVERY_MS, Sample, Sampler
 from pyromq.console.settings import ConsoleSettings
-from pyromq.operate.dead_letters import DeadLetters, LetterCounts
+from pyromq.operate.dead_letters import LetterCounts
 from pyromq.operate.jobs.book import Jobs
 from pyromq.wire.json.route import ClusterInfo
 
@@ -78,7 +78,7 @@ class Desk:
 
     async def letter_counts(self, group: str) -> LetterCounts:
         """Return how many dead letters of a group wait, and how many there are. Raises MQError."""
-        return await self.cache.get(("dead letters", group), NUMBERS_MS, lambda: DeadLetters(self.admin).count(group))
+        return await self.cache.get(("dead letters", group), NUMBERS_MS, lambda: self.admin.dead_letters.count(group))
 
     async def sample(self) -> Sample:
         """All brokers, a moment ago."""
@@ -89,15 +89,15 @@ class Desk:
 
     async def cluster(self) -> ClusterInfo:
         """Brokers and their addresses, as name servers said a moment ago."""
-        return await self.cache.get("cluster", NUMBERS_MS, self.admin.cluster)
+        return await self.cache.get("cluster", NUMBERS_MS, self.admin.brokers.cluster)
 
     async def topic_names(self) -> list[str]:
         """Sorted, those of the system included."""
-        return await self.cache.get("topics", NAMES_MS, self.admin.topics)
+        return await self.cache.get("topics", NAMES_MS, self.admin.topics.names)
 
     async def group_names(self) -> list[str]:
         """Sorted, those of the system included."""
-        return await self.cache.get("groups", NAMES_MS, self.admin.groups)
+        return await self.cache.get("groups", NAMES_MS, self.admin.groups.names)
 
     async def producer(self) -> Producer:
         """For messages that visitors send; opened when the first one does."""

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyromq.aio import Admin
-from pyromq.client.admin.steering.group_state import GroupTotals
 from pyromq.clock import Clock
 from pyromq.errors import MQError
+from pyromq.operate.sweep import GroupTotals
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class LagHistory:
         while True:
             began_ms = self._clock.monotonic_ms()
             try:
-                self.add(await self._admin.group_totals())
+                self.add(await self._admin.groups.totals())
             except MQError as error:  # the pages say so themselves
                 logger.debug("no lag sample: reason=%s", error)
             took_ms = self._clock.monotonic_ms() - began_ms
@@ -49,7 +49,7 @@ class LagHistory:
             points = self._points.get(group)
             if points is None:
                 points = self._points[group] = deque(maxlen=POINTS_MAX)
-            points.append((now_ms, told.lag + told.retry_lag))
+            points.append((now_ms, told.lag))
             self._points.move_to_end(group)
         while len(self._points) > GROUPS_MAX:
             self._points.popitem(last=False)

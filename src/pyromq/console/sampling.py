@@ -80,7 +80,7 @@ class Sampler:
         """Never raises MQError: that a server does not answer is what a sample tells."""
         time_ms = self._clock.now_ms()
         try:
-            table = (await self._admin.cluster()).broker_addr_table
+            table = (await self._admin.brokers.cluster()).broker_addr_table
         except MQError as error:
             sample = Sample(time_ms=time_ms, problem=printable(str(error)))
         else:
@@ -99,7 +99,7 @@ class Sampler:
     async def _ask(self, place: tuple[str, str, int, str], time_ms: int) -> BrokerSample:
         cluster, broker, number, address = place
         try:
-            return sample_of(place, time_ms, await self._admin.broker_runtime(address))
+            return sample_of(place, time_ms, await self._admin.brokers.runtime(address))
         except MQError as error:
             problem = printable(str(error))
             return BrokerSample(

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
-from pyromq.client.admin.operating.measuring import MeasureAdmin
 from pyromq.errors import ConfigError, GroupOfflineError, MQError
 from pyromq.exporter.facts import BrokerFacts
 from pyromq.exporter.families import parts_of
@@ -18,6 +17,7 @@ from pyromq.metrics.health import HealthReport, Startup
 from pyromq.metrics.samples import Family, ServerSamples
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.system_names import is_system_group
+from pyromq.operate.admin import Admin
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Exporter:
 
     def __init__(
         self,
-        admin: MeasureAdmin,
+        admin: Admin,
         settings: ExporterSettings | None = None,
         *,
         labels: Mapping[str, str] | None = None,
@@ -96,7 +96,7 @@ class Exporter:
         """Ask everybody; what does not answer does not keep the others from being shown."""
         began_s = self._clock.monotonic_s()
         try:
-            cluster = await self._admin.cluster()
+            cluster = await self._admin.brokers.cluster()
         except MQError as error:
             self.errors["cluster"] += 1
             if not self._trouble:
@@ -123,7 +123,7 @@ class Exporter:
     async def _look_at(self, facts: BrokerFacts) -> None:
         try:
             async with asyncio.timeout(self._settings.broker_timeout_ms / 1000):
-                facts.runtime = await self._admin.broker_runtime(facts.address)
+                facts.runtime = await self._admin.brokers.runtime(facts.address)
                 facts.is_up = True
                 await self._look_closer(facts)
         except (MQError, TimeoutError) as error:
@@ -136,10 +136,10 @@ class Exporter:
     async def _look_closer(self, facts: BrokerFacts) -> None:
         """Each question by itself: brokers of other versions may not know all of them."""
         admin, address, settings = self._admin, facts.address, self._settings
-        topics = await self._or("topics", admin.topics_at(address), {})
-        groups = await self._or("groups", admin.groups_at(address), [])
+        topics = await self._or("topics", admin.measuring.topics(address), {})
+        groups = await self._or("groups", admin.measuring.groups(address), [])
         facts.topic_count, facts.group_count = len(topics) or None, len(groups) or None
-        facts.progress = await self._or("progress", admin.progress_at(address), [])
+        facts.progress = await self._or("progress", admin.measuring.progress(address), [])
         if settings.with_topics:
             shown = [name for name in sorted(topics) if not name.startswith(RETRY_PREFIX)][: settings.topics_max]
             await _some_at_once(self._topic(facts, name) for name in shown)
@@ -157,7 +157,7 @@ class Exporter:
             return otherwise
 
     async def _topic(self, facts: BrokerFacts, topic: str) -> None:
-        stats = await self._or("topic stats", self._admin.topic_stats_at(facts.address, topic), None)
+        stats = await self._or("topic stats", self._admin.measuring.topic_stats(facts.address, topic), None)
         if stats is None:
             return
         facts.topics[topic] = stats
@@ -170,14 +170,14 @@ class Exporter:
 
     async def _members(self, facts: BrokerFacts, group: str) -> None:
         try:
-            facts.members[group] = await self._admin.members_at(facts.address, group)
+            facts.members[group] = await self._admin.measuring.members(facts.address, group)
         except GroupOfflineError:
             return
         except MQError:
             self.errors["members"] += 1
 
     async def _report(self, facts: BrokerFacts, group: str, client_id: str) -> None:
-        work = self._admin.member_report_at(facts.address, group, client_id)
+        work = self._admin.measuring.report(facts.address, group, client_id)
         report = await self._or("member report", work, None)
         if report is not None:
             facts.reports[group, client_id] = report

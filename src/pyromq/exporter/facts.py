@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyromq.client.admin.operating.measuring import GroupProgress, MemberReport
+from pyromq.operate.measuring import GroupProgress, MemberReport
 from pyromq.wire.json.bodies import TopicStats
 from pyromq.wire.json.heartbeat import ConsumerConnections
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple, Unpack
 
-from pyromq.client.admin import Admin
 from pyromq.client.core.client import Client
 from pyromq.client.core.options import ClientOptions, check_options, client_for
 from pyromq.client.producer.producer import Producer
@@ -28,6 +27,7 @@ from pyromq.integrations.queue_names import group_of, keys_of, tag_of, topic_of
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.names import retry_topic
 from pyromq.model.queue import QueueId
+from pyromq.operate.admin import Admin
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class TaskQueues:
 
     async def check(self) -> None:
         """Whether a name server answers. Raises NameServersUnreachableError and the like."""
-        await self._admin.cluster()
+        await self._admin.brokers.cluster()
 
     async def declare(self, queue: str) -> str:
         """Its topic, which exists from now on. One that a broker refuses to create is left to an operator."""
@@ -106,7 +106,7 @@ class TaskQueues:
     async def _declare_topic(self, topic: str, queues: int) -> str:
         if topic not in self._declared:
             try:
-                await self._admin.route(topic)
+                await self._admin.topics.route(topic)
             except TopicNotFoundError:
                 await self._create(topic, queues)
             self._declared.add(topic)
@@ -115,21 +115,21 @@ class TaskQueues:
     async def exists(self, queue: str) -> bool:
         """Whether brokers have its topic."""
         try:
-            await self._admin.route(topic_of(queue))
+            await self._admin.topics.route(topic_of(queue))
         except TopicNotFoundError:
             return False
         return True
 
     async def _create(self, topic: str, queues: int) -> None:
         try:
-            await self._admin.create_topic(topic, queues=queues)
+            await self._admin.topics.create(topic, queues=queues)
         except BrokerError as error:
             logger.warning("topic not created, an operator has to: topic=%s error=%s", topic, error)
             return
         logger.info("topic created: topic=%s queues=%d", topic, queues)
         for _ in range(_CREATED_MS // _LOOK_AGAIN_MS):
             try:
-                await self._admin.route(topic)
+                await self._admin.topics.route(topic)
                 return
             except TopicNotFoundError:
                 await asyncio.sleep(_LOOK_AGAIN_MS / 1000)
@@ -183,10 +183,10 @@ class TaskQueues:
         group, found = self.group(queue), []
         for topic in (topic_of(queue), retry_topic(group)):
             try:
-                held = await self._admin.topic_stats(topic)
+                held = await self._admin.topics.stats(topic)
             except TopicNotFoundError:
                 continue
-            done = await asyncio.gather(*(self._admin.committed(group, each) for each in held))
+            done = await asyncio.gather(*(self._admin.offsets.committed(group, each) for each in held))
             for (each, range_), offset in zip(held.items(), done, strict=True):
                 found.append(
                     TaskQueueProgress(each, range_.min_offset if offset is None else offset, range_.max_offset)
@@ -203,12 +203,12 @@ class TaskQueues:
         if not any(each.end > each.done for each in progress):
             return 0
         try:
-            await self._admin.require_group(group)
+            await self._admin.groups.require(group)
         except GroupNotFoundError:
-            await self._admin.create_group(group)
+            await self._admin.groups.create(group)
         for each in progress:
             if each.end > each.done:
-                await self._admin.reset_offset(group, each.queue.topic, queue=each.queue, offset=each.end)
+                await self._admin.offsets.reset(group, each.queue.topic, queue=each.queue, offset=each.end)
         return sum(max(0, each.end - each.done) for each in progress)
 
     async def join(self, queue: str, *, until_ms: int = 0, timeout_ms: int | None = None) -> bool:

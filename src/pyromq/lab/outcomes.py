@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from pyromq.client.admin.group_story import GroupStory
 from pyromq.client.consumer.base.hook_runner import consume_code
 from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.operate.explaining.group_story import GroupStory
 from pyromq.wire.trace import ConsumeCode
 
 _NEVER_MS = 1 << 62  # a replay has no time limit

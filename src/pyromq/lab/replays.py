@@ -7,8 +7,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypedDict, TypeVar, Unpack
 
-from pyromq.client.admin import Admin
-from pyromq.client.admin.group_story import GroupStory
 from pyromq.client.core.options import ClientOptions
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.sync.loop_thread import loop_thread
@@ -20,6 +18,8 @@ from pyromq.lab.outcomes import ReplayOutcome, attempt, attempt_coroutine, outco
 from pyromq.lab.reports import ReplayReport
 from pyromq.lab.selection import LIMIT, MessageSelection
 from pyromq.model.queue import QueueId
+from pyromq.operate.admin import Admin
+from pyromq.operate.explaining.group_story import GroupStory
 
 T = TypeVar("T")
 Read = tuple[ReceivedMessage, tuple[GroupStory, ...]]
@@ -105,7 +105,7 @@ class Replay:
 
     async def _recorded(self, admin: Admin, message: ReceivedMessage) -> tuple[GroupStory, ...]:
         try:
-            told = await admin.explain(message.topic, message.message_id)
+            told = await admin.messages.explain(message.topic, message.message_id)
         except NotFoundError:  # it has no id that it can be found by
             return ()
         return tuple(story for story in told.groups if not self.group or story.group == self.group)

@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
-from pyromq.client.admin import Admin
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ConfigError, NotFoundError, TopicNotFoundError
 from pyromq.lab.moments import Moment, moment_ms
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic
 from pyromq.model.queue import QueueId
+from pyromq.operate.admin import Admin
 
 LIMIT: Final = 100
 TIME_MAX_MS: Final = (1 << 63) - 1
@@ -58,14 +58,14 @@ class MessageSelection:
         begin_ms = 0 if self.since is None else moment_ms("since", self.since, now_ms)
         end_ms = TIME_MAX_MS if self.until is None else moment_ms("until", self.until, now_ms)
         if self.message_id:
-            return [await admin.message(self.topic, self.message_id)], False
+            return [await admin.messages.get(self.topic, self.message_id)], False
         if self.key:
-            found = await admin.messages_by_key(
+            found = await admin.messages.find(
                 self.topic, self.key, begin_ms=begin_ms, end_ms=end_ms, count_max=self.limit + 1
             )
             return found[: self.limit], len(found) > self.limit
         if self.queue is not None and self.offsets is not None:
-            found = await _some(admin.walk(self.queue, *self.offsets), self.limit + 1)
+            found = await _some(admin.messages.walk(self.queue, *self.offsets), self.limit + 1)
             return found[: self.limit], len(found) > self.limit
         if self.dead_letters:
             return await self._dead(admin, begin_ms, end_ms)
@@ -76,10 +76,10 @@ class MessageSelection:
     ) -> tuple[list[ReceivedMessage], bool]:
         """The oldest of all queues together: each queue may have to give all of them."""
         found: list[ReceivedMessage] = []
-        for queue in (await admin.route(topic)).readable_queues(admin.client.wire_name(topic)):
-            held = await admin.queue_range(queue)
-            begin = await admin.offset_at(queue, begin_ms) if begin_ms > 0 else held.min_offset
-            messages = admin.walk(queue, max(begin, held.min_offset), held.max_offset)
+        for queue in (await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic)):
+            held = await admin.offsets.range(queue)
+            begin = await admin.offsets.at(queue, begin_ms) if begin_ms > 0 else held.min_offset
+            messages = admin.messages.walk(queue, max(begin, held.min_offset), held.max_offset)
             found += await _some(messages, self.limit + 1, begin_ms, end_ms)
         found.sort(key=lambda message: (message.stored_ms, message.position))
         return found[: self.limit], len(found) > self.limit
@@ -99,7 +99,7 @@ class MessageSelection:
 async def _first_copy(admin: Admin, letter: ReceivedMessage) -> ReceivedMessage:
     """Find the message as the group got it first, with its topic; the dead letter itself where that copy is deleted."""
     try:
-        return await admin.message_by_offset_id(letter.get(names.DLQ_ORIGIN_MESSAGE_ID) or letter.origin_message_id)
+        return await admin.messages.by_offset_id(letter.get(names.DLQ_ORIGIN_MESSAGE_ID) or letter.origin_message_id)
     except NotFoundError:
         return letter
 

@@ -14,13 +14,19 @@ from typing import Final, NamedTuple, TypeAlias, Unpack
 
 import msgspec
 
-from pyromq.client.admin import Admin
+from pyromq.client.admin.requests import AdminRequests
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import GroupNotFoundError, TopicNotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.names import REDRIVE_PREFIX, dead_letter_topic, redrive_group, retry_topic
 from pyromq.model.queue import QueueId
+from pyromq.operate.consumers.group_configs import create_group, require_group
+from pyromq.operate.delays import DelayFacet
+from pyromq.operate.error_groups import ErrorGroups
+from pyromq.operate.failures import SCAN_MAX, FailureScans, LetterQueue
 from pyromq.operate.letter_filter import EVERY_LETTER, DeadLetter, LetterChoice, LetterFilter
+from pyromq.operate.offsets import OffsetFacet
+from pyromq.operate.reading.stored_messages import StoredMessages
 from pyromq.operate.resend.engine import Resender
 from pyromq.operate.resend.originals import OriginalMessages
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
@@ -41,15 +47,6 @@ class LetterCounts(msgspec.Struct, frozen=True, kw_only=True):
     total: int = 0
 
 
-class LetterQueue(NamedTuple):
-    """A queue of dead letters: those up to ``done`` are redriven without a gap."""
-
-    queue: QueueId
-    begin: int
-    done: int
-    end: int
-
-
 class _KnownLetter(NamedTuple):
     letter: DeadLetter
     queue: QueueId
@@ -67,8 +64,9 @@ _KnownLetters: TypeAlias = list[_KnownLetter]
 class RedriveProgress:
     """How far the letters of a queue are redriven without a gap; letters are told of in their order."""
 
-    def __init__(self, admin: Admin, group: str, queue: QueueId) -> None:
-        self._admin = admin
+    def __init__(self, requests: AdminRequests, offsets: OffsetFacet, group: str, queue: QueueId) -> None:
+        self._requests = requests
+        self._offsets = offsets
         self._group = redrive_group(group)
         self._queue = queue
         self.has_gap = False
@@ -79,10 +77,10 @@ class RedriveProgress:
         if self.has_gap:
             return
         try:
-            await self._admin._commit(self._group, self._queue, offset + 1)
+            await self._offsets.commit(self._group, self._queue, offset + 1)
         except GroupNotFoundError:
-            await self._admin.create_group(self._group)
-            await self._admin._commit(self._group, self._queue, offset + 1)
+            await create_group(self._requests, self._group)
+            await self._offsets.commit(self._group, self._queue, offset + 1)
 
 
 class RedriveAttempt:
@@ -104,13 +102,22 @@ class RedriveAttempt:
         return outcome
 
 
-class DeadLetters:
-    """The facet ``admin.dead_letters``: list, count, redrive."""
+class DeadLetterFacet:
+    """``admin.dead_letters``: what groups gave up on."""
 
-    def __init__(self, admin: Admin) -> None:
-        self._admin = admin
-        self._client = admin.client
-        self._resender = Resender(admin, REDRIVE_PREFIX)
+    def __init__(
+        self,
+        requests: AdminRequests,
+        offsets: OffsetFacet,
+        stored: StoredMessages,
+        delays: DelayFacet,
+    ) -> None:
+        self._requests = requests
+        self._client = requests.client
+        self._offsets = offsets
+        self._stored = stored
+        self._failures = FailureScans(requests, offsets, stored, delays)
+        self._resender = Resender(requests.client, stored, REDRIVE_PREFIX)
 
     # --- looking ---
 
@@ -147,6 +154,21 @@ class DeadLetters:
         """To its topic, or to this group alone, under one of these ids."""
         topics = (letter.topic, retry_topic(letter.group))
         return bool(letter.topic) and await self._resender.was_sent(topics, sent_as)
+
+    async def by_error(self, group: str, *, count_max: int = SCAN_MAX) -> ErrorGroups:
+        """Return the dead letters of a group by error, the most frequent first; the newest ``count_max`` are read.
+
+        Raises GroupNotFoundError, ConfigError.
+        """
+        return await self._failures.dead_letters(group, await self.queues(group), count_max)
+
+    async def retries_by_error(self, group: str, *, count_max: int = SCAN_MAX) -> ErrorGroups:
+        """Return messages that failed and come again by error: those that wait for their time, and those that are due.
+
+        At most ``count_max`` messages are read, those of other groups in the delay topics included; each message is
+        counted once. Raises GroupNotFoundError, ConfigError.
+        """
+        return await self._failures.retries(group, count_max)
 
     # --- redriving ---
 
@@ -204,8 +226,8 @@ class DeadLetters:
         originals = _originals_of(await self._known_letters(group, parts))
         is_chosen = which.matcher()
         for part in parts:
-            progress = RedriveProgress(self._admin, group, part.queue)
-            async for message in self._admin.walk(part.queue, part.done, part.end):
+            progress = self.progress(group, part.queue)
+            async for message in self._stored.walk(part.queue, part.done, part.end):
                 letter = self._letter_of(group, message)
                 if not is_chosen(letter):
                     progress.has_gap = True
@@ -231,26 +253,29 @@ class DeadLetters:
         sent_to = (letter.topic, retry_topic(letter.group))
         return outgoing(message, source, marks, sent_to=sent_to, sent_as=originals.ids(place))
 
+    def progress(self, group: str, queue: QueueId) -> RedriveProgress:
+        """Return the keeper of how far the letters of a queue are redriven."""
+        return RedriveProgress(self._requests, self._offsets, group, queue)
+
     # --- letters ---
 
     async def queues(self, group: str) -> _LetterQueues:
         """Return the queues of a group's dead letters, and how far each is redriven. Raises GroupNotFoundError."""
         queues = await self._dead_queues(group)
         if not queues:
-            await self._admin.require_group(group)  # one that does not exist is another thing than one without letters
+            await require_group(self._requests, group)  # one that does not exist has not just no letters
         return [await self._letters_in(group, queue) for queue in queues]
 
     async def _dead_queues(self, group: str) -> _Queues:
-        topic = dead_letter_topic(group)
         try:
-            return sorted((await self._admin.route(topic)).readable_queues(self._client.wire_name(topic)))
+            return await self._requests.directory.queues(dead_letter_topic(group))
         except TopicNotFoundError:
             return []
 
     async def _letters_in(self, group: str, queue: QueueId) -> LetterQueue:
-        held = await self._admin.queue_range(queue)
+        held = await self._offsets.range(queue)
         try:
-            done = await self._admin.committed(redrive_group(group), queue) or 0
+            done = await self._offsets.committed(redrive_group(group), queue) or 0
         except GroupNotFoundError:
             done = 0
         return LetterQueue(queue, held.min_offset, max(held.min_offset, done), held.max_offset)
@@ -260,7 +285,7 @@ class DeadLetters:
         found = [
             _KnownLetter(self._letter_of(group, message), part.queue, message.get(REDRIVEN_FROM) or "")
             for part in parts
-            async for message in self._admin.walk(part.queue, part.begin, part.end)
+            async for message in self._stored.walk(part.queue, part.begin, part.end)
         ]
         return sorted(found, key=lambda known: known.letter.dead_ms)
 

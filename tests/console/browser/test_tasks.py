@@ -74,7 +74,7 @@ def test_a_group_is_reset_after_a_preview(page: Page, console: Served) -> None:
     page.wait_for_url("**/jobs/**")
     expect(page.locator("main")).to_contain_text("finished")
     with Admin(console.nameserver) as admin:
-        lag = admin.lag("analytics", "orders")
+        lag = admin.groups.lag("analytics", "orders")
     assert all(each.broker_offset == each.consumer_offset for each in lag.values())
 
 
@@ -84,7 +84,7 @@ def test_a_group_is_paused_and_resumed(page: Page, console: Served) -> None:
     confirm(page)
     expect(page.locator("main")).to_contain_text("is paused")
     with Admin(console.nameserver) as admin:
-        assert not admin.group_config("shipping").consume_enable
+        assert not admin.groups.config("shipping").consume_enable
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
 

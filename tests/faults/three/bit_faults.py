@@ -42,7 +42,7 @@ async def bit_flipped(this: Round) -> None:
 async def _fill_a_file(this: Round) -> None:
     nameserver, name = this.cluster.nameserver, "ballast"
     async with Admin(nameserver) as admin, Producer(nameserver, group="makers") as producer:
-        await admin.create_topic(name, queues=1)
+        await admin.topics.create(name, queues=1)
         for _ in range(_MESSAGES):
             await producer.send(Message(name, this.rng.randbytes(_BALLAST)))
 

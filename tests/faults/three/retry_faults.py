@@ -44,7 +44,7 @@ async def _failed_deliveries(this: Round, name: str) -> Counter[tuple[str, int]]
 
     nameserver = this.cluster.nameserver
     async with Admin(nameserver) as admin, Producer(nameserver, group="makers") as producer:
-        await admin.create_topic(name, queues=1)
+        await admin.topics.create(name, queues=1)
         for number in range(_MESSAGES):
             await producer.send(Message(name, b"%d" % number))
     consumer = PushConsumer(

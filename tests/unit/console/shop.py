@@ -26,8 +26,8 @@ class Shop:
 
     async def bury(self, bodies: Sequence[bytes], group: str = "billing", reason: str = "no such customer") -> None:
         """Orders that the group gives up on at once."""
-        await self.admin.create_group(group)
-        letters = len(await self.admin.dead_letters(group))
+        await self.admin.groups.create(group)
+        letters = len(await self.admin.dead_letters.list(group))
         await self.send(*bodies)
 
         async def listen(message: ReceivedMessage) -> None:
@@ -35,7 +35,7 @@ class Shop:
 
         consumer = PushConsumer(self.broker.nameserver, group=group, listener=listen, topics="orders", start="earliest")
         async with consumer:
-            while len(await self.admin.dead_letters(group)) < letters + len(bodies):
+            while len(await self.admin.dead_letters.list(group)) < letters + len(bodies):
                 await self.broker.advance(seconds=1)
 
     def jobs(self, folder: Path | None = None) -> Jobs:
@@ -48,5 +48,5 @@ async def a_shop(seed: int = 0) -> AsyncIterator[Shop]:
     async with LoopbackBroker(virtual_time=True, sockets=False, seed=seed) as broker:
         settings = ClientSettings(nameservers=broker.nameserver)
         async with Admin(client_settings=settings) as admin, Producer(broker.nameserver, group="shop") as producer:
-            await admin.create_topic("orders", queues=2)
+            await admin.topics.create("orders", queues=2)
             yield Shop(broker, admin, producer)

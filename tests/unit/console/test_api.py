@@ -62,7 +62,7 @@ async def test_a_topic_lives_through_the_api() -> None:
 
 async def test_a_message_is_produced_and_confirmed() -> None:
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=1)
+        await rig.admin.topics.create("orders", queues=1)
         body = {"body": "42", "tags": "new", "keys": ["order-42"], "properties": {"currency": "EUR"}}
         report = (await rig.api("POST", "/topics/orders/messages", json=body)).json()
         assert report["confirmed"] == 1
@@ -93,7 +93,7 @@ async def test_a_message_is_produced_and_confirmed() -> None:
 )
 async def test_what_is_no_message_is_refused(body: Any, status: int) -> None:
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=1)
+        await rig.admin.topics.create("orders", queues=1)
         content = body if isinstance(body, bytes) else msgspec.json.encode(body)
         response = await rig.api("POST", "/topics/orders/messages", content=content)
         assert response.status_code == status, response.text
@@ -104,7 +104,7 @@ async def test_what_is_no_message_is_refused(body: Any, status: int) -> None:
 async def test_doubt_is_told_as_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are confirmed, the response to one is lost, the rest is not tried: never "done" on doubt."""
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=1)
+        await rig.admin.topics.create("orders", queues=1)
         producer, sent = await rig.producer(), 0
         real = producer.send
 
@@ -126,7 +126,7 @@ async def test_doubt_is_told_as_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_pages_of_the_list_are_cut_as_asked() -> None:
     async with ConsoleRig() as rig:
         for number in range(5):
-            await rig.admin.create_topic(f"t{number}", queues=1)
+            await rig.admin.topics.create(f"t{number}", queues=1)
         first = (await rig.api("GET", "/topics", params={"size": 2, "order": "desc"})).json()
         assert [each["name"] for each in first["topics"]] == ["t4", "t3"]
         assert first["total"] == 5
@@ -239,7 +239,7 @@ def fuzzed() -> Any:
     thread.acquire()
     try:
         thread.call(rig.__aenter__())
-        thread.call(rig.admin.create_topic("orders", queues=1))
+        thread.call(rig.admin.topics.create("orders", queues=1))
         yield rig, thread
         thread.call(rig.__aexit__(None, None, None))
     finally:

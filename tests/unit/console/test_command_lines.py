@@ -55,8 +55,8 @@ def parsed(line: str) -> click.Context:
 def test_every_command_line_of_a_page_is_one_that_is_taken() -> None:
     async def run() -> None:
         async with ConsoleRig() as rig:
-            await rig.admin.create_topic("orders", queues=1)
-            await rig.admin.create_group("billing")
+            await rig.admin.topics.create("orders", queues=1)
+            await rig.admin.groups.create("billing")
             seen = []
             for path in PAGES:
                 page = await rig.page(path)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.admin.steering.group_state import GroupTotals
 from pyromq.console.lag_history import EVERY_MS, POINTS_MAX, LagHistory
 from pyromq.errors import ConnectFailedError
+from pyromq.operate.sweep import GroupTotals
 from pyromq.testing import ManualClock
 
 
@@ -18,12 +18,13 @@ class Told:
 
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
+        self.groups = self
 
-    async def group_totals(self) -> dict[str, GroupTotals]:
+    async def totals(self) -> dict[str, GroupTotals]:
         answer = self._answers.pop(0) if self._answers else asyncio.CancelledError()
         if isinstance(answer, BaseException):
             raise answer
-        return {"g": GroupTotals(lag=answer, retry_lag=1)}
+        return {"g": GroupTotals(lag=answer, retrying=1)}
 
 
 def test_points_are_kept_by_group_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,5 +52,5 @@ def test_a_cluster_that_does_not_answer_leaves_a_gap_and_sampling_goes_on(monkey
     history = LagHistory(Told(3, ConnectFailedError("away"), 5), ManualClock())  # type: ignore[arg-type]
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(history.run())
-    assert [lag for _, lag in history.points("g")] == [4, 6]
+    assert [lag for _, lag in history.points("g")] == [3, 5]
     assert slept == [EVERY_MS / 1000] * 3

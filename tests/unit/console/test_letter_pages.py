@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyromq.console.views import letters as view
-from pyromq.operate.dead_letters import DeadLetters, LetterCounts
+from pyromq.operate.dead_letters import LetterCounts
 from tests.unit.console.rig import ConsoleRig
 from tests.unit.console.test_work_pages import bury, job_of, on_a_console
 
@@ -22,12 +22,12 @@ async def told(rig: ConsoleRig) -> dict[str, Any]:
     groups = (await rig.api("GET", "/groups")).json()["groups"]
     topics = (await rig.api("GET", "/topics")).json()["topics"]
     page = re.sub(r"<[^>]+>|\s+", " ", await rig.page("/groups/billing"))
-    [listed] = [row for row in (await rig.admin.list_groups()).rows if row.group == "billing"]
-    findings = [each.text for each in await rig.admin.examine() if "dead letter" in each.text]
+    [listed] = [row for row in (await rig.admin.groups.list()).rows if row.group == "billing"]
+    findings = [each.text for each in await rig.admin.health.findings() if "dead letter" in each.text]
     shown = re.search(r"Dead letters +(\d+) +waiting, (\d+) in total", page)
     assert shown is not None
     return {
-        "operate": await DeadLetters(rig.admin).count("billing"),
+        "operate": await rig.admin.dead_letters.count("billing"),
         "API of dead letters": (group["waiting"], group["total"]),
         "API of groups": next(row["dead_letters"] for row in groups if row["group"] == "billing"),
         "API of topics": next(row["dead_letters"] for row in topics if row["name"] == "orders"),

@@ -10,7 +10,7 @@ import pytest
 
 from pyromq.aio import Message, ReceivedMessage, TransactionOutcome, TransactionProducer
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.client.admin.delays import make_handle
+from pyromq.operate.delays import make_handle
 from pyromq.operate.query_reports import QueryReports, SourceReport
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
@@ -127,20 +127,20 @@ async def test_a_setting_is_previewed_and_changed() -> None:
         preview = await rig.post("/brokers/broker-a/settings/preview", key="fileReservedTime", value="96")
         assert preview.status_code == 200 and "Nothing has changed yet" in preview.text
         assert "pyromq settings set broker-a fileReservedTime=96" in preview.text
-        assert (await rig.admin.broker_config("broker-a"))["fileReservedTime"] == "72"
+        assert (await rig.admin.brokers.config("broker-a"))["fileReservedTime"] == "72"
         change = {"key": "fileReservedTime", "value": "96", "before": "72"}
         said = await rig.act("/brokers/broker-a/settings/change", change)
         assert "fileReservedTime of broker-a is 96 now" in said
-        assert (await rig.admin.broker_config("broker-a"))["fileReservedTime"] == "96"
+        assert (await rig.admin.brokers.config("broker-a"))["fileReservedTime"] == "96"
 
 
 async def test_a_setting_that_changed_meanwhile_is_left_alone() -> None:
     async with ConsoleRig() as rig:
-        await rig.admin.update_broker_config("broker-a", {"fileReservedTime": "48"})
+        await rig.admin.brokers.update_config("broker-a", {"fileReservedTime": "48"})
         change = {"key": "fileReservedTime", "value": "96", "before": "72"}
         response = await rig.post("/brokers/broker-a/settings/change", change)
         assert response.status_code == 400 and "became 48 meanwhile" in response.text
-        assert (await rig.admin.broker_config("broker-a"))["fileReservedTime"] == "48"
+        assert (await rig.admin.brokers.config("broker-a"))["fileReservedTime"] == "48"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ async def test_the_api_previews_too() -> None:
         body = {"settings": {"fileReservedTime": "24"}, "preview": True}
         told = (await rig.api("PATCH", "/brokers/broker-a/settings", json=body)).json()
         assert told == {"changes": [{"key": "fileReservedTime", "before": "72", "after": "24"}], "is_done": False}
-        assert (await rig.admin.broker_config("broker-a"))["fileReservedTime"] == "72"
+        assert (await rig.admin.brokers.config("broker-a"))["fileReservedTime"] == "72"
         assert (await rig.api("PATCH", "/brokers/broker-a/settings", json={**body, "preview": False})).json()["is_done"]
         settings = (await rig.api("GET", "/brokers/broker-a/settings")).json()
         assert settings["settings"]["fileReservedTime"] == "24" and settings["changeable"]
@@ -188,9 +188,9 @@ async def test_queries_are_shown_with_their_groups(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PYROMQ_PIPELINES_FOLDER", str(tmp_path))
     async with ConsoleRig() as rig:
         assert "No query has reported" in await rig.page("/pipelines")
-        await rig.admin.create_topic("orders")
-        await rig.admin.create_group("reports")
-        await rig.admin.reset_offset("reports", "orders")  # as a query does when it begins
+        await rig.admin.topics.create("orders")
+        await rig.admin.groups.create("reports")
+        await rig.admin.offsets.reset("reports", "orders")  # as a query does when it begins
         progress = {"id": "q-1", "name": XSS, "batchId": 3, "numInputRows": 12, "sink": {"description": XSS}}
         here = SourceReport(group="reports", nameserver=rig.broker.nameserver, topics=("orders",))
         elsewhere = SourceReport(group="others", nameserver="10.9.8.7:9876")
@@ -301,7 +301,7 @@ async def test_a_reader_and_a_stranger_change_nothing(path: str) -> None:
     async with ConsoleRig() as rig:
         assert (await rig.viewer.post(path, name="x", key="fileReservedTime", value="1")).status_code == 403
         assert (await rig.stranger.post(path, name="x")).status_code in (303, 401, 403)
-        assert (await rig.admin.broker_config("broker-a"))["fileReservedTime"] == "72"
+        assert (await rig.admin.brokers.config("broker-a"))["fileReservedTime"] == "72"
 
 
 async def test_hostile_names_stay_text(as_operator: None) -> None:
@@ -322,7 +322,7 @@ async def test_command_lines_are_ones_that_pyromq_takes(as_operator: None) -> No
     broker = LoopbackBroker(BrokerSettings(store=SMALL_FILES, access=GUARDED))
     async with ConsoleRig(broker=broker) as rig:
         await (await rig.producer()).send(Message("later", b"x", delay_ms=HOUR_MS))
-        await rig.admin.create_user("billing", "some-password")
+        await rig.admin.access.create_user("billing", "some-password")
         seen = 0
         for path in (
             "/delays",

@@ -12,13 +12,14 @@ import pytest
 
 import pyromq.console
 from pyromq.aio import Credentials, Message
-from pyromq.client.admin.examining import ClusterFinding, judge_broker
-from pyromq.client.admin.operating.statistics import ProducerInfo, TopicTraffic
+from pyromq.client.admin.broker_requests import ProducerInfo
 from pyromq.console.pages.topic import delay_ms, message_from
 from pyromq.console.views.topics import SORTED_BY_NUMBERS_MAX
 from pyromq.console.web.visit import BadRequestError
 from pyromq.errors import ConnectFailedError, NoPermissionError
 from pyromq.model.topic import GroupConfig
+from pyromq.operate.health import ClusterFinding, judge_broker
+from pyromq.operate.topics import TopicTraffic
 from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import guarded_by
 from tests.unit.console.rig import XSS, ConsoleRig
@@ -62,8 +63,8 @@ def test_scripts_and_styles_come_from_here_alone() -> None:
 async def test_no_page_names_another_machine_and_none_repeats_foreign_text_as_markup() -> None:
     """Every page of the registry, with hostile values in every usual field of its address."""
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=1)
-        await rig.admin.create_group(GroupConfig(group_name="billing"))
+        await rig.admin.topics.create("orders", queues=1)
+        await rig.admin.groups.create(GroupConfig(group_name="billing"))
         names = "q sort order page size kind next topic group id key tags sql error begin end tab".split()
         hostile = dict.fromkeys(names, XSS)
         for route in rig.console.pages:
@@ -83,7 +84,7 @@ async def test_no_page_names_another_machine_and_none_repeats_foreign_text_as_ma
 
 async def test_foreign_text_in_every_place_of_my_pages_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=1)
+        await rig.admin.topics.create("orders", queues=1)
 
         async def producers() -> dict[str, list[ProducerInfo]]:
             return {XSS: [ProducerInfo(client_id=XSS, address=XSS, language=XSS)]}
@@ -97,10 +98,10 @@ async def test_foreign_text_in_every_place_of_my_pages_stays_text(monkeypatch: p
         async def examine() -> list[object]:
             raise ConnectFailedError(XSS)
 
-        monkeypatch.setattr(rig.admin, "producers", producers)
-        monkeypatch.setattr(rig.admin, "broker_runtime", runtime)
-        monkeypatch.setattr(rig.admin, "topic_groups", groups)
-        monkeypatch.setattr(rig.admin, "examine", examine)
+        monkeypatch.setattr(rig.admin.members, "producers", producers)
+        monkeypatch.setattr(rig.admin.brokers, "runtime", runtime)
+        monkeypatch.setattr(rig.admin.topics, "groups", groups)
+        monkeypatch.setattr(rig.admin.health, "findings", examine)
         await rig.post("/access/tokens", {"name": XSS[:60], "role": "operator"})
         pages = ["/", "/topics", "/topics/orders", "/access", "/topics/orders/delete", "/topics/orders/clients"]
         seen = 0
@@ -126,7 +127,7 @@ async def test_foreign_text_in_every_place_of_my_pages_stays_text(monkeypatch: p
 
 async def test_the_overview_says_what_the_doctor_says_and_where_brokers_are(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=2)
+        await rig.admin.topics.create("orders", queues=2)
         found = [
             *judge_broker("broker broker-a", {"commitLogDiskRatio": "0.9", "unreadMessagesDeleted": "3"}),
             *judge_broker("b", {}),
@@ -135,7 +136,7 @@ async def test_the_overview_says_what_the_doctor_says_and_where_brokers_are(monk
         async def examine() -> list[ClusterFinding]:
             return found
 
-        monkeypatch.setattr(rig.admin, "examine", examine)
+        monkeypatch.setattr(rig.admin.health, "findings", examine)
         text = text_of(await rig.page("/"))
         assert f"{rig.broker.address} reached from here" in text
         assert "Topics 1 of applications" in text
@@ -152,8 +153,8 @@ async def test_the_overview_opens_when_nobody_answers() -> None:
         async def gone(*_: object) -> None:
             raise ConnectFailedError("nobody is there")
 
-        rig.desk.admin.cluster = gone  # type: ignore[method-assign,assignment]
-        rig.desk.admin.topics = gone  # type: ignore[method-assign,assignment]
+        rig.desk.admin.brokers.cluster = gone  # type: ignore[method-assign,assignment]
+        rig.desk.admin.topics.names = gone  # type: ignore[method-assign,assignment]
         text = text_of(await rig.page("/"))
         assert "nobody is there" in text
 
@@ -185,7 +186,7 @@ async def test_the_live_stream_sends_the_regions_of_the_page() -> None:
 async def test_topics_are_searched_sorted_and_cut_on_the_server() -> None:
     async with ConsoleRig() as rig:
         for number in range(30):
-            await rig.admin.create_topic(f"topic-{number:02}", queues=1)
+            await rig.admin.topics.create(f"topic-{number:02}", queues=1)
         rig.desk.cache.forget_all()
         first = text_of(await rig.page("/topics", size=25))
         assert "1–25 of 30 topics" in first
@@ -203,13 +204,13 @@ async def test_topics_are_searched_sorted_and_cut_on_the_server() -> None:
 
 async def test_a_row_has_queues_messages_groups_lag_and_dead_letters() -> None:
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=3)
-        await rig.admin.create_topic("%DLQ%billing", queues=1)
+        await rig.admin.topics.create("orders", queues=3)
+        await rig.admin.topics.create("%DLQ%billing", queues=1)
         producer = await rig.producer()
         for number in range(7):
             await producer.send(Message("orders", b"%d" % number))
-        await rig.admin.create_group("billing")
-        await rig.admin.reset_offset("billing", "orders", to_ms=0)
+        await rig.admin.groups.create("billing")
+        await rig.admin.offsets.reset("billing", "orders", to_ms=0)
         await producer.send(Message("%DLQ%billing", b"dead"))
         page = (await rig.api("GET", "/topics", params={"q": "orders"})).json()
         (row,) = page["topics"]
@@ -233,8 +234,8 @@ async def test_more_topics_than_can_be_sorted_by_numbers_are_sorted_by_name_and_
             asked.append(topic)
             raise ConnectFailedError("not for this test")
 
-        rig.desk.admin.topics = topics  # type: ignore[method-assign]
-        rig.desk.admin.topic_traffic = traffic  # type: ignore[method-assign,assignment]
+        rig.desk.admin.topics.names = topics  # type: ignore[method-assign]
+        rig.desk.admin.topics.traffic = traffic  # type: ignore[method-assign,assignment]
         page = await rig.page("/topics", sort="lag", order="desc")
         assert "sorted by name alone" in text_of(page)
         assert sorted(asked) == names[:50], "brokers are asked about the rows that are shown, not about all"
@@ -242,14 +243,14 @@ async def test_more_topics_than_can_be_sorted_by_numbers_are_sorted_by_name_and_
 
 async def test_numbers_that_take_long_are_filled_in_later() -> None:
     async with ConsoleRig(first_paint_ms=0) as rig:
-        await rig.admin.create_topic("orders", queues=1)
-        gate, real = asyncio.Event(), rig.admin.topic_traffic
+        await rig.admin.topics.create("orders", queues=1)
+        gate, real = asyncio.Event(), rig.admin.topics.traffic
 
         async def traffic(topic: str) -> TopicTraffic:
             await gate.wait()
             return await real(topic)
 
-        rig.desk.admin.topic_traffic = traffic  # type: ignore[method-assign]
+        rig.desk.admin.topics.traffic = traffic  # type: ignore[method-assign]
         page = await rig.page("/topics")
         assert "orders asking the brokers…" in text_of(page)
         assert 'data-live="1"' in page, "the page asks again soon"
@@ -271,11 +272,11 @@ async def test_a_topic_is_made_changed_restored_and_deleted_on_its_pages() -> No
             "/topics/orders/configuration",
             {"write_queues": 2, "read_queues": 6, "readable": "on", "message_type": "FIFO"},
         )
-        config = (await rig.admin.topic_config("orders"))["broker-a"]
+        config = (await rig.admin.topics.config("orders"))["broker-a"]
         assert (config.write_queue_nums, config.read_queue_nums, config.perm) == (2, 6, 4)
         assert config.attributes["message.type"] == "FIFO"
         await rig.act("/topics/orders/configuration", {"restore": "1"})
-        assert (await rig.admin.topic_config("orders"))["broker-a"].write_queue_nums == 8
+        assert (await rig.admin.topics.config("orders"))["broker-a"].write_queue_nums == 8
         wrong = await rig.post("/topics/orders/delete", {"name": "order"})
         assert wrong.status_code == 422 and "nothing was deleted" in wrong.text
         gone = await rig.act("/topics/orders/delete", {"name": "orders"})
@@ -304,10 +305,10 @@ async def test_what_no_broker_would_take_is_refused_with_a_sentence(fields: dict
 
 async def test_a_deletion_shows_who_is_affected_before() -> None:
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=1)
+        await rig.admin.topics.create("orders", queues=1)
         await (await rig.producer()).send(Message("orders", b"1"))
-        await rig.admin.create_group("billing")
-        await rig.admin.reset_offset("billing", "orders", to_ms=0)
+        await rig.admin.groups.create("billing")
+        await rig.admin.offsets.reset("billing", "orders", to_ms=0)
         text = text_of(await rig.page("/topics/orders/delete"))
         assert "Messages lost 1" in text
         assert "Not consumed yet 1" in text
@@ -316,7 +317,7 @@ async def test_a_deletion_shows_who_is_affected_before() -> None:
 
 async def test_messages_are_sent_with_all_that_a_message_can_carry() -> None:
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=4)
+        await rig.admin.topics.create("orders", queues=4)
         response = await rig.post(
             "/topics/orders/send",
             {"body": "line\r\nline", "tags": "new", "keys": "a b", "properties": "currency=EUR\nx=1=2", "count": 3},
@@ -351,7 +352,7 @@ async def test_a_message_that_cannot_be_sent_is_refused_and_nothing_is_stored(
     fields: dict[str, object], status: int
 ) -> None:
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=1)
+        await rig.admin.topics.create("orders", queues=1)
         response = await rig.post("/topics/orders/send", fields)
         assert response.status_code == status, text_of(response.text)[-300:]
         assert list(rig.broker.stored("orders")) == []
@@ -360,7 +361,7 @@ async def test_a_message_that_cannot_be_sent_is_refused_and_nothing_is_stored(
 async def test_sending_to_a_topic_that_is_not_there_creates_none() -> None:
     async with ConsoleRig() as rig:
         assert (await rig.post("/topics/orderz/send", {"body": "x"})).status_code == 404
-        assert "orderz" not in await rig.admin.topics()
+        assert "orderz" not in await rig.admin.topics.names()
 
 
 def test_delays_are_read_as_people_write_them() -> None:
@@ -388,20 +389,21 @@ def test_a_form_becomes_the_message_that_the_api_would_take() -> None:
 
 async def test_what_only_some_brokers_answer_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=1)
+        await rig.admin.topics.create("orders", queues=1)
 
         async def refuse(*_: object) -> None:
             raise NoPermissionError(code=3, remark="request type not supported")
 
-        for name in ("producers", "topic_configs", "system_topics"):
-            monkeypatch.setattr(rig.admin, name, refuse)
+        monkeypatch.setattr(rig.admin.members, "producers", refuse)
+        for name in ("configs", "system_names"):
+            monkeypatch.setattr(rig.admin.topics, name, refuse)
         assert "does not tell its producers" in text_of(await rig.page("/topics/orders/clients"))
         assert "orders" in await rig.page("/topics")
 
 
 async def test_a_reader_sees_pages_without_buttons_that_would_be_refused() -> None:
     async with ConsoleRig() as rig:
-        await rig.admin.create_topic("orders", queues=1)
+        await rig.admin.topics.create("orders", queues=1)
         for path in (
             "/topics",
             "/topics/new",

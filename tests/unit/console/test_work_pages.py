@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from pyromq.aio import Message, PushConsumer, ReceivedMessage
-from pyromq.client.admin.messages.search import MessageQuery
 from pyromq.console.views.tailing import RATE_MAX, tail_events
 from pyromq.console.web.streams import Event
 from pyromq.errors import DeadLetterError
 from pyromq.operate.jobs.outcomes import Outcome
 from pyromq.operate.jobs.record import JobState
+from pyromq.operate.reading.search import MessageQuery
 from pyromq.testing import LoopbackBroker
 from pyromq.wire.codes import RequestCode
 from tests.unit.console.rig import XSS, ConsoleRig
@@ -32,7 +32,7 @@ def on_a_console(test: Test, **settings: Any) -> None:
     async def run() -> None:
         broker = LoopbackBroker(virtual_time=True, sockets=False)
         async with ConsoleRig(broker=broker, **settings) as rig:
-            await rig.admin.create_topic("orders", queues=2)
+            await rig.admin.topics.create("orders", queues=2)
             await test(rig)
             rig.broker.assert_nothing_lost()
 
@@ -47,8 +47,8 @@ async def send(rig: ConsoleRig, *bodies: bytes, **options: Any) -> None:
 
 async def bury(rig: ConsoleRig, *bodies: bytes, reason: str = "no such customer", **options: Any) -> None:
     """Orders that the group billing gives up on at once."""
-    await rig.admin.create_group("billing")
-    before = len(await rig.admin.dead_letters("billing"))
+    await rig.admin.groups.create("billing")
+    before = len(await rig.admin.dead_letters.list("billing"))
     await send(rig, *bodies, **options)
 
     async def listen(message: ReceivedMessage) -> None:
@@ -56,7 +56,7 @@ async def bury(rig: ConsoleRig, *bodies: bytes, reason: str = "no such customer"
 
     options = {"group": "billing", "listener": listen, "topics": "orders", "start": "earliest"}
     async with PushConsumer(rig.broker.nameserver, **options):
-        while len(await rig.admin.dead_letters("billing")) < before + len(bodies):
+        while len(await rig.admin.dead_letters.list("billing")) < before + len(bodies):
             await rig.broker.advance(seconds=1)
 
 
@@ -81,8 +81,8 @@ def test_what_strangers_write_stays_text_on_every_page() -> None:
     async def test(rig: ConsoleRig) -> None:
         key = XSS.replace(" ", "-")
         await bury(rig, XSS.encode(), reason=XSS, tags="a<b>", keys=[key], properties={"note": XSS, "<i>": XSS})
-        [letter] = await rig.admin.dead_letters("billing")
-        [message] = (await rig.admin.search(MessageQuery(topic="orders"))).messages
+        [letter] = await rig.admin.dead_letters.list("billing")
+        [message] = (await rig.admin.messages.search(MessageQuery(topic="orders"))).messages
         job = await job_of(rig, "/messages/resend", message=XSS)
         for path in (
             f"/messages?topic=orders&text={quote(XSS[:20])}",
@@ -130,7 +130,7 @@ def test_the_id_of_a_client_stays_text() -> None:
                 page = await rig.page(path)
                 assert is_clean(page)
                 assert "<b>new</b>" not in page
-            [member] = (await rig.admin.group_state("billing")).members
+            [member] = (await rig.admin.groups.describe("billing")).members
             assert strange in member.client_id
             assert "&lt;script&gt;" in await rig.page("/groups/billing")
             assert is_clean(await rig.page("/groups/billing/members", client=member.client_id))
@@ -141,7 +141,7 @@ def test_the_id_of_a_client_stays_text() -> None:
 def test_no_page_names_a_source_outside_and_none_has_inline_scripts_or_styles() -> None:
     async def test(rig: ConsoleRig) -> None:
         await bury(rig, b'{"order": 1}', keys="k")
-        [message] = (await rig.admin.search(MessageQuery(topic="orders"))).messages
+        [message] = (await rig.admin.messages.search(MessageQuery(topic="orders"))).messages
         paths = ["/groups", "/groups/billing", "/groups/billing/reset", "/groups/billing/delete", "/messages", "/tail"]
         paths += ["/messages?topic=orders", f"/messages/orders/{message.offset_message_id}", "/tail?topic=orders"]
         paths += ["/dead-letters", "/dead-letters/billing", "/retries", "/jobs", "/jobs/copy"]
@@ -229,7 +229,7 @@ def test_a_stuck_listener_is_shown_with_its_message_and_its_stack() -> None:
             assert "What holds it up" in page
             assert "order-1" in page
             assert "wait_for_a_bank_that_is_silent" in page
-            [member] = (await rig.admin.group_state("billing")).members
+            [member] = (await rig.admin.groups.describe("billing")).members
             stacks = await rig.page(f"/groups/billing/members?client={quote(member.client_id)}")
             assert "wait_for_a_bank_that_is_silent" in stacks
             head = (await rig.api("GET", "/groups/billing")).json()["queues"]
@@ -249,7 +249,7 @@ def test_a_stuck_listener_is_shown_with_its_message_and_its_stack() -> None:
 
 def test_pause_and_resume() -> None:
     async def test(rig: ConsoleRig) -> None:
-        await rig.admin.create_group("billing")
+        await rig.admin.groups.create("billing")
         assert "is paused" in await rig.act("/groups/billing/pause")
         assert "paused" in await rig.page("/groups")
         assert "may consume again" in await rig.act("/groups/billing/resume")
@@ -272,11 +272,11 @@ def test_a_reset_is_previewed_then_done_and_can_be_undone() -> None:
         job = await job_of(rig, "/groups/billing/reset", moves=text)
         record = rig.desk.jobs.get(job)
         assert (record.state, record.counts.confirmed) == (JobState.FINISHED, 2)
-        assert (await rig.admin.group_state("billing")).lag == 10
+        assert (await rig.admin.groups.describe("billing")).lag == 10
         assert "Undo" in await rig.page(f"/jobs/{job}")
         undo = await job_of(rig, f"/jobs/{job}/undo")
         assert rig.desk.jobs.get(undo).counts.confirmed == 2
-        assert (await rig.admin.group_state("billing")).lag == 0
+        assert (await rig.admin.groups.describe("billing")).lag == 0
 
     on_a_console(test)
 
@@ -317,7 +317,7 @@ def test_resets_of_every_kind_are_previewed(wish: dict[str, Any], offsets: set[i
 )
 def test_a_reset_that_says_too_little_is_refused(wish: dict[str, Any]) -> None:
     async def test(rig: ConsoleRig) -> None:
-        await rig.admin.create_group("billing")
+        await rig.admin.groups.create("billing")
         response = await rig.api("POST", "/groups/billing/reset/preview", json={"topic": "orders", **wish})
         assert response.status_code in (400, 404, 422), response.text
         assert response.json()["detail"]
@@ -333,10 +333,10 @@ def test_deleting_a_group_previews_what_goes_and_needs_its_name() -> None:
         assert "2 messages" in page
         assert "%DLQ%billing stays" in page
         assert (await rig.post("/groups/billing/delete", name="other")).status_code == 400
-        assert "billing" in await rig.admin.groups()
+        assert "billing" in await rig.admin.groups.names()
         job = await job_of(rig, "/groups/billing/delete", name="billing")
         assert rig.desk.jobs.get(job).counts.confirmed == 1
-        assert "billing" not in await rig.admin.groups()
+        assert "billing" not in await rig.admin.groups.names()
 
     on_a_console(test)
 
@@ -406,7 +406,7 @@ def test_whole_messages_come_over_the_api_as_lines() -> None:
 def test_a_message_is_shown_in_every_form_with_its_story() -> None:
     async def test(rig: ConsoleRig) -> None:
         await bury(rig, b'{"order": 42}', keys="k")
-        [message] = (await rig.admin.search(MessageQuery(topic="orders"))).messages
+        [message] = (await rig.admin.messages.search(MessageQuery(topic="orders"))).messages
         page = await rig.page(f"/messages/orders/{message.message_id}")
         assert "JSON" in page
         assert "7b 22 6f 72 64 65 72" in page
@@ -424,13 +424,13 @@ def test_a_message_is_shown_in_every_form_with_its_story() -> None:
 def test_ticked_messages_are_sent_again_and_one_that_is_gone_is_told() -> None:
     async def test(rig: ConsoleRig) -> None:
         await send(rig, b"1", b"2")
-        messages = (await rig.admin.search(MessageQuery(topic="orders"))).messages
+        messages = (await rig.admin.messages.search(MessageQuery(topic="orders"))).messages
         ticked = [("message", message.offset_message_id) for message in messages]
         job = await job_of(rig, "/messages/resend", [*ticked, ("message", "7F00000100002A9F0000000000FFFFFF")])
         counts = rig.desk.jobs.get(job).counts
         assert (counts.confirmed, counts.refused, counts.total) == (2, 1, 3)
         assert "refused" in await rig.page(f"/jobs/{job}")
-        assert len((await rig.admin.search(MessageQuery(topic="orders"))).messages) == 4
+        assert len((await rig.admin.messages.search(MessageQuery(topic="orders"))).messages) == 4
         assert (await rig.post("/messages/resend")).status_code == 400
 
     on_a_console(test)
@@ -466,7 +466,7 @@ def test_the_tail_brings_new_messages_and_goes_on_where_it_was() -> None:
 def test_what_is_too_much_for_the_tail_is_dropped_and_counted() -> None:
     async def test(rig: ConsoleRig) -> None:
         count = RATE_MAX + 50
-        ends = await rig.admin.queue_ends("orders")
+        ends = await rig.admin.offsets.ends("orders")
         place = ",".join(f"{queue.broker}:{queue.number}:{end}" for queue, end in ends.items())
         producer = await rig.producer()
         await producer.send_batch([Message("orders", b"%d" % number) for number in range(count)])
@@ -537,7 +537,7 @@ def test_dead_letters_are_grouped_by_error_filtered_exported_and_redriven() -> N
 def test_every_ticked_letter_is_told_of_also_when_some_fail() -> None:
     async def test(rig: ConsoleRig) -> None:
         await bury(rig, *[b"%d" % number for number in range(5)])
-        letters = await rig.admin.dead_letters("billing")
+        letters = await rig.admin.dead_letters.list("billing")
         rig.broker.faults.refuse("orders", skip=1, times=2)
         ticked = [("letter", letter.offset_message_id) for letter in letters]
         job = await job_of(rig, "/dead-letters/billing/redrive", [*ticked, ("which", "ticked")])
@@ -603,7 +603,7 @@ def test_a_job_is_steered_by_its_page_and_over_the_api() -> None:
 def test_a_copy_is_started_by_its_form() -> None:
     async def test(rig: ConsoleRig) -> None:
         await send(rig, b"1", b"2")
-        await rig.admin.create_topic("copies", queues=1)
+        await rig.admin.topics.create("copies", queues=1)
         job = await job_of(rig, "/jobs/copy", topic="orders", to_topic="copies", rate="0", canary="0")
         assert rig.desk.jobs.get(job).counts.confirmed == 2
         assert (await rig.post("/jobs/copy", topic="", to_topic="copies")).status_code == 400

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pyromq.client.admin.operating.measuring import GroupProgress, MemberReport
 from pyromq.client.consumer.base.consume_stats import TopicRates
 from pyromq.client.consumer.base.running_info import HeadOfLine
 from pyromq.exporter.facts import BrokerFacts
 from pyromq.exporter.families import parts_of
 from pyromq.metrics.exposition import whole_text
 from pyromq.model.queue import QueueId
+from pyromq.operate.measuring import GroupProgress, MemberReport
 from pyromq.wire.json.bodies import QueueProgress, TopicOffset, TopicStats
 from pyromq.wire.json.heartbeat import ClientConnection, ConsumerConnections
 from tests.unit.metrics.grammar import ReadFamily, read_text

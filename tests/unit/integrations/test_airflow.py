@@ -53,7 +53,7 @@ async def take(events: AsyncIterator[Any], count: int) -> list[tuple[dict[str, A
 async def committed(broker: LoopbackBroker) -> int:
     """Messages that the group is past, over all queues."""
     async with Admin(broker.nameserver) as admin:
-        progress = await admin.lag("airflow", "orders")
+        progress = await admin.groups.lag("airflow", "orders")
     return sum(max(0, each.consumer_offset) for each in progress.values())
 
 

@@ -41,7 +41,7 @@ def send(broker: LoopbackBroker, *numbers: int, topic: str = "orders") -> None:
 
 def with_topic(broker: LoopbackBroker, topic: str = "orders", queues: int = 1) -> None:
     with Admin(broker.nameserver) as admin:
-        admin.create_topic(topic, queues=queues)
+        admin.topics.create(topic, queues=queues)
 
 
 def bodies(replayed: lab.ReplayReport) -> list[bytes]:

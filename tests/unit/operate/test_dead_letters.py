@@ -13,7 +13,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError
 from pyromq.model.names import redrive_group
 from pyromq.model.queue import QueueId
-from pyromq.operate.dead_letters import DeadLetters, LetterCounts
+from pyromq.operate.dead_letters import DeadLetterFacet, LetterCounts
 from pyromq.operate.resend.engine import Resender
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import REDRIVEN_FROM, Outgoing, redriven_id
@@ -29,7 +29,7 @@ SENT, BEFORE, SAME, FAILED = (
 
 
 class Brokers:
-    """Stands for an Admin: a group with these letters, by broker; ``sent`` are ids that topics have."""
+    """Stands for what the facet asks: a group with these letters, by broker; ``sent`` are ids that topics have."""
 
     def __init__(self, *queues: list[ReceivedMessage]) -> None:
         self.client: Any = SimpleNamespace(wire_name=str, plain_name=str, clock=ManualClock())
@@ -37,17 +37,21 @@ class Brokers:
         self.done: dict[QueueId, int] = {}
         self.sent: list[str] = []
 
-    async def route(self, topic: str) -> Any:
-        return SimpleNamespace(readable_queues=lambda name: list(self._queues))
+    @property
+    def directory(self) -> Any:
+        return self
 
-    async def queue_range(self, queue: QueueId) -> Any:
+    async def queues(self, topic: str) -> list[QueueId]:
+        return list(self._queues)
+
+    async def range(self, queue: QueueId) -> Any:
         return SimpleNamespace(min_offset=0, max_offset=len(self._queues[queue]))
 
     async def committed(self, group: str, queue: QueueId) -> int:
         assert group == redrive_group("g")
         return self.done.get(queue, 0)
 
-    async def _commit(self, group: str, queue: QueueId, offset: int) -> None:
+    async def commit(self, group: str, queue: QueueId, offset: int) -> None:
         assert group == redrive_group("g")
         self.done[queue] = offset
 
@@ -55,7 +59,7 @@ class Brokers:
         for message in self._queues[queue][begin:end]:
             yield message
 
-    async def _copies(self, topic: str, message_id: str) -> Any:
+    async def copies(self, topic: str, message_id: str) -> Any:
         return self.sent.count(message_id)
 
 
@@ -65,7 +69,7 @@ class Sends(Resender):
     refusing: set[str]  # bodies that no broker takes
 
     def __init__(self, brokers: Brokers) -> None:
-        super().__init__(brokers)  # type: ignore[arg-type]
+        super().__init__(brokers.client, brokers)  # type: ignore[arg-type]
         self._brokers = brokers
         self.refusing = set()
 
@@ -79,10 +83,11 @@ class Sends(Resender):
         return message.source.ended(SENT)
 
 
-class Letters(DeadLetters):
+class Letters(DeadLetterFacet):
     def __init__(self, *queues: list[ReceivedMessage]) -> None:
         self.brokers = Brokers(*queues)
-        super().__init__(self.brokers)  # type: ignore[arg-type]
+        fake: Any = self.brokers
+        super().__init__(fake, fake, fake, fake)
         self._resender = self.sends = Sends(self.brokers)
 
     async def run(self, **options: Any) -> list[ItemOutcome]:

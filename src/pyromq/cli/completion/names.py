@@ -74,8 +74,8 @@ async def _topics(admin: Admin, incomplete: str) -> list[str]:
     """Those of the system only if that is what is typed."""
     from pyromq.model.system_names import kind_of_topic, names_of_servers
 
-    names = await admin.topics()
-    info = await admin.cluster()
+    names = await admin.topics.names()
+    info = await admin.brokers.cluster()
     servers = names_of_servers(info.cluster_addr_table, info.broker_addr_table)
     own = [name for name in names if kind_of_topic(name, servers).is_users]
     return own if not incomplete or any(name.startswith(incomplete) for name in own) else names
@@ -84,13 +84,13 @@ async def _topics(admin: Admin, incomplete: str) -> list[str]:
 async def _groups(admin: Admin, incomplete: str) -> list[str]:
     from pyromq.model.system_names import is_system_group
 
-    names = await admin.groups()
+    names = await admin.groups.names()
     own = [name for name in names if not is_system_group(name)]
     return own if not incomplete or any(name.startswith(incomplete) for name in own) else names
 
 
 async def _brokers(admin: Admin, incomplete: str) -> list[str]:
-    return sorted((await admin.cluster()).broker_addr_table)
+    return sorted((await admin.brokers.cluster()).broker_addr_table)
 
 
 _ASKED: Final = {"topics": _topics, "groups": _groups, "brokers": _brokers}

@@ -93,35 +93,35 @@ async def collect(admin: Admin, nameserver: str) -> Bundle:
     """Everything that admin requests tell, of our brokers or Apache's."""
     bundle = Bundle()
     bundle.add("about", _about(nameserver))
-    await bundle.ask("findings", admin.examine)
-    cluster = await bundle.ask("cluster", admin.cluster)
+    await bundle.ask("findings", admin.health.findings)
+    cluster = await bundle.ask("cluster", admin.brokers.cluster)
     for name, broker in sorted(cluster.broker_addr_table.items()) if cluster else ():
         for number, address in sorted(broker.broker_addrs.items()):
-            await bundle.ask(f"brokers/{name}-{number}/run-time", partial(admin.broker_runtime, address))
-            await bundle.ask(f"brokers/{name}-{number}/settings", partial(admin.broker_config, address))
+            await bundle.ask(f"brokers/{name}-{number}/run-time", partial(admin.brokers.runtime, address))
+            await bundle.ask(f"brokers/{name}-{number}/settings", partial(admin.brokers.config, address))
     await _collect_topics(bundle, admin)
     await _collect_groups(bundle, admin)
     return bundle
 
 
 async def _collect_topics(bundle: Bundle, admin: Admin) -> None:
-    names = await bundle.look("topics", admin.topics) or []
+    names = await bundle.look("topics", admin.topics.names) or []
     described = {}
     for name in names[:NAMED_MAX]:
-        configs = await bundle.look(f"topic {name}", partial(admin.topic_config, name))
-        queues = await bundle.look(f"queues of {name}", partial(admin.topic_stats, name)) or {}
+        configs = await bundle.look(f"topic {name}", partial(admin.topics.config, name))
+        queues = await bundle.look(f"queues of {name}", partial(admin.topics.stats, name)) or {}
         ranges = {_named(queue): each for queue, each in queues.items()}
         described[name] = {"settings": configs, "queues": ranges}
     bundle.add("topics", {"count": len(names), "described": described, "others": names[NAMED_MAX:]})
 
 
 async def _collect_groups(bundle: Bundle, admin: Admin) -> None:
-    names = await bundle.look("groups", admin.groups) or []
+    names = await bundle.look("groups", admin.groups.names) or []
     described = {}
     for name in names[:NAMED_MAX]:
-        config = await bundle.look(f"group {name}", partial(admin.group_config, name))
-        lag = await bundle.look(f"lag of {name}", partial(admin.lag, name)) or {}
-        members = await bundle.look(f"members of {name}", partial(admin.group_connections, name))
+        config = await bundle.look(f"group {name}", partial(admin.groups.config, name))
+        lag = await bundle.look(f"lag of {name}", partial(admin.groups.lag, name)) or {}
+        members = await bundle.look(f"members of {name}", partial(admin.members.connections, name))
         progress = {_named(queue): each for queue, each in lag.items()}
         described[name] = {"settings": config, "progress": progress, "members": members}
     bundle.add("groups", {"count": len(names), "described": described, "others": names[NAMED_MAX:]})

@@ -36,7 +36,7 @@ def doctor(
         _write_bundle(nameserver, bundle)
         return
     with progress("examining the cluster"):
-        found = with_admin(nameserver, lambda admin: admin.examine())
+        found = with_admin(nameserver, lambda admin: admin.health.findings())
     rows = [{"severity": each.severity.value, "about": each.about, "text": each.text} for each in found]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if any(row["severity"] != "ok" for row in rows):

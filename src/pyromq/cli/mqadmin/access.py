@@ -37,7 +37,7 @@ def _change(namesrv: str, broker: str, cluster: str, told: str, work: Callable[[
     one_target(broker, cluster)
 
     async def change(admin: Admin) -> None:
-        targets = masters_of(await admin.cluster(), broker, cluster)
+        targets = masters_of(await admin.brokers.cluster(), broker, cluster)
         await work(admin)
         for _, address in targets:
             line(told, address)
@@ -62,7 +62,7 @@ def create_user(
     """Create user to cluster."""
     is_super = bool(_is_super(kind))
     told = "create user to %s success."
-    _change(namesrv, broker, cluster, told, lambda admin: admin.create_user(user, password, is_super=is_super))
+    _change(namesrv, broker, cluster, told, lambda admin: admin.access.create_user(user, password, is_super=is_super))
 
 
 def update_user(
@@ -83,7 +83,7 @@ def update_user(
     enabled = status.lower() == "enable" if status else None
 
     async def work(admin: Admin) -> None:
-        await admin.update_user(user, password=password or None, is_super=is_super, enabled=enabled)
+        await admin.access.update_user(user, password=password or None, is_super=is_super, enabled=enabled)
 
     _change(namesrv, broker, cluster, "update user to %s success.", work)
 
@@ -95,7 +95,7 @@ def delete_user(
     namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Delete user from cluster."""
-    _change(namesrv, broker, cluster, "delete user from %s success.", lambda admin: admin.delete_user(user))
+    _change(namesrv, broker, cluster, "delete user from %s success.", lambda admin: admin.access.delete_user(user))
 
 
 def get_user(
@@ -106,7 +106,7 @@ def get_user(
 ) -> None:
     """Get user from cluster."""
     one_target(broker, cluster)
-    _write_users([with_admin(namesrv, lambda admin: admin.user(user))])
+    _write_users([with_admin(namesrv, lambda admin: admin.access.user(user))])
 
 
 def list_user(
@@ -117,7 +117,7 @@ def list_user(
 ) -> None:
     """List user from cluster."""
     one_target(broker, cluster)
-    _write_users(with_admin(namesrv, lambda admin: admin.users(containing)))
+    _write_users(with_admin(namesrv, lambda admin: admin.access.users(containing)))
 
 
 def _write_users(users: list[UserInfo]) -> None:
@@ -168,7 +168,7 @@ class _Entries:
     """What options say about the entries of a policy. Raises BadParameter, ConfigError."""
 
     def __init__(self, subject: str, resources: str, actions: str, decision: str, sources: str) -> None:
-        from pyromq.client.admin.access import policy_entry
+        from pyromq.operate.access import policy_entry
 
         if decision.lower() not in ("allow", "deny"):
             raise click.BadParameter(f"{decision!r} is not a decision: Allow or Deny")
@@ -183,7 +183,7 @@ class _Entries:
 
 
 def _set_acl(told: str, namesrv: str, broker: str, cluster: str, given: _Entries) -> None:
-    _change(namesrv, broker, cluster, told, lambda admin: admin.set_policy(given.user, given.entries))
+    _change(namesrv, broker, cluster, told, lambda admin: admin.access.set_policy(given.user, given.entries))
 
 
 def delete_acl(
@@ -198,7 +198,7 @@ def delete_acl(
 
     async def work(admin: Admin) -> None:
         for each in [part.strip() for part in resources.split(",") if part.strip()] or [""]:
-            await admin.delete_policy(user, each)
+            await admin.access.delete_policy(user, each)
 
     _change(namesrv, broker, cluster, "delete acl from %s success.", work)
 
@@ -212,7 +212,7 @@ def get_acl(
     """Get acl from cluster."""
     one_target(broker, cluster)
     user = _user_in(subject)
-    _write_acls(with_admin(namesrv, lambda admin: admin.policies(user=user)))
+    _write_acls(with_admin(namesrv, lambda admin: admin.access.policies(user=user)))
 
 
 def list_acl(
@@ -224,7 +224,7 @@ def list_acl(
 ) -> None:
     """List acl from cluster."""
     one_target(broker, cluster)
-    found = with_admin(namesrv, lambda admin: admin.policies(resource=resource))
+    found = with_admin(namesrv, lambda admin: admin.access.policies(resource=resource))
     _write_acls([each for each in found if subject in (each.subject or "")])
 
 

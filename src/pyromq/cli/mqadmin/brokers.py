@@ -47,7 +47,7 @@ def cluster_list(
 
 
 async def _list_clusters(admin: Admin, cluster: str, more: bool) -> None:
-    info = await admin.cluster()
+    info = await admin.brokers.cluster()
     if more:
         line(_MORE, "#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
     else:
@@ -60,7 +60,7 @@ async def _list_clusters(admin: Admin, cluster: str, more: bool) -> None:
             continue
         for number, address in sorted(data.broker_addrs.items()):
             try:
-                told = await admin.broker_runtime(address)
+                told = await admin.brokers.runtime(address)
             except MQError as error:
                 click.echo(f"broker {name} {address} does not answer: {error}", err=True)
                 told = {}
@@ -117,8 +117,8 @@ def broker_status(
     one_target(broker, cluster)
 
     async def work(admin: Admin) -> None:
-        for _, address in masters_of(await admin.cluster(), broker, cluster):
-            for key, value in sorted((await admin.broker_runtime(address)).items()):
+        for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+            for key, value in sorted((await admin.brokers.runtime(address)).items()):
                 if cluster:
                     line("%-24s %-32s: %s", address, key, value)
                 else:
@@ -137,8 +137,8 @@ def ha_status(
     one_target(broker, cluster)
 
     async def work(admin: Admin) -> None:
-        for _, address in masters_of(await admin.cluster(), broker, cluster):
-            _print_replication(address, await admin.replication_state(address))
+        for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+            _print_replication(address, await admin.replication.state(address))
 
     try:
         while True:
@@ -182,7 +182,7 @@ def broker_consume_stats(
     namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Fetch broker consume stats data."""
-    told = with_admin(namesrv, lambda admin: admin.broker_consume_stats(broker, ordered_only=switch(order)))
+    told = with_admin(namesrv, lambda admin: admin.brokers.progress(broker, ordered_only=switch(order)))
     titles = ("#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime")
     line(_CONSUMED, *titles)
     for group, stats in ((group, each) for table in told.consume_stats_list for group, each in table.items()):
@@ -202,9 +202,9 @@ def get_broker_config(
     one_target(broker, cluster)
 
     async def work(admin: Admin) -> None:
-        for _, address in masters_of(await admin.cluster(), broker, cluster):
+        for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
             line("============%s%s============", "Master: " if cluster else "", address)
-            for key, value in (await admin.broker_config(address)).items():
+            for key, value in (await admin.brokers.config(address)).items():
                 line("%-50s=  %s", key, value)
             line("")
 
@@ -223,13 +223,13 @@ def update_broker_config(
     one_target(broker, cluster)
 
     async def work(admin: Admin) -> None:
-        info = await admin.cluster()
+        info = await admin.brokers.cluster()
         addresses = [address for _, address in masters_of(info, broker, cluster)]
         if cluster and switch(every):
             names = info.cluster_addr_table.get(cluster, ())
             addresses = [each for name in names for each in info.broker_addr_table[name].broker_addrs.values()]
         for address in addresses:
-            await admin.update_broker_config(address, {key: value})
+            await admin.brokers.update_config(address, {key: value})
             line("update broker config success, %s", address)
 
     with_admin(namesrv, work)
@@ -239,21 +239,21 @@ def clean_expired_cq(
     broker: BrokerAddrOption = "", cluster: CleaningClusterOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
 ) -> None:
     """Clean expired ConsumeQueue on broker."""
-    _clean(namesrv, lambda admin: admin.clean_expired_queues(cluster=cluster, broker=broker))
+    _clean(namesrv, lambda admin: admin.brokers.clean_expired_queues(cluster=cluster, broker=broker))
 
 
 def delete_expired_commit_log(
     broker: BrokerAddrOption = "", cluster: CleaningClusterOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
 ) -> None:
     """Delete expired CommitLog files."""
-    _clean(namesrv, lambda admin: admin.delete_expired_log(cluster=cluster, broker=broker))
+    _clean(namesrv, lambda admin: admin.brokers.delete_expired_log(cluster=cluster, broker=broker))
 
 
 def clean_unused_topic(
     broker: BrokerAddrOption = "", cluster: CleaningClusterOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
 ) -> None:
     """Clean unused topic on broker."""
-    _clean(namesrv, lambda admin: admin.clean_unused_topics(cluster=cluster, broker=broker))
+    _clean(namesrv, lambda admin: admin.brokers.clean_unused_topics(cluster=cluster, broker=broker))
 
 
 def _clean(namesrv: str, work: Callable[[Admin], Awaitable[None]]) -> None:

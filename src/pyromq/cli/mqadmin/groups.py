@@ -91,8 +91,8 @@ def update_sub_group(
     config = shape.config(group)
 
     async def work(admin: Admin) -> None:
-        for _, address in masters_of(await admin.cluster(), broker, cluster):
-            await admin.create_group(config, broker=address)
+        for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+            await admin.groups.create(config, broker=address)
             line("create subscription group to %s success.", address)
         line("SubscriptionGroupConfig{%s}", ", ".join(f"{name}={value}" for name, value in _config_fields(config)))
 
@@ -110,8 +110,8 @@ def delete_sub_group(
     one_target(broker, cluster)
 
     async def work(admin: Admin) -> None:
-        for _, address in masters_of(await admin.cluster(), broker, cluster):
-            await admin.delete_group(group, clean_offsets=switch(remove_offset), broker=address)
+        for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+            await admin.groups.delete(group, clean_offsets=switch(remove_offset), broker=address)
             inside = f" in cluster [{cluster}]" if cluster else ""
             line("delete subscription group [%s] from broker [%s]%s success.", group, address, inside)
 
@@ -122,9 +122,9 @@ def get_consumer_config(group: GroupNameOption, namesrv: NamesrvOption = DEFAULT
     """Get consumer config by subscription group name."""
 
     async def work(admin: Admin) -> None:
-        await admin.require_group(group)
-        config = await admin.group_config(group)
-        for name, data in sorted((await admin.cluster()).broker_addr_table.items()):
+        await admin.groups.require(group)
+        config = await admin.groups.config(group)
+        for name, data in sorted((await admin.brokers.cluster()).broker_addr_table.items()):
             line("=============================%s:%s=============================", data.cluster, name)
             for key, value in _config_fields(config):
                 line("%-40s=  %s", key, value)
@@ -157,7 +157,7 @@ def consumer_connection(
     namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Query consumer's socket connection, client version and subscription."""
-    found = with_admin(namesrv, lambda admin: admin.group_connections(group))
+    found = with_admin(namesrv, lambda admin: admin.members.connections(group))
     line("%-36s %-22s %-10s %s", "#ClientId", "#ClientAddr", "#Language", "#Version")
     for member in found.connection_set:
         words = (member.client_id, member.client_addr, member.language, version_text(member.version))
@@ -178,8 +178,8 @@ def producer_connection(
     """Query producer's socket connection and client version."""
 
     async def work(admin: Admin) -> None:
-        await admin.route(topic)
-        for number, member in enumerate(await admin.producer_connections(group), 1):
+        await admin.topics.route(topic)
+        for number, member in enumerate(await admin.members.producers_of(group), 1):
             words = (member.client_id, member.client_addr, member.language, version_text(member.version))
             line("%04d  %-32s %-22s %-8s %s", number, *words)
 
@@ -191,7 +191,7 @@ def producer(
     namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Query producer's instances, connection, status, etc."""
-    for group, members in sorted(with_admin(namesrv, lambda admin: admin.producers(broker)).items()):
+    for group, members in sorted(with_admin(namesrv, lambda admin: admin.members.producers(broker)).items()):
         for each in members:
             line(
                 "producer group (%s) instance : clientId=%s,remoteIP=%s, language=%s, version=%d, "
@@ -210,9 +210,9 @@ def consumer_status(
     """Query consumer's internal data structure."""
 
     async def work(admin: Admin) -> None:
-        connected = await admin.group_connections(group)
+        connected = await admin.members.connections(group)
         versions = {member.client_id: version_text(member.version) for member in connected.connection_set}
-        states = [each for each in await admin.client_states(group) if client in ("", each.client_id)]
+        states = [each for each in await admin.members.states(group) if client in ("", each.client_id)]
         line("%-10s %-40s %-20s %s", "#Index", "#ClientId", "#Version", "#Queues")
         for number, state in enumerate(states, 1):
             told = state.problem or len(state.queues)
@@ -254,11 +254,11 @@ def consumer_progress(
 
 
 async def _progress_of_one(admin: Admin, group: str, topic: str, with_clients: bool) -> None:
-    await admin.require_group(group)
-    progress = await admin.lag(group, topic)
+    await admin.groups.require(group)
+    progress = await admin.groups.lag(group, topic)
     owners: dict[QueueId, str] = {}
     if with_clients:
-        for state in await admin.client_states(group):
+        for state in await admin.members.states(group):
             owners |= {queue: state.client_id.partition("@")[0] for queue in state.queues}
     columns = "%-64s  %-32s  %-4s  %-20s  %-20s  "
     titles = ("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset")
@@ -293,9 +293,9 @@ async def _progress_of_one(admin: Admin, group: str, topic: str, with_clients: b
 
 
 async def _page_of(admin: Admin, pattern: str = "") -> Any:
-    from pyromq.client.admin.operating.overview import ListQuestion
+    from pyromq.operate.lists import ListQuestion
 
-    return await admin.list_groups(ListQuestion(pattern=pattern, with_system=bool(pattern)))
+    return await admin.groups.list(ListQuestion(pattern=pattern, with_system=bool(pattern)))
 
 
 async def _progress_of_all(admin: Admin) -> None:
@@ -314,7 +314,7 @@ async def _progress_of_all(admin: Admin) -> None:
     for row in (await _page_of(admin)).rows:
         version = kind = model = ""
         try:
-            found = await admin.group_connections(row.group)
+            found = await admin.members.connections(row.group)
             version = version_text(min((each.version for each in found.connection_set), default=0))
             kind = {"CONSUME_PASSIVELY": "PUSH", "CONSUME_POP": "POP"}.get(found.consume_type.name, "PULL")
             model = found.message_model.name
@@ -341,7 +341,7 @@ def clone_group_offset(
     namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Clone offset from other group."""
-    with_admin(namesrv, lambda admin: admin.clone_offsets(source, target, topic))
+    with_admin(namesrv, lambda admin: admin.offsets.clone(source, target, topic))
     line("clone group offset success. srcGroup[%s], destGroup=[%s], topic[%s]", source, target, topic)
 
 
@@ -375,10 +375,10 @@ def reset_offset_by_time(
     async def work(admin: Admin) -> None:
         from pyromq.aio import QueueId
 
-        await admin.require_group(group)
+        await admin.groups.require(group)
         if one.queue is not None:
             queue = QueueId(admin.client.wire_name(topic), one.broker, one.queue)
-            await admin.reset_offset(group, topic, queue=queue, offset=one.offset)
+            await admin.offsets.reset(group, topic, queue=queue, offset=one.offset)
             line("reset queue offset success. queue %d of %s: %d", one.queue, one.broker, one.offset)
             return
         line(
@@ -386,7 +386,7 @@ def reset_offset_by_time(
             "timestamp(string)[%s], timestamp(long)[%d]",
             *(group, topic, timestamp, to_ms),
         )
-        _write_moves(await admin.reset_offset(group, topic, to_ms=to_ms))
+        _write_moves(await admin.offsets.reset(group, topic, to_ms=to_ms))
 
     with_admin(namesrv, work)
 
@@ -408,8 +408,8 @@ def skip_accumulated_message(
     """Skip all messages that are accumulated (not consumed) currently."""
 
     async def work(admin: Admin) -> None:
-        await admin.require_group(group)
-        _write_moves(await admin.reset_offset(group, topic))
+        await admin.groups.require(group)
+        _write_moves(await admin.offsets.reset(group, topic))
 
     with_admin(namesrv, work)
 

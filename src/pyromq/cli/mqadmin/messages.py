@@ -59,7 +59,7 @@ class DirectConsumption:
             raise click.UsageError("a message is consumed directly with -g and -d together")
         if not self.group:
             return False
-        done = await admin.consume_directly(self.group, message_id, topic=topic, client_id=self.client)
+        done = await admin.members.consume_directly(self.group, message_id, topic=topic, client_id=self.client)
         line(
             "ConsumeMessageDirectlyResult [consumeResult=%s, remark=%s, spentTimeMills=%d]",
             done.outcome,
@@ -87,7 +87,7 @@ def query_msg_by_id(
     async def work(admin: Admin) -> None:
         for each in filter(None, message_id.split(",")):
             if not await directly.carry_out(admin, topic, each):
-                await _show_message(admin, await admin.message(topic, each), charset)
+                await _show_message(admin, await admin.messages.get(topic, each), charset)
 
     with_admin(namesrv, work)
 
@@ -108,7 +108,7 @@ def query_msg_by_unique_key(
 
     async def work(admin: Admin) -> None:
         if not await directly.carry_out(admin, topic, message_id):
-            await _show_message(admin, await admin.message_by_unique_key(topic, message_id))
+            await _show_message(admin, await admin.messages.by_unique_key(topic, message_id))
 
     with_admin(namesrv, work)
 
@@ -126,7 +126,7 @@ def query_msg_by_key(
     begin_ms, end_ms = time_in(begin), time_in(end) if end else (1 << 63) - 1
 
     async def work(admin: Admin) -> None:
-        found = await admin.messages_by_key(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)
+        found = await admin.messages.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)
         line("%-50s %4s %40s", "#Message ID", "#QID", "#Offset")
         for message in found:
             line("%-50s %4d %40d", message.message_id, message.queue_id, message.offset)
@@ -148,7 +148,7 @@ def query_msg_by_offset(
         from pyromq.aio import QueueId
 
         place = QueueId(admin.client.wire_name(topic), broker, queue)
-        await _show_message(admin, await admin.message_at(place, offset), charset)
+        await _show_message(admin, await admin.messages.at(place, offset), charset)
 
     with_admin(namesrv, work)
 
@@ -165,7 +165,7 @@ def query_msg_trace_by_id(
 
     form = "%-10s %-20s %-20s %-20s %-10s %-10s"
     line(form, "#Type", "#ProducerGroup", "#ClientHost", "#SendTime", "#CostTimes", "#Status")
-    for row in map(trace_row, with_admin(namesrv, lambda admin: admin.trace(message_id, topic=topic))):
+    for row in map(trace_row, with_admin(namesrv, lambda admin: admin.messages.trace(message_id, topic=topic))):
         times = exact_time_text(row.get("time_ms") or 0).partition(",")[0]
         status = {"ok": "success", "failed": "failed"}.get(row["result"], row["result"])
         line(
@@ -201,7 +201,7 @@ async def _show_message(admin: Admin, message: ReceivedMessage, charset: str = "
         line("%-20s %s", f"{name}:", str(value))
     line("")
     try:
-        told = await admin.explain(message.topic, message.message_id)
+        told = await admin.messages.explain(message.topic, message.message_id)
     except MQError as error:  # the message is there; what became of it is not known
         click.echo(f"no track of it: {shown(error)}", err=True)
         return
@@ -226,11 +226,11 @@ class PrintOptions:
         return frozenset(tag.strip() for tag in self.tags.split("||")) - {"", "*"}
 
     async def walk(self, admin: Admin, queue: QueueId) -> AsyncIterator[ReceivedMessage]:
-        held = await admin.queue_range(queue)
-        begin = await admin.offset_at(queue, time_in(self.begin)) if self.begin else held.min_offset
-        end = await admin.offset_at(queue, time_in(self.end)) if self.end else held.max_offset
+        held = await admin.offsets.range(queue)
+        begin = await admin.offsets.at(queue, time_in(self.begin)) if self.begin else held.min_offset
+        end = await admin.offsets.at(queue, time_in(self.end)) if self.end else held.max_offset
         wanted = self.wanted()
-        async for message in admin.walk(queue, begin, end):
+        async for message in admin.messages.walk(queue, begin, end):
             if not wanted or message.tags in wanted:
                 yield message
 
@@ -250,8 +250,8 @@ def print_msg(
     """Print Message Detail."""
 
     async def work(admin: Admin) -> None:
-        for queue in sorted((await admin.route(topic)).readable_queues(admin.client.wire_name(topic))):
-            held = await admin.queue_range(queue)
+        for queue in sorted((await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic))):
+            held = await admin.offsets.range(queue)
             place = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker}, queueId={queue.number}]"
             line("minOffset=%d, maxOffset=%d, %s", held.min_offset, held.max_offset, place)
             async for message in options.walk(admin, queue):
@@ -306,9 +306,9 @@ class ConsumedStretch:
         return self.broker in ("", queue.broker) and self.queue in (None, queue.number)
 
     async def bounds(self, admin: Admin, queue: QueueId) -> tuple[int, int]:
-        held = await admin.queue_range(queue)
-        first = await admin.offset_at(queue, time_in(self.begin)) if self.begin else held.min_offset
-        last = await admin.offset_at(queue, time_in(self.end)) if self.end else held.max_offset
+        held = await admin.offsets.range(queue)
+        first = await admin.offsets.at(queue, time_in(self.begin)) if self.begin else held.min_offset
+        last = await admin.offsets.at(queue, time_in(self.end)) if self.end else held.max_offset
         return first if self.offset is None else self.offset, last
 
 
@@ -326,10 +326,10 @@ def consume_message(
 
     async def work(admin: Admin) -> None:
         left = count
-        for queue in sorted((await admin.route(topic)).readable_queues(admin.client.wire_name(topic))):
+        for queue in sorted((await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic))):
             if not stretch.takes(queue):
                 continue
-            async for message in admin.walk(queue, *await stretch.bounds(admin, queue)):
+            async for message in admin.messages.walk(queue, *await stretch.bounds(admin, queue)):
                 if not left:
                     return
                 if left == count:
@@ -411,8 +411,8 @@ def query_cq(
     async def work(admin: Admin) -> None:
         from pyromq.aio import QueueId
 
-        where = broker or (await admin.route(topic)).broker_datas[0].broker_name
-        found = await admin.queue_entries(QueueId(topic, where, queue), index, count, group=group)
+        where = broker or (await admin.topics.route(topic)).broker_datas[0].broker_name
+        found = await admin.stores.queue_entries(QueueId(topic, where, queue), index, count, group=group)
         line("Queue data: ")
         line("max: %d, min: %d", found.max_queue_index, found.min_queue_index)
         for number, entry in enumerate(found.queue_data, index):

@@ -63,9 +63,9 @@ def update_topic(
     attributes, is_ordered = attributes_in(shape.attributes), switch(shape.order)
 
     async def work(admin: Admin) -> None:
-        info = await admin.cluster()
+        info = await admin.brokers.cluster()
         for _, address in masters_of(info, broker, cluster):
-            await admin.create_topic(
+            await admin.topics.create(
                 topic,
                 broker=address,
                 read_queues=shape.read_queues,
@@ -77,7 +77,9 @@ def update_topic(
             line("create topic to %s success.", address)
         if is_ordered:
             names = [name for name, _ in masters_of(info, broker, cluster) if name]
-            await admin.put_kv(_ORDER_NAMESPACE, topic, ";".join(f"{name}:{shape.write_queues}" for name in names))
+            await admin.nameservers.put_kv(
+                _ORDER_NAMESPACE, topic, ";".join(f"{name}:{shape.write_queues}" for name in names)
+            )
         line(
             "TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, topicFilterType=SINGLE_TAG, "
             "topicSysFlag=0, order=%s, attributes=%s]",
@@ -117,8 +119,8 @@ def update_topic_perm(
         raise click.BadParameter("-p is 2, 4 or 6")
 
     async def work(admin: Admin) -> None:
-        for name, address in masters_of(await admin.cluster(), broker, cluster):
-            before = await admin.set_topic_permission(topic, Perm(perm), broker=name or address)
+        for name, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+            before = await admin.topics.set_permission(topic, Perm(perm), broker=name or address)
             for old in before.values():
                 line("update topic perm from %d to %d in %s success.", old, perm, address)
 
@@ -127,7 +129,7 @@ def update_topic_perm(
 
 def delete_topic(topic: TopicOption, cluster: ClusterNameOption, namesrv: NamesrvOption = DEFAULT_NAMESERVER) -> None:
     """Delete topic from broker and NameServer."""
-    with_admin(namesrv, lambda admin: admin.delete_topic(topic, cluster=cluster))
+    with_admin(namesrv, lambda admin: admin.topics.delete(topic, cluster=cluster))
     line("delete topic [%s] from cluster [%s] success.", topic, cluster)
     line("delete topic [%s] from NameServer success.", topic)
 
@@ -140,17 +142,17 @@ def topic_list(
 
     async def work(admin: Admin) -> None:
         if not with_clusters:
-            for name in await admin.topics():
+            for name in await admin.topics.names():
                 line("%s", name)
             return
-        from pyromq.client.admin.operating.overview import ListQuestion
         from pyromq.model.system_names import TopicKind
+        from pyromq.operate.lists import ListQuestion
 
-        page = await admin.list_topics(ListQuestion(with_system=True))
+        page = await admin.topics.list(ListQuestion(with_system=True))
         rows = {row.topic: row for row in page.rows if row.kind.is_users or row.kind is TopicKind.SYSTEM}
         line("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
-        for cluster in sorted((await admin.cluster()).cluster_addr_table):
-            for name in await admin.topics_of_cluster(cluster):
+        for cluster in sorted((await admin.brokers.cluster()).cluster_addr_table):
+            for name in await admin.topics.names_in(cluster):
                 for group in (rows[name].groups or ("",)) if name in rows else ():
                     line("%-20s  %-64s  %-64s", cluster, name, group)
 
@@ -165,7 +167,7 @@ def topic_route(
     """Examine topic route info."""
     import msgspec
 
-    route = with_admin(namesrv, lambda admin: admin.route(topic))
+    route = with_admin(namesrv, lambda admin: admin.topics.route(topic))
     if not as_list:
         click.echo(msgspec.json.format(msgspec.json.encode(route), indent=4).decode())
         return
@@ -188,14 +190,14 @@ def topic_status(topic: TopicOption, cluster: RouteOption = "", namesrv: Namesrv
     """Examine topic Status info."""
 
     async def work(admin: Admin) -> None:
-        stats = await admin.topic_stats(topic)
+        stats = await admin.topics.stats(topic)
         line("%-32s  %-4s  %-20s  %-20s    %s", "#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
         for queue, held in stats.items():
             last = exact_time_text(held.last_update_timestamp)
             line("%-32s  %-4d  %-20d  %-20d    %s", queue.broker, queue.number, held.min_offset, held.max_offset, last)
         rate = 0.0
         for broker in {queue.broker for queue in stats}:
-            told = await admin.broker_stats(broker, "TOPIC_PUT_NUMS", admin.client.wire_name(topic))
+            told = await admin.brokers.stats(broker, "TOPIC_PUT_NUMS", admin.client.wire_name(topic))
             rate += told.stats_minute.tps if told else 0.0
         line("\nTopic Put TPS: %s", round(rate, 2))
 
@@ -204,7 +206,7 @@ def topic_status(topic: TopicOption, cluster: RouteOption = "", namesrv: Namesrv
 
 def topic_cluster_list(topic: TopicOption, namesrv: NamesrvOption = DEFAULT_NAMESERVER) -> None:
     """Get cluster info for topic."""
-    route = with_admin(namesrv, lambda admin: admin.route(topic))
+    route = with_admin(namesrv, lambda admin: admin.topics.route(topic))
     for cluster in sorted({data.cluster for data in route.broker_datas}):
         line("%s", cluster)
 
@@ -220,7 +222,7 @@ def allocate_mq(
     from pyromq.client.consumer.rules.assign import assign_evenly
 
     async def work(admin: Admin) -> list[Any]:
-        return sorted((await admin.route(topic)).readable_queues(admin.client.wire_name(topic)))
+        return sorted((await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic)))
 
     queues, members = with_admin(namesrv, work), [each.strip() for each in addresses.split(",") if each.strip()]
     if not members:
@@ -243,10 +245,10 @@ def stats_all(
     """Topic and Consumer tps stats."""
 
     async def work(admin: Admin) -> None:
-        from pyromq.client.admin.operating.overview import ListQuestion
         from pyromq.model.system_names import TopicKind
+        from pyromq.operate.lists import ListQuestion
 
-        page = await admin.list_topics(ListQuestion(pattern=topic, with_system=True))
+        page = await admin.topics.list(ListQuestion(pattern=topic, with_system=True))
         names = ("#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour")
         line(_NUMBERED, *names)
         for row in page.rows:
@@ -260,7 +262,7 @@ def stats_all(
             for group in row.groups:
                 key = f"{admin.client.wire_name(row.topic)}@{admin.client.wire_name(group)}"
                 got, got_day = await _growth(admin, "GROUP_GET_NUMS", key)
-                progress = (await admin.lag(group, row.topic)).values()
+                progress = (await admin.groups.lag(group, row.topic)).values()
                 left = sum(max(0, held.broker_offset - held.consumer_offset) for held in progress)
                 line(_NUMBERED, row.topic, group, left, f"{put:.2f}", f"{got:.2f}", put_day, got_day)
 
@@ -270,8 +272,8 @@ def stats_all(
 async def _growth(admin: Admin, name: str, key: str) -> tuple[float, int]:
     """A rate over the last minute, and how many in a day, of all brokers."""
     rate, day = 0.0, 0
-    for broker in (await admin.cluster()).broker_addr_table:
-        if told := await admin.broker_stats(broker, name, key):
+    for broker in (await admin.brokers.cluster()).broker_addr_table:
+        if told := await admin.brokers.stats(broker, name, key):
             rate += told.stats_minute.tps
             day += told.stats_day.sum
     return rate, day

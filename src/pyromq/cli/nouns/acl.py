@@ -54,7 +54,7 @@ _POLICY_COLUMNS = (
 @watched
 def list_users(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
     """List users; passwords are never shown."""
-    found = with_admin(nameserver, lambda admin: admin.users())
+    found = with_admin(nameserver, lambda admin: admin.access.users())
     rows = [{"user": each.username, "type": each.user_type, "status": each.user_status} for each in found]
     write_rows(sys.stdout, form_for(output, sys.stdout), _USER_COLUMNS, rows)
 
@@ -68,7 +68,7 @@ def create_user(
 ) -> None:
     """Create a user. Its password comes from --password-file, PYROMQ_NEW_PASSWORD or a prompt."""
     password = _new_password(password_file)
-    with_admin(nameserver, lambda admin: admin.create_user(user, password, is_super=is_super))
+    with_admin(nameserver, lambda admin: admin.access.create_user(user, password, is_super=is_super))
     click.echo(f"user {user} was created{'' if is_super else '; it may do nothing yet: pyromq acl template'}", err=True)
 
 
@@ -86,7 +86,9 @@ def update_user(
     if password is None and is_super is None and enabled is None:
         raise click.BadParameter("say what to change: --new-password, --super, --normal, --enable or --disable")
 
-    with_admin(nameserver, lambda admin: admin.update_user(user, password=password, is_super=is_super, enabled=enabled))
+    with_admin(
+        nameserver, lambda admin: admin.access.update_user(user, password=password, is_super=is_super, enabled=enabled)
+    )
     click.echo(f"user {user} was changed", err=True)
 
 
@@ -94,7 +96,7 @@ def update_user(
 def delete_user(user: UserArgument, yes: YesOption = False, nameserver: NameServerOption = DEFAULT_NAMESERVER) -> None:
     """Delete a user and its policies."""
     confirm(f"Delete user {user} and its policies?", yes)
-    with_admin(nameserver, lambda admin: admin.delete_user(user))
+    with_admin(nameserver, lambda admin: admin.access.delete_user(user))
     click.echo(f"user {user} was deleted", err=True)
 
 
@@ -128,7 +130,7 @@ def list_policies(
     output: FormOption = None,
 ) -> None:
     """List what users may do, one line for each entry of their policies."""
-    found = with_admin(nameserver, lambda admin: admin.policies(user=user, resource=resource))
+    found = with_admin(nameserver, lambda admin: admin.access.policies(user=user, resource=resource))
     write_rows(sys.stdout, form_for(output, sys.stdout), _POLICY_COLUMNS, _policy_rows(found))
 
 
@@ -161,10 +163,10 @@ def set_policy(
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Allow a user something, or forbid it; an entry with the same resource is replaced."""
-    from pyromq.client.admin.access import policy_entry
+    from pyromq.operate.access import policy_entry
 
     entry = policy_entry(resource, actions.split(","), allow=not deny, sources=source or ())
-    with_admin(nameserver, lambda admin: admin.set_policy(user, [entry], default=default))
+    with_admin(nameserver, lambda admin: admin.access.set_policy(user, [entry], default=default))
     click.echo(f"user {user}: {entry.decision} {','.join(entry.actions or ())} on {entry.resource}", err=True)
 
 
@@ -179,7 +181,7 @@ def delete_policy(
     """Delete the entry for a resource, or all policies of a user."""
     if not resource:
         confirm(f"Delete all policies of {user}?", yes)
-    with_admin(nameserver, lambda admin: admin.delete_policy(user, resource, default=default))
+    with_admin(nameserver, lambda admin: admin.access.delete_policy(user, resource, default=default))
     click.echo(f"user {user}: {resource or 'all policies'} deleted", err=True)
 
 
@@ -199,7 +201,9 @@ def apply_template(
 
     entries = with_admin(
         nameserver,
-        lambda admin: admin.apply_template(user, template, topics=topic or (), groups=group or (), cluster=cluster),
+        lambda admin: admin.access.apply_template(
+            user, template, topics=topic or (), groups=group or (), cluster=cluster
+        ),
     )
     for entry in entries:
         click.echo(f"user {user}: {entry.decision} {','.join(entry.actions or ())} on {entry.resource}", err=True)
@@ -215,7 +219,7 @@ def import_accounts(
         text = file.read_bytes()
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error}") from error
-    outcome = with_admin(nameserver, lambda admin: admin.import_accounts(text))
+    outcome = with_admin(nameserver, lambda admin: admin.access.import_accounts(text))
     click.echo(f"{len(outcome.created)} users created, {len(outcome.existing)} were there already", err=True)
     for each in outcome.left_out:
         click.echo(f"left out, requests cannot carry it (access.plain_acl_file of a server can): {each}", err=True)
@@ -233,7 +237,7 @@ def test_access(
     output: FormOption = None,
 ) -> None:
     """Say whether a user may do something, and which entry decides. Exit code 3 if it may not."""
-    verdict = with_admin(nameserver, lambda admin: admin.explain_access(user, action, resource, ip=ip))
+    verdict = with_admin(nameserver, lambda admin: admin.access.explain(user, action, resource, ip=ip))
     row = {
         "allowed": verdict.allowed,
         "reason": verdict.reason,

@@ -73,7 +73,7 @@ def audit(
     """Show who changed what, from where, and what was refused; the newest entries first."""
     question = options.question()
     found = (
-        with_admin(nameserver, lambda admin: admin.audit(question, broker=broker))
+        with_admin(nameserver, lambda admin: admin.audit.list(question, broker=broker))
         if data is None
         else _read(data, question)
     )

@@ -101,9 +101,9 @@ def show_replication(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: 
 
 
 async def _copies(admin: Admin) -> list[dict[str, Any]]:
-    from pyromq.client.admin.operating.replication import troubles_of
+    from pyromq.operate.replication import troubles_of
 
-    copies = await admin.replication()
+    copies = await admin.replication.list()
     findings = troubles_of(copies)
     metadata = {None: "", True: "as the master's", False: "differs"}
     return [
@@ -198,7 +198,7 @@ def forget(
 async def _brokers(admin: Admin) -> list[dict[str, Any]]:
     import asyncio
 
-    info = await admin.cluster()
+    info = await admin.brokers.cluster()
     known = [
         {"cluster": broker.cluster, "broker": name, "id": number, "address": address}
         for name, broker in sorted(info.broker_addr_table.items())
@@ -212,7 +212,7 @@ async def _state(admin: Admin, address: str) -> dict[str, Any]:
     from pyromq.errors import MQError
 
     try:
-        told = await admin.broker_runtime(address)
+        told = await admin.brokers.runtime(address)
     except MQError as error:
         return {"problem": str(error)}
     return {

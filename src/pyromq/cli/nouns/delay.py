@@ -44,7 +44,7 @@ def list_delayed(
     import msgspec
 
     with progress("reading delayed messages"):
-        found = with_admin(nameserver, lambda admin: admin.delayed(topic, count_max=count))
+        found = with_admin(nameserver, lambda admin: admin.delays.list(topic, count_max=count))
     now_ms = clock.now_ms()
     rows = [
         {**msgspec.structs.asdict(each), "keys": " ".join(each.keys), "in_ms": max(0, each.due_ms - now_ms)}
@@ -68,11 +68,11 @@ def cancel(
         raise click.BadParameter("give either the id of a message or --handle")
     if handle:
         confirm("Cancel the message of this handle? It will never be delivered.", yes)
-        cancelled = with_admin(nameserver, lambda admin: admin.recall(handle))
+        cancelled = with_admin(nameserver, lambda admin: admin.delays.recall(handle))
     else:
-        found = with_admin(nameserver, lambda admin: admin.find_delayed(message_id, topic))
+        found = with_admin(nameserver, lambda admin: admin.delays.find(message_id, topic))
         click.echo(f"message {message_id} to topic {shown(found.topic)}, due {show_moment(found.due_ms)}", err=True)
         confirm("Cancel it? It will never be delivered.", yes)
-        with_admin(nameserver, lambda admin: admin.recall(found.handle))
+        with_admin(nameserver, lambda admin: admin.delays.recall(found.handle))
         cancelled = message_id
     click.echo(f"message {cancelled} is cancelled", err=True)

@@ -22,8 +22,8 @@ from pyromq.wording import counted
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
-    from pyromq.client.admin.error_groups import ErrorGroup, ErrorGroups
     from pyromq.operate.dead_letters import LetterCounts
+    from pyromq.operate.error_groups import ErrorGroup, ErrorGroups
     from pyromq.operate.letter_filter import DeadLetter, LetterChoice
     from pyromq.operate.resend.outcomes import ItemOutcome
 
@@ -113,18 +113,15 @@ def _list_messages(group: str, count: int, nameserver: str, output: Form | None)
 
 
 async def _letters(admin: Admin, group: str, count: int) -> tuple[list[DeadLetter], LetterCounts]:
-    from pyromq.operate.dead_letters import DeadLetters
-
-    letters = DeadLetters(admin)
-    return await letters.list(group, count_max=count), await letters.count(group)
+    return await admin.dead_letters.list(group, count_max=count), await admin.dead_letters.count(group)
 
 
 async def _by_error(admin: Admin, group: str, retries: bool, count: int) -> tuple[ErrorGroups, LetterCounts]:
-    from pyromq.operate.dead_letters import DeadLetters, LetterCounts
+    from pyromq.operate.dead_letters import LetterCounts
 
     if retries:
-        return await admin.retries_by_error(group, count_max=count), LetterCounts()
-    return await admin.dead_letters_by_error(group, count_max=count), await DeadLetters(admin).count(group)
+        return await admin.dead_letters.retries_by_error(group, count_max=count), LetterCounts()
+    return await admin.dead_letters.by_error(group, count_max=count), await admin.dead_letters.count(group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,10 +164,8 @@ def redrive(
         return
 
     async def work(admin: Admin) -> list[ItemOutcome]:
-        from pyromq.operate.dead_letters import DeadLetters
-
         found, options = [], which.keywords()
-        redriving = DeadLetters(admin).redriving(
+        redriving = admin.dead_letters.redriving(
             group, dry_run=how.dry_run, count_max=count, only_group=only_group, rate=how.rate, **options
         )
         with counting("redriving", total=count or None) as tell:

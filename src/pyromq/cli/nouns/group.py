@@ -50,7 +50,7 @@ def list_groups(
 
     The lag of a group that broadcasts is not known: each member keeps its own offsets.
     """
-    page = with_admin(nameserver, lambda admin: admin.list_groups(listing.question()))
+    page = with_admin(nameserver, lambda admin: admin.groups.list(listing.question()))
     rows = (
         {
             "group": row.group,
@@ -129,9 +129,11 @@ def create(
     options.changed(GroupConfig(group_name=group))  # mistakes are told before anybody is asked
 
     async def put(admin: Admin) -> GroupConfig:
-        known = await admin.group_config(group) if group in await admin.groups() else GroupConfig(group_name=group)
+        known = (
+            await admin.groups.config(group) if group in await admin.groups.names() else GroupConfig(group_name=group)
+        )
         config = options.changed(replace(known, group_name=group))
-        await admin.create_group(config)
+        await admin.groups.create(config)
         return config
 
     config = with_admin(nameserver, put)
@@ -164,11 +166,11 @@ def lag(
     """Show how far a group is behind, queue by queue."""
 
     async def look(admin: Admin) -> dict[QueueId, QueueProgress]:
-        found = await admin.lag(group, topic)
+        found = await admin.groups.lag(group, topic)
         if not found:  # nothing to tell, or nothing to tell it about
-            await admin.require_group(group)
+            await admin.groups.require(group)
             if topic:
-                await admin.route(topic)
+                await admin.topics.route(topic)
         return found
 
     progress = with_admin(nameserver, look)
@@ -211,11 +213,13 @@ def delete(
     async def look(admin: Admin) -> str:
         from pyromq.errors import GroupOfflineError
 
-        await admin.require_group(group)
-        left = sum(max(0, held.broker_offset - held.consumer_offset) for held in (await admin.lag(group)).values())
-        letters = await admin.count_dead_letters(group)
+        await admin.groups.require(group)
+        left = sum(
+            max(0, held.broker_offset - held.consumer_offset) for held in (await admin.groups.lag(group)).values()
+        )
+        letters = (await admin.dead_letters.count(group)).waiting
         try:
-            members = len((await admin.group_connections(group)).connection_set)
+            members = len((await admin.members.connections(group)).connection_set)
         except GroupOfflineError:
             members = 0
         connected = "no member is connected" if not members else f"{counted(members, 'member')} connected"
@@ -223,5 +227,5 @@ def delete(
 
     click.echo(f"group {group} in {cluster_name(nameserver)}: {with_admin(nameserver, look)}", err=True)
     confirm(f"Delete group {group} and its progress?", yes)
-    with_admin(nameserver, lambda admin: admin.delete_group(group))
+    with_admin(nameserver, lambda admin: admin.groups.delete(group))
     click.echo(f"group {group} was deleted", err=True)

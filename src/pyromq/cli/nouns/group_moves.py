@@ -19,8 +19,8 @@ from pyromq.wording import counted, shown_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
-    from pyromq.client.admin.blocked_queues import Parked
-    from pyromq.client.admin.offsets import OffsetMove
+    from pyromq.operate.consumers.blocked_queues import Parked
+    from pyromq.operate.offsets import OffsetMove
 
 
 def parse_queue(text: str, topic: str) -> QueueId:
@@ -45,8 +45,8 @@ class ResetTarget:
     to_end: Annotated[bool, Option("--to-end", help="To the end: messages stored so far are skipped.")] = False
 
     def time_ms(self) -> int:
-        """As ``Admin.plan_reset`` takes it. Raises click.BadParameter unless one field is given."""
-        from pyromq.client.admin.offsets import EARLIEST, LATEST
+        """As ``admin.offsets.plan_reset`` takes it. Raises click.BadParameter unless one field is given."""
+        from pyromq.operate.offsets import EARLIEST, LATEST
 
         if sum((bool(self.to_time), self.to_offset is not None, self.to_begin, self.to_end)) != 1:
             raise click.BadParameter("give one of --to-time, --to-offset, --to-begin, --to-end")
@@ -72,8 +72,8 @@ def reset(
     chosen = parse_queue(queue, topic) if queue else None
 
     async def plan(admin: Admin) -> list[OffsetMove]:
-        await admin.require_group(group)
-        return await admin.plan_reset(group, topic, to_ms=to_ms, offset=to.to_offset, queue=chosen)
+        await admin.groups.require(group)
+        return await admin.offsets.plan_reset(group, topic, to_ms=to_ms, offset=to.to_offset, queue=chosen)
 
     moves = with_admin(nameserver, plan)
     form = form_for(output, sys.stdout)
@@ -84,7 +84,7 @@ def reset(
     passed = sum(move.difference for move in moves if move.difference > 0)
     effect = f"{counted(again, 'message')} will be delivered again, {passed} will be skipped"
     confirm(f"Move group {group}? {effect}.", yes)
-    with_admin(nameserver, lambda admin: admin.carry_out(group, moves))
+    with_admin(nameserver, lambda admin: admin.offsets.carry_out(group, moves))
     click.echo(f"group {group} was moved: {effect}", err=True)
 
 
@@ -122,13 +122,13 @@ def park(
     A member that is working on the message may still finish it: then it is both consumed and a dead letter.
     """
     chosen = parse_queue(queue, topic)
-    message, move = with_admin(nameserver, lambda admin: admin.plan_park(group, chosen, offset))
+    message, move = with_admin(nameserver, lambda admin: admin.groups.plan_park(group, chosen, offset))
     age = shown_span(clock.now_ms() - message.stored_ms)
     click.echo(
         f"head of queue {queue} of {topic}: offset {move.new - 1}, message {message.message_id}, {age} old", err=True
     )
     confirm(f"Move this message to the dead letters of {group}?", yes)
-    parked: Parked = with_admin(nameserver, lambda admin: admin.park(group, chosen, move.new - 1))
+    parked: Parked = with_admin(nameserver, lambda admin: admin.groups.park(group, chosen, move.new - 1))
     row = {**_move_row(parked.move), "message_id": parked.message_id, "dead_letter_topic": parked.dead_letter_topic}
     columns = (
         Column("message_id", "message"),

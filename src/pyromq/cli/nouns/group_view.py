@@ -10,7 +10,7 @@ from pyromq.wording import counted, shown_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
-    from pyromq.client.admin.blocked_queues import BlockedQueue
+    from pyromq.operate.consumers.blocked_queues import BlockedQueue
     from pyromq.wire.json.bodies import QueueProgress
     from pyromq.wire.json.heartbeat import ConsumerConnections
 
@@ -63,12 +63,16 @@ async def describe_group(admin: Admin, group: str, topic: str) -> dict[str, Any]
     """Members and queues as rows. Raises GroupNotFoundError."""
     from pyromq.errors import GroupOfflineError
 
-    await admin.require_group(group)
+    await admin.groups.require(group)
     try:
-        members = _member_rows(await admin.group_connections(group))
+        members = _member_rows(await admin.members.connections(group))
     except GroupOfflineError:
         members = []
-    return {"group": group, "members": members, "queues": [_head_row(h) for h in await admin.group_heads(group, topic)]}
+    return {
+        "group": group,
+        "members": members,
+        "queues": [_head_row(h) for h in await admin.groups.heads(group, topic)],
+    }
 
 
 def _member_rows(found: ConsumerConnections) -> list[dict[str, Any]]:

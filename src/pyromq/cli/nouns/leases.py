@@ -58,7 +58,7 @@ def checked_store(url: str) -> str:
 async def lease_rows(admin: Admin, url: str, ca_file: Path | None, names: list[str]) -> list[dict[str, Any]]:
     """A row for each member of each broker name."""
     rows: list[dict[str, Any]] = []
-    for name in names or sorted((await admin.cluster()).broker_addr_table):
+    for name in names or sorted((await admin.brokers.cluster()).broker_addr_table):
         async with _lease(admin, url, ca_file, name) as (_, found, statuses):
             rows += _members(name, found.record if found else None, statuses)
     return rows
@@ -71,7 +71,7 @@ async def _lease(
     """The lease store of a broker name, what it has, and what each member says. Raises LeaseError."""
     from pyromq.failover.recovering import survey
 
-    known = (await admin.cluster()).broker_addr_table
+    known = (await admin.brokers.cluster()).broker_addr_table
     cluster = known[name].cluster if name in known else "DefaultCluster"
     registered = known[name].broker_addrs.values() if name in known else ()
     store = _opened(url, cluster, name, ca_file)
@@ -134,7 +134,7 @@ def _problem(record: LeaseRecord | None, address: str, status: BrokerStatus) -> 
 async def status_of(admin: Admin, address: str) -> BrokerStatus | None:
     """None when it does not answer, or is not ours."""
     try:
-        return await admin.member(address)
+        return await admin.replication.status(address)
     except MQError:
         return None
 
@@ -144,9 +144,9 @@ async def switch_master(admin: Admin, url: str, ca_file: Path | None, name: str,
     from pyromq.clock import machine_s
     from pyromq.failover.switching import current, switch
 
-    known = (await admin.cluster()).broker_addr_table
+    known = (await admin.brokers.cluster()).broker_addr_table
     if name not in known:
-        await admin.member(name)  # says that it is not there
+        await admin.replication.status(name)  # says that it is not there
     store = _opened(url, known[name].cluster, name, ca_file)
     began_s, steps = machine_s(), []
     try:
@@ -188,7 +188,7 @@ async def forget_member(admin: Admin, url: str, ca_file: Path | None, name: str,
     from pyromq.failover.recovering import without_member
     from pyromq.failover.switching import current
 
-    known = (await admin.cluster()).broker_addr_table
+    known = (await admin.brokers.cluster()).broker_addr_table
     store = _opened(url, known[name].cluster if name in known else "DefaultCluster", name, ca_file)
     try:
         for _ in range(_ATTEMPTS):

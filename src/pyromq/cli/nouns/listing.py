@@ -13,7 +13,7 @@ from pyromq.cli.declared import Argument, Option
 from pyromq.wording import counted
 
 if TYPE_CHECKING:
-    from pyromq.client.admin.operating.overview import ListQuestion
+    from pyromq.operate.lists import ListQuestion
 
 _ROWS: Final = 500
 
@@ -38,7 +38,7 @@ class ListOptions:
     limit: Annotated[int, Option("--limit", "-l", min=0, help="List at most this many; 0: all.")] = _ROWS
 
     def question(self) -> ListQuestion:
-        from pyromq.client.admin.operating.overview import ListQuestion, ListSort
+        from pyromq.operate.lists import ListQuestion, ListSort
 
         return ListQuestion(
             pattern=self.pattern,

@@ -30,8 +30,8 @@ from pyromq.cli.output.times import parse_time, show_moment, show_time
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, ReceivedMessage
-    from pyromq.client.admin.direct_consumption import DirectConsumption
-    from pyromq.client.admin.explain import Explanation
+    from pyromq.operate.consumers.direct_consumption import DirectConsumption
+    from pyromq.operate.explaining.explanation import Explanation
 
 app = Commands(help="Messages: get, find, trace, explain, resend, consume-directly.")
 IdArgument = Annotated[str, Argument(metavar="ID", help="The id from its receipt, or its offset id.")]
@@ -91,9 +91,9 @@ def get(
         from pyromq.wire.message_id import MalformedMessageIdError
 
         if topic:
-            return await admin.message(topic, message_id)
+            return await admin.messages.get(topic, message_id)
         try:
-            return await admin.message_by_offset_id(message_id)
+            return await admin.messages.by_offset_id(message_id)
         except (MalformedMessageIdError, NotFoundError) as error:
             raise click.BadParameter(f"{message_id} is not an offset id of this cluster: give --topic too") from error
 
@@ -114,7 +114,7 @@ def find(
     now_ms = clock.now_ms()
     begin_ms, end_ms = parse_time(begin, now_ms) if begin else 0, parse_time(end, now_ms + 1_000)
     found = with_admin(
-        nameserver, lambda admin: admin.messages_by_key(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)
+        nameserver, lambda admin: admin.messages.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)
     )
     write_rows(sys.stdout, form := form_for(output, sys.stdout), _COLUMNS, [_found_row(each, form) for each in found])
     if not found:
@@ -130,7 +130,7 @@ def trace(
     output: FormOption = None,
 ) -> None:
     """Show what the producer and the consumers of a message recorded about it, in order of time."""
-    records = with_admin(nameserver, lambda admin: admin.trace(message_id, topic=topic))
+    records = with_admin(nameserver, lambda admin: admin.messages.trace(message_id, topic=topic))
     write_rows(sys.stdout, form_for(output, sys.stdout), TRACE_COLUMNS, map(trace_row, records))
 
 
@@ -144,7 +144,7 @@ def explain(
 ) -> None:
     """Tell where a message is now, and why: stored, delayed, prepared; consumed, waiting, retrying, dead."""
     with progress(f"looking for {message_id}"):
-        told = with_admin(nameserver, lambda admin: admin.explain(topic, message_id, trace_topic=trace_topic))
+        told = with_admin(nameserver, lambda admin: admin.messages.explain(topic, message_id, trace_topic=trace_topic))
     form = form_for(output, sys.stdout)
     if form is Form.TABLE:
         _show_explanation(told)
@@ -181,7 +181,7 @@ def consume_directly(
     import msgspec
 
     async def work(admin: Admin) -> DirectConsumption:
-        return await admin.consume_directly(group, message_id, topic=topic, client_id=client)
+        return await admin.members.consume_directly(group, message_id, topic=topic, client_id=client)
 
     with progress(f"waiting for a listener of {group}"):
         done = with_admin(nameserver, work)
@@ -208,7 +208,7 @@ def resend(
     from pyromq.operate.jobs.specs import Resend
 
     async def look(admin: Admin) -> tuple[str, ...]:
-        return tuple([(await admin.message(topic, each)).offset_message_id for each in message_ids])
+        return tuple([(await admin.messages.get(topic, each)).offset_message_id for each in message_ids])
 
     places = with_admin(nameserver, look) if topic else tuple(message_ids)
     new = how.new(Resend(messages=places, to_topic=to_topic, to_group=to_group))

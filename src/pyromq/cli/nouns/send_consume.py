@@ -248,7 +248,7 @@ async def _look_at(admin: Admin, topic: str) -> None:
     """
     try:
         async with explained(admin.client):
-            await admin.route(topic)
+            await admin.topics.route(topic)
     except TopicNotFoundError:
         click.echo(f"topic {topic} does not exist yet: waiting for its first message", err=True)
 

@@ -26,7 +26,7 @@ def list_settings(
     output: FormOption = None,
 ) -> None:
     """List the settings of a broker in RocketMQ's words."""
-    found = with_admin(nameserver, lambda admin: admin.broker_config(broker))
+    found = with_admin(nameserver, lambda admin: admin.brokers.config(broker))
     needle = containing.casefold()
     rows = [{"setting": key, "value": text} for key, text in sorted(found.items()) if needle in key.casefold()]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
@@ -41,11 +41,11 @@ def set_settings(
 ) -> None:
     """Change settings of a running broker, until it is restarted; its configuration file stays what it is."""
     wanted = dict(_change(text) for text in changes)
-    now = with_admin(nameserver, lambda admin: admin.broker_config(broker))
+    now = with_admin(nameserver, lambda admin: admin.brokers.config(broker))
     for name, value in wanted.items():
         click.echo(f"{name}: {now.get(name, '(unknown)')} → {value}", err=True)
     confirm(f"Change {'this' if len(wanted) == 1 else f'these {len(wanted)}'} on {broker}?", yes)
-    with_admin(nameserver, lambda admin: admin.update_broker_config(broker, wanted))
+    with_admin(nameserver, lambda admin: admin.brokers.update_config(broker, wanted))
     click.echo(f"changed on {broker}, until it is restarted", err=True)
 
 

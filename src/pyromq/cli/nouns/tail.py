@@ -57,16 +57,16 @@ def tail(
 async def _tail(admin: Admin, topic: str, count: int, follow: bool, show: Callable[[ReceivedMessage], None]) -> None:
     import asyncio
 
-    queues = (await admin.route(topic)).readable_queues(admin.client.wire_name(topic))
-    ends = {queue: (await admin.queue_range(queue)).max_offset for queue in queues}
-    for message in await admin.newest(topic, count) if count else ():
+    queues = (await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic))
+    ends = {queue: (await admin.offsets.range(queue)).max_offset for queue in queues}
+    for message in await admin.messages.newest(topic, count) if count else ():
         show(message)
         ends[message.queue] = max(ends[message.queue], message.offset + 1)
     while follow:
         await asyncio.sleep(_POLL_S)
         for queue, begin in ends.items():
-            end = (await admin.queue_range(queue)).max_offset
-            async for message in admin.walk(queue, begin, end):
+            end = (await admin.offsets.range(queue)).max_offset
+            async for message in admin.messages.walk(queue, begin, end):
                 show(message)
             ends[queue] = end
 

@@ -55,7 +55,7 @@ def list_topics(
     *, listing: ListOptions, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None
 ) -> None:
     """List topics with queues, rates of the last minute, groups and their lag together."""
-    page = with_admin(nameserver, lambda admin: admin.list_topics(listing.question()))
+    page = with_admin(nameserver, lambda admin: admin.topics.list(listing.question()))
     rows = (
         {
             "topic": row.topic,
@@ -88,7 +88,7 @@ def create(
     from pyromq.model.system_names import MESSAGE_TYPE
 
     attributes = {MESSAGE_TYPE: message_type.value.upper()} if message_type else None
-    with_admin(nameserver, lambda admin: admin.create_topic(topic, queues=queues, attributes=attributes))
+    with_admin(nameserver, lambda admin: admin.topics.create(topic, queues=queues, attributes=attributes))
     click.echo(f"topic {topic} has {queues} queues", err=True)
 
 
@@ -100,8 +100,8 @@ def describe(
     """Show the queues of a topic: where they are, what they hold, and what their newest messages say they are."""
 
     async def look(admin: Admin) -> list[dict[str, Any]]:
-        stats = await admin.topic_stats(topic)
-        seen = await admin.schemas(topic)
+        stats = await admin.topics.stats(topic)
+        seen = await admin.topics.schemas(topic)
         return [
             {
                 "broker": queue.broker,
@@ -144,14 +144,14 @@ def delete(
     """Delete a topic with its messages and the progress of groups in it; first it shows what that is."""
 
     async def look(admin: Admin) -> str:
-        stats = await admin.topic_stats(topic)
+        stats = await admin.topics.stats(topic)
         messages = sum(held.max_offset - held.min_offset for held in stats.values())
-        groups = await admin.topic_groups(topic)
+        groups = await admin.topics.groups(topic)
         readers = f", consumed by {', '.join(groups[:_NAMES_MAX])}" if groups else ""
         more = f" and {len(groups) - _NAMES_MAX} more" if len(groups) > _NAMES_MAX else ""
         return f"{counted(len(stats), 'queue')} with {counted(messages, 'message')}{readers}{more}"
 
     click.echo(f"topic {topic} in {cluster_name(nameserver)}: {with_admin(nameserver, look)}", err=True)
     confirm(f"Delete topic {topic} and everything in it?", yes)
-    with_admin(nameserver, lambda admin: admin.delete_topic(topic))
+    with_admin(nameserver, lambda admin: admin.topics.delete(topic))
     click.echo(f"topic {topic} was deleted", err=True)

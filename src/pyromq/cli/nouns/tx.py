@@ -40,7 +40,7 @@ def list_open(
     import msgspec
 
     with progress("reading prepared messages"):
-        found = with_admin(nameserver, lambda admin: admin.open_transactions(topic))
+        found = with_admin(nameserver, lambda admin: admin.transactions.list(topic))
     now_ms = clock.now_ms()
     rows = [
         {**msgspec.structs.asdict(each), "keys": " ".join(each.keys), "age_ms": max(0, now_ms - each.born_ms)}

@@ -15,7 +15,7 @@ def check_topics(cluster: ClusterOptions, *topics: str, group: str = "") -> None
     """``group`` is for jobs that read a stream. Raises OptionError, TopicNotFoundError, TransportError."""
     with _admin(cluster, group) as admin:
         for topic in topics:
-            admin.route(topic)
+            admin.topics.route(topic)
 
 
 def check_source(options: Mapping[str, str], *, is_stream: bool) -> None:
@@ -28,7 +28,7 @@ def check_source(options: Mapping[str, str], *, is_stream: bool) -> None:
     if not found.store_folders:
         with Admin(client_settings=client_settings(found)) as admin:
             for topic in found.topics:
-                admin.route(topic)
+                admin.topics.route(topic)
 
 
 def has_dead_letters(cluster: ClusterOptions, group: str) -> bool:
@@ -38,9 +38,9 @@ def has_dead_letters(cluster: ClusterOptions, group: str) -> bool:
 
     with _admin(cluster) as admin:
         try:
-            admin.route(dead_letter_topic(group))
+            admin.topics.route(dead_letter_topic(group))
         except TopicNotFoundError:
-            admin.require_group(group)  # a missing group is not a group without letters
+            admin.groups.require(group)  # a missing group is not a group without letters
             return False
     return True
 

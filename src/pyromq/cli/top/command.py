@@ -121,14 +121,14 @@ class Top:
 
 async def sample_of(admin: Admin, state: TopState, rows: int) -> Sample:
     """What is shown of the cluster now. Raises TransportError, BrokerError."""
-    from pyromq.client.admin.operating.overview import ListQuestion, ListSort
+    from pyromq.operate.lists import ListQuestion, ListSort
 
     question = ListQuestion(pattern=state.pattern, with_system=state.with_system, sort=ListSort(state.sort), limit=rows)
-    info = await admin.cluster()
+    info = await admin.brokers.cluster()
     in_per_s = out_per_s = 0.0
     for name in info.broker_addr_table:
         try:
-            told = await admin.broker_runtime(name)
+            told = await admin.brokers.runtime(name)
         except MQError:  # the lists below say so, or the doctor does
             continue
         in_per_s += _first_rate(told.get("putTps", ""))
@@ -138,8 +138,8 @@ async def sample_of(admin: Admin, state: TopState, rows: int) -> Sample:
         brokers=len(info.broker_addr_table),
         in_per_s=in_per_s,
         out_per_s=out_per_s,
-        topics=await admin.list_topics(question),
-        groups=await admin.list_groups(question),
+        topics=await admin.topics.list(question),
+        groups=await admin.groups.list(question),
     )
 
 

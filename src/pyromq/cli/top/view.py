@@ -13,7 +13,7 @@ from pyromq.wording import counted, shown_time
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from pyromq.client.admin.operating.overview import GroupPage, TopicPage
+    from pyromq.operate.lists import GroupPage, TopicPage
 
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _SAMPLES_MAX: Final = 16

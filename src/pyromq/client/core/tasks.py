@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from pyromq.errors import ClientClosedError
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class TaskOwner:
@@ -60,3 +62,12 @@ def this_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None, "coroutines are run by tasks"
     return task
+
+
+async def gather(work: list[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run all together and return their results; the first failure is raised when all are over."""
+    outcomes = await asyncio.gather(*work, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]

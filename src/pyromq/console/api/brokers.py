@@ -45,23 +45,23 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 @functions.get("/brokers/{broker}/runtime", summary="Run-time information of a broker, in words")
 async def runtime(call: Call, path: BrokerPath) -> Runtime:
     await require_broker(call.desk, path.broker)
-    told = await call.desk.admin.broker_runtime(path.broker)
+    told = await call.desk.admin.brokers.runtime(path.broker)
     return Runtime(groups=in_words(told, call.desk.clock.now_ms()))
 
 
 @functions.get("/brokers/{broker}/settings", summary="Settings of a broker")
 async def settings(call: Call, path: BrokerPath) -> Settings:
     await require_broker(call.desk, path.broker)
-    config = await call.desk.admin.broker_config(path.broker)
+    config = await call.desk.admin.brokers.config(path.broker)
     return Settings(settings=config, changeable=[each for key, each in sorted(HOT.items()) if key in config])
 
 
 @functions.patch("/brokers/{broker}/settings", summary="Change settings of a running broker, or preview it")
 async def change(call: Call, path: BrokerPath, body: SettingChanges) -> Changes:
     await require_broker(call.desk, path.broker)
-    changes = changes_of(await call.desk.admin.broker_config(path.broker), body.settings)
+    changes = changes_of(await call.desk.admin.brokers.config(path.broker), body.settings)
     if not body.preview:
-        await call.desk.admin.update_broker_config(path.broker, {each.key: each.after for each in changes})
+        await call.desk.admin.brokers.update_config(path.broker, {each.key: each.after for each in changes})
     return Changes(changes=changes, is_done=not body.preview)
 
 

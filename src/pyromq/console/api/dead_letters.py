@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from pyromq.client.admin.delays import DelayedMessage
-from pyromq.client.admin.error_groups import ErrorGroups
 from pyromq.console.api.groups import GroupPath
 from pyromq.console.views import letters as view
 from pyromq.console.views.letters import LetterGroup
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.tables import SIZES, TableQuery
+from pyromq.operate.delays import DelayedMessage
+from pyromq.operate.error_groups import ErrorGroups
 from pyromq.operate.letter_filter import LetterFilter, LetterRow
 
 functions = Api("dead-letters")
@@ -75,13 +75,13 @@ async def letters(call: Call, path: GroupPath, query: LettersQuery) -> Letters:
 @functions.get("/groups/{group}/dead-letters/by-error", summary="Dead letters of a group by error")
 async def by_error(call: Call, path: GroupPath) -> ErrorGroups:
     """The most frequent error first."""
-    return await call.desk.admin.dead_letters_by_error(path.group, count_max=view.READ_MAX)
+    return await call.desk.admin.dead_letters.by_error(path.group, count_max=view.READ_MAX)
 
 
 @functions.get("/groups/{group}/retries/by-error", summary="Retries of a group by error")
 async def retries_by_error(call: Call, path: GroupPath) -> ErrorGroups:
     """Messages that failed and come again."""
-    return await call.desk.admin.retries_by_error(path.group, count_max=2_000)
+    return await call.desk.admin.dead_letters.retries_by_error(path.group, count_max=2_000)
 
 
 @functions.get("/retries", summary="Retries that wait for their time")

@@ -198,13 +198,13 @@ async def trend(call: Call, path: GroupPath) -> LagTrend:
 @functions.get("/groups/{group}/members/{client}/stack", summary="Stacks of a member")
 async def stack(call: Call, path: MemberPath) -> Stack:
     """What its threads are doing; empty for clients that do not tell."""
-    return Stack(stack=await call.desk.admin.member_stack(path.group, path.client))
+    return Stack(stack=await call.desk.admin.members.stack(path.group, path.client))
 
 
 @functions.post("/groups/{group}/pause", summary="Pause a group")
 async def pause(call: Call, path: GroupPath) -> Changed:
     """Brokers refuse its pulls until it is resumed; its offsets stay."""
-    changed = await call.desk.admin.pause_group(path.group)
+    changed = await call.desk.admin.groups.pause(path.group)
     view.forget(call.desk, path.group)
     return Changed(brokers=changed)
 
@@ -212,7 +212,7 @@ async def pause(call: Call, path: GroupPath) -> Changed:
 @functions.post("/groups/{group}/resume", summary="Resume a group")
 async def resume(call: Call, path: GroupPath) -> Changed:
     """It may consume again."""
-    changed = await call.desk.admin.resume_group(path.group)
+    changed = await call.desk.admin.groups.resume(path.group)
     view.forget(call.desk, path.group)
     return Changed(brokers=changed)
 
@@ -222,7 +222,7 @@ async def park(call: Call, path: GroupPath, body: Head) -> ParkedMessage:
     """Only if it still is the head. A member that works on it may finish it all the same."""
     queue = QueueId(call.desk.admin.client.wire_name(body.topic), body.broker, body.queue)
     await require_broker(call.desk, body.broker)
-    parked = await call.desk.admin.park(path.group, queue, body.offset)
+    parked = await call.desk.admin.groups.park(path.group, queue, body.offset)
     view.forget(call.desk, path.group)
     return ParkedMessage(message_id=parked.message_id, topic=parked.dead_letter_topic, goes_on_at=parked.move.new)
 

@@ -6,8 +6,6 @@ from typing import Annotated
 
 import msgspec
 
-from pyromq.client.admin.explain import Explanation
-from pyromq.client.admin.messages.search import COUNT_MAX, SCAN_MAX, MessageQuery, Scan
 from pyromq.console.api.topics import TopicName, TopicPath
 from pyromq.console.views.messages import (
     MessageLine,
@@ -23,6 +21,8 @@ from pyromq.console.views.tailing import tail_events
 from pyromq.console.views.times import read_moment
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.streams import Events
+from pyromq.operate.explaining.explanation import Explanation
+from pyromq.operate.reading.search import COUNT_MAX, SCAN_MAX, MessageQuery, Scan
 
 functions = Api("messages")
 
@@ -91,7 +91,7 @@ async def find(call: Call, path: TopicPath, query: SearchQuery) -> Found:
 @functions.get("/topics/{topic}/messages/lines", summary="Search messages, with their bodies")
 async def lines(call: Call, path: TopicPath, query: SearchQuery) -> Lines:
     """The same search; what an export holds."""
-    found = await call.desk.admin.search(_asked(call, path.topic, query))
+    found = await call.desk.admin.messages.search(_asked(call, path.topic, query))
     return Lines(lines=[line_of(message) for message in found.messages], scan=found.scan)
 
 
@@ -119,18 +119,18 @@ async def stream(call: Call, path: TopicPath, query: StreamQuery) -> Events:
     """Server-sent events: ``message``, ``dropped`` (how many were too many), ``problem``. With Last-Event-ID it goes on
     where an earlier stream was. What comes too fast is dropped; no group moves by it."""
     asked = MessageQuery(topic=path.topic, key=query.key, tag=query.tag, sql=query.sql, text=query.text)
-    await call.desk.admin.route(path.topic)
+    await call.desk.admin.topics.route(path.topic)
     return Events(tail_events(call.desk, asked, call.request.headers.get("last-event-id", "")))
 
 
 @functions.get("/topics/{topic}/messages/{message_id}", summary="One message")
 async def get(call: Call, path: MessagePath) -> MessageView:
     """With its properties and body; a body that is not UTF-8 is in ``body_base64``."""
-    return view_of(await call.desk.admin.message(path.topic, path.message_id))
+    return view_of(await call.desk.admin.messages.get(path.topic, path.message_id))
 
 
 @functions.get("/topics/{topic}/messages/{message_id}/story", summary="What became of a message")
 async def story(call: Call, path: MessagePath) -> MessageStory:
     """Stored, delayed, prepared; consumed, waiting, retrying, dead; with its trace if there is one."""
-    told = await call.desk.admin.explain(path.topic, path.message_id)
+    told = await call.desk.admin.messages.explain(path.topic, path.message_id)
     return MessageStory(explanation=told, timeline=timeline_of(told))

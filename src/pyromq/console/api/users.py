@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from pyromq.client.admin.access import AccessVerdict, policy_entry
 from pyromq.console.views.users import PolicyRow, Users, new_secret, question_of, read_users, row_of
 from pyromq.console.web.api import Api, Call
+from pyromq.operate.access import AccessVerdict, policy_entry
 
 functions = Api("users")
 
@@ -101,52 +101,54 @@ async def users(call: Call) -> Users:
 @functions.post("/users", summary="Create a user", status=201)
 async def create(call: Call, body: NewUser) -> UserSecret:
     password = body.password or new_secret()
-    await call.desk.admin.create_user(body.name, password, is_super=body.is_super)
+    await call.desk.admin.access.create_user(body.name, password, is_super=body.is_super)
     return UserSecret(name=body.name, password=password)
 
 
 @functions.patch("/users/{user}", summary="Change the type or status of a user")
 async def change(call: Call, path: UserPath, body: UserChange) -> None:
-    await call.desk.admin.update_user(path.user, is_super=body.is_super, enabled=body.is_enabled)
+    await call.desk.admin.access.update_user(path.user, is_super=body.is_super, enabled=body.is_enabled)
 
 
 @functions.delete("/users/{user}", summary="Delete a user and its policies")
 async def delete(call: Call, path: UserPath) -> None:
-    await call.desk.admin.delete_user(path.user)
+    await call.desk.admin.access.delete_user(path.user)
 
 
 @functions.post("/users/{user}/password", summary="A new password for a user")
 async def renew(call: Call, path: UserPath) -> UserSecret:
     password = new_secret()
-    await call.desk.admin.update_user(path.user, password=password)
+    await call.desk.admin.access.update_user(path.user, password=password)
     return UserSecret(name=path.user, password=password)
 
 
 @functions.put("/users/{user}/policies", summary="Allow or deny something; the entry of the same resource is replaced")
 async def allow(call: Call, path: UserPath, body: NewPolicy) -> Entries:
     entry = policy_entry(body.resource, body.actions, allow=body.allows, sources=body.sources)
-    await call.desk.admin.set_policy(path.user, [entry], default=body.is_default)
+    await call.desk.admin.access.set_policy(path.user, [entry], default=body.is_default)
     return Entries(entries=[row_of(path.user, entry, is_default=body.is_default)])
 
 
 @functions.delete("/users/{user}/policies", summary="Delete the entry of a resource")
 async def forget(call: Call, path: UserPath, query: PolicyQuery) -> None:
-    await call.desk.admin.delete_policy(path.user, query.resource, default=query.is_default)
+    await call.desk.admin.access.delete_policy(path.user, query.resource, default=query.is_default)
 
 
 @functions.post("/users/{user}/role", summary="Give a user the rights of a role")
 async def give(call: Call, path: UserPath, body: Role) -> Entries:
-    entries = await call.desk.admin.apply_template(path.user, body.template, topics=body.topics, groups=body.groups)
+    entries = await call.desk.admin.access.apply_template(
+        path.user, body.template, topics=body.topics, groups=body.groups
+    )
     return Entries(entries=[row_of(path.user, each) for each in entries])
 
 
 @functions.get("/users/{user}/access", summary="Whether a user may do something, and which entry decides")
 async def explain(call: Call, path: UserPath, query: AccessQuestion) -> Verdict:
-    found: AccessVerdict = await call.desk.admin.explain_access(path.user, query.action, query.resource, ip=query.ip)
+    found: AccessVerdict = await call.desk.admin.access.explain(path.user, query.action, query.resource, ip=query.ip)
     return Verdict(allowed=found.allowed, reason=found.reason, policy=found.policy, entry=found.entry)
 
 
 @functions.get("/audit", summary="Who changed what, and what was refused; the newest first")
 async def audit(call: Call, query: AuditQuery) -> AuditEntries:
     question = question_of(msgspec.to_builtins(query), call.desk.clock.now_ms())
-    return AuditEntries(entries=msgspec.to_builtins(await call.desk.admin.audit(question)))
+    return AuditEntries(entries=msgspec.to_builtins(await call.desk.admin.audit.list(question)))

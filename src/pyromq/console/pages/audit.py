@@ -18,7 +18,7 @@ SINCE: Final = ("", "1 h", "1 d", "7 d")
 async def audit(visit: Visit) -> Drawn:
     question, closed, entries = question_of(visit.query, visit.now_ms), "", []
     try:
-        entries = await visit.desk.admin.audit(question)
+        entries = await visit.desk.admin.audit.list(question)
     except BrokerError as error:
         if error.code not in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION):
             raise

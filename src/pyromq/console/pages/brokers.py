@@ -28,7 +28,7 @@ async def replication(visit: Visit) -> Drawn:
 async def broker(visit: Visit) -> Drawn:
     name = visit.path["broker"]
     await require_broker(visit.desk, name)
-    told = await visit.desk.admin.broker_runtime(name)
+    told = await visit.desk.admin.brokers.runtime(name)
     return Drawn("broker.html", {"broker": name, "groups": in_words(told, visit.now_ms)}, title=name)
 
 
@@ -36,7 +36,7 @@ async def broker(visit: Visit) -> Drawn:
 async def settings(visit: Visit) -> Drawn:
     name = visit.path["broker"]
     await require_broker(visit.desk, name)
-    config = await visit.desk.admin.broker_config(name)
+    config = await visit.desk.admin.brokers.config(name)
     needle = visit.query.get("q", "").strip().casefold()[:200]
     model = {
         "broker": name,
@@ -54,7 +54,7 @@ async def setting(visit: Visit) -> Drawn:
     await require_broker(visit.desk, name)
     if key not in HOT:
         raise BadRequestError(f"{key[:80]} cannot be changed while a broker runs: change its file and restart it")
-    config = await visit.desk.admin.broker_config(name)
+    config = await visit.desk.admin.brokers.config(name)
     return Drawn("broker_setting.html", {"broker": name, "setting": HOT[key], "value": config.get(key, "")}, title=key)
 
 
@@ -63,7 +63,7 @@ async def preview(visit: Visit) -> Drawn:
     """What would change; nothing does yet."""
     name, key = visit.path["broker"], visit.form.get("key", "")
     await require_broker(visit.desk, name)
-    changes = changes_of(await visit.desk.admin.broker_config(name), {key: visit.form.get("value", "")})
+    changes = changes_of(await visit.desk.admin.brokers.config(name), {key: visit.form.get("value", "")})
     model = {"broker": name, "changes": changes, "hot": HOT}
     return Drawn("broker_preview.html", model, title=f"Change {counted(len(changes), 'setting')} of {name}?")
 
@@ -73,12 +73,12 @@ async def change(visit: Visit) -> Moved:
     """Only if the value is still the one that the preview showed."""
     name, key = visit.path["broker"], visit.form.get("key", "")
     await require_broker(visit.desk, name)
-    config = await visit.desk.admin.broker_config(name)
+    config = await visit.desk.admin.brokers.config(name)
     (wanted,) = changes_of(config, {key: visit.form.get("value", "")})
     if wanted.before != visit.form.get("before", wanted.before):
         raise BadRequestError(f"{key} became {wanted.before} meanwhile: look at it again before you change it")
-    await visit.desk.admin.update_broker_config(name, {key: wanted.after})
-    after = (await visit.desk.admin.broker_config(name)).get(key, "")
+    await visit.desk.admin.brokers.update_config(name, {key: wanted.after})
+    after = (await visit.desk.admin.brokers.config(name)).get(key, "")
     path = link("brokers", name, "settings")
     if after != wanted.after:
         return Moved(path, said=f"{name} took the change, and tells {key} = {after} now.", kind="warning")

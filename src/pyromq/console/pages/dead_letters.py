@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pyromq.client.admin.delays import DelayedMessage
 from pyromq.console.views import letters as view
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery, sorted_by
 from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
 from pyromq.errors import MQError
+from pyromq.operate.delays import DelayedMessage
 from pyromq.operate.jobs.specs import ITEMS_MAX, NewJob, Pace, Redrive
 from pyromq.operate.letter_filter import LetterFilter
 
@@ -44,7 +44,7 @@ async def letters(visit: Visit) -> Drawn:
     found = await view.list_letters(visit.desk, group, query, which, hides_redriven=hides_redriven)
     errors, problem = None, ""
     try:
-        errors = await visit.desk.admin.dead_letters_by_error(group, count_max=view.READ_MAX)
+        errors = await visit.desk.admin.dead_letters.by_error(group, count_max=view.READ_MAX)
     except MQError as error:
         problem = str(error)
     model = {
@@ -122,7 +122,7 @@ async def retries(visit: Visit) -> Drawn:
     errors = None
     if group:
         try:
-            errors = await visit.desk.admin.retries_by_error(group, count_max=2_000)
+            errors = await visit.desk.admin.dead_letters.retries_by_error(group, count_max=2_000)
         except MQError as error:
             problem = str(error)
     model = {"page": page, "problem": problem, "group": group, "errors": errors}

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyromq.charts import Bar, column_chart
-from pyromq.client.admin.delays import DelayedMessage
 from pyromq.console.views.delays import HOUR_MS, Delays, Outcome, cancel, read_delays
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery, sorted_by
 from pyromq.console.web.visit import Drawn, Moved, Visit
+from pyromq.operate.delays import DelayedMessage
 from pyromq.wording import counted, shown_time
 
 pages = Pages()

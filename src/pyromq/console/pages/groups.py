@@ -9,8 +9,6 @@ import msgspec
 
 from pyromq.aio import QueueId
 from pyromq.charts import Series, line_chart, spark
-from pyromq.client.admin.blocked_queues import BlockedQueue
-from pyromq.client.admin.steering.group_state import GroupState
 from pyromq.console.views import groups as view
 from pyromq.console.views.brokers import require_broker
 from pyromq.console.views.letters import waiting_retries
@@ -22,6 +20,8 @@ from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
 from pyromq.errors import ConfigError, MQError
 from pyromq.model.names import RETRY_PREFIX, dead_letter_topic, retry_topic
 from pyromq.model.system_names import is_system_group
+from pyromq.operate.consumers.blocked_queues import BlockedQueue
+from pyromq.operate.consumers.group_state import GroupState
 from pyromq.operate.dead_letters import LetterCounts
 from pyromq.operate.jobs.specs import Delete, Move, NewJob, ResetOffsets
 
@@ -69,7 +69,7 @@ async def group(visit: Visit) -> Drawn:
 async def _letters(visit: Visit, group: str) -> tuple[LetterCounts | None, Any, str]:
     try:
         found = await visit.desk.letter_counts(group)
-        errors = await visit.desk.admin.dead_letters_by_error(group, count_max=1_000) if found.waiting else None
+        errors = await visit.desk.admin.dead_letters.by_error(group, count_max=1_000) if found.waiting else None
         return found, errors, ""
     except MQError as error:
         return None, None, str(error)
@@ -95,7 +95,7 @@ async def member(visit: Visit) -> Drawn:
     name, client_id = visit.path["group"], visit.query.get("client", "")
     problem, stack = "", ""
     try:
-        stack = await visit.desk.admin.member_stack(name, client_id)
+        stack = await visit.desk.admin.members.stack(name, client_id)
     except MQError as error:
         problem = str(error)
     model = {"group": name, "client_id": client_id, "stack": stack, "problem": problem}
@@ -172,7 +172,7 @@ async def carry_out_reset(visit: Visit) -> Moved:
 @pages.action("/groups/{group}/pause")
 async def pause(visit: Visit) -> Moved:
     name = visit.path["group"]
-    changed = await visit.desk.admin.pause_group(name)
+    changed = await visit.desk.admin.groups.pause(name)
     view.forget(visit.desk, name)
     said = f"Group {name} is paused on {len(changed)} brokers: they refuse its pulls; members finish what they have."
     return Moved(link("groups", name), said=said if changed else f"Group {name} was paused already.")
@@ -181,7 +181,7 @@ async def pause(visit: Visit) -> Moved:
 @pages.action("/groups/{group}/resume")
 async def resume(visit: Visit) -> Moved:
     name = visit.path["group"]
-    changed = await visit.desk.admin.resume_group(name)
+    changed = await visit.desk.admin.groups.resume(name)
     view.forget(visit.desk, name)
     said = f"Group {name} may consume again on {len(changed)} brokers. Members try again within half a minute."
     return Moved(link("groups", name), said=said if changed else f"Group {name} was not paused.")
@@ -197,7 +197,7 @@ async def park(visit: Visit) -> Moved:
     except (KeyError, ValueError) as error:
         raise BadRequestError("which queue and offset?") from error
     await require_broker(visit.desk, queue.broker)
-    parked = await visit.desk.admin.park(name, queue, offset)
+    parked = await visit.desk.admin.groups.park(name, queue, offset)
     view.forget(visit.desk, name)
     said = f"Message {parked.message_id} is now in {parked.dead_letter_topic}; the queue goes on at {parked.move.new}."
     return Moved(link("groups", name), said=said)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyromq.client.admin.messages.search import COUNT_MAX, SCAN_MAX, MessageQuery
 from pyromq.console.views.messages import (
     BADGES,
     EXPORT_MAX,
@@ -22,6 +21,7 @@ from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
 from pyromq.errors import MQError
 from pyromq.operate.jobs.specs import NewJob, Resend
+from pyromq.operate.reading.search import COUNT_MAX, SCAN_MAX, MessageQuery
 from pyromq.operate.resend.outgoing import first_topic
 
 pages = Pages()
@@ -101,7 +101,7 @@ async def export(visit: Visit) -> File:
     query = query_of(visit.query, visit.now_ms)
     if not query.topic:
         raise BadRequestError("an export needs a topic")
-    await visit.desk.admin.route(query.topic)
+    await visit.desk.admin.topics.route(query.topic)
     most = _number(visit.query.get("max", ""), 10_000, EXPORT_MAX)
     return File(f"{query.topic}.jsonl", export_lines(visit.desk, query, most), "application/x-ndjson")
 
@@ -109,16 +109,16 @@ async def export(visit: Visit) -> File:
 @pages.page("/messages/{topic}/{message_id}", title="Message")
 async def message(visit: Visit) -> Drawn:
     topic, message_id = visit.path["topic"], visit.path["message_id"]
-    found = await visit.desk.admin.message(topic, message_id)
+    found = await visit.desk.admin.messages.get(topic, message_id)
     body, problem = body_of(found)
     home = first_topic(visit.desk.admin.client, found)
     told, explain_problem = None, ""
     try:
-        told = await visit.desk.admin.explain(home, found.message_id)
+        told = await visit.desk.admin.messages.explain(home, found.message_id)
     except MQError as error:
         explain_problem = str(error)
     try:
-        groups = await visit.desk.admin.topic_groups(home)
+        groups = await visit.desk.admin.topics.groups(home)
     except MQError:
         groups = []
     view = view_of(found)
@@ -141,7 +141,7 @@ async def message(visit: Visit) -> Drawn:
 
 @pages.page("/messages/{topic}/{message_id}/body", title="Body")
 async def body(visit: Visit) -> File:
-    found = await visit.desk.admin.message(visit.path["topic"], visit.path["message_id"])
+    found = await visit.desk.admin.messages.get(visit.path["topic"], visit.path["message_id"])
     return File(f"{found.offset_message_id}.bin", body_of(found)[0])
 
 

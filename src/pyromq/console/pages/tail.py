@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from pyromq.client.admin.messages.search import MessageQuery
 from pyromq.console.views.tailing import tail_events
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.streams import Event, Events
 from pyromq.console.web.visit import BadRequestError, Drawn, Visit
 from pyromq.errors import MQError
+from pyromq.operate.reading.search import MessageQuery
 
 pages = Pages()
 
@@ -30,7 +30,7 @@ async def tail(visit: Visit) -> Drawn:
     query, problem = _query(visit), ""
     if query.topic:
         try:
-            await visit.desk.admin.route(query.topic)
+            await visit.desk.admin.topics.route(query.topic)
         except MQError as error:
             problem = str(error)
     try:

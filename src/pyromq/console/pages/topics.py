@@ -47,7 +47,7 @@ async def new(visit: Visit) -> Drawn:
 @pages.action("/topics/new", title="New topic")
 async def create(visit: Visit) -> Moved:
     name = visit.form.get("topic", "").strip()
-    if name in (await visit.desk.admin.topics()):
+    if name in (await visit.desk.admin.topics.names()):
         raise ConfigError(f"there is a topic {name} already: change it on its own page")
     await save_topic(visit.desk, name, settings_from(visit), broker=visit.form.get("broker", ""))
     return Moved(link("topics", name), said=f"The topic {name} exists now.")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyromq.client.admin.transactions import OpenTransaction
 from pyromq.console.views.transactions import read_half_messages
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery, sorted_by
 from pyromq.console.web.visit import Drawn, Visit
+from pyromq.operate.transactions import OpenTransaction
 
 pages = Pages()
 _SORTS: Final[dict[str, Callable[[OpenTransaction], Any]]] = {

@@ -22,7 +22,7 @@ async def users(visit: Visit) -> Drawn:
 async def user(visit: Visit) -> Drawn:
     """With the policies, and the decision that the query asks about."""
     name, query = visit.path["user"], visit.query
-    found = await visit.desk.admin.user(name)
+    found = await visit.desk.admin.access.user(name)
     every = await read_users(visit.desk)
     model: dict[str, Any] = {
         "user": next((each for each in every.users if each.name == (found.username or "")), None),
@@ -37,7 +37,7 @@ async def user(visit: Visit) -> Drawn:
     if query.get("resource"):
         ip = query.get("ip") or "127.0.0.1"
         try:
-            asked = visit.desk.admin.explain_access(name, query.get("action", ""), query["resource"], ip=ip)
+            asked = visit.desk.admin.access.explain(name, query.get("action", ""), query["resource"], ip=ip)
             model["verdict"] = await asked
         except MQError as error:
             model["mistake"] = str(error)
@@ -49,7 +49,7 @@ async def create(visit: Visit) -> Moved:
     """Its password is made here and shown once."""
     name, is_super = visit.form.get("name", "").strip(), visit.form.get("type") == "super"
     password = new_secret()
-    await visit.desk.admin.create_user(name, password, is_super=is_super)
+    await visit.desk.admin.access.create_user(name, password, is_super=is_super)
     more = "" if is_super else " It may do nothing yet: give it a role below."
     return Moved(
         link("users", name), said=f"User {name} was created.{more} Its password, shown this once:", secret=password
@@ -59,7 +59,7 @@ async def create(visit: Visit) -> Moved:
 @pages.action("/users/{user}/password")
 async def renew(visit: Visit) -> Moved:
     name, password = visit.path["user"], new_secret()
-    await visit.desk.admin.update_user(name, password=password)
+    await visit.desk.admin.access.update_user(name, password=password)
     return Moved(link("users", name), said=f"The new password of {name}, shown this once:", secret=password)
 
 
@@ -68,7 +68,7 @@ async def switch(visit: Visit) -> Moved:
     name, wanted = visit.path["user"], visit.form.get("status", "")
     if wanted not in ("enable", "disable"):
         raise BadRequestError("a user is enabled or disabled")
-    await visit.desk.admin.update_user(name, enabled=wanted == "enable")
+    await visit.desk.admin.access.update_user(name, enabled=wanted == "enable")
     return Moved(
         link("users", name), said=f"User {name} is {'let in' if wanted == 'enable' else 'not let in'} from now on."
     )
@@ -77,14 +77,14 @@ async def switch(visit: Visit) -> Moved:
 @pages.action("/users/{user}/delete")
 async def delete(visit: Visit) -> Moved:
     name = visit.path["user"]
-    await visit.desk.admin.delete_user(name)
+    await visit.desk.admin.access.delete_user(name)
     return Moved("/users", said=f"User {name} and its policies are deleted.")
 
 
 @pages.action("/users/{user}/template")
 async def apply(visit: Visit) -> Moved:
     name, form = visit.path["user"], visit.form
-    entries = await visit.desk.admin.apply_template(
+    entries = await visit.desk.admin.access.apply_template(
         name, form.get("template", ""), topics=words_of(form.get("topics", "")), groups=words_of(form.get("groups", ""))
     )
     return Moved(link("users", name), said=f"{name} has {len(entries)} entries of the role {form.get('template', '')}.")
@@ -94,7 +94,7 @@ async def apply(visit: Visit) -> Moved:
 async def allow(visit: Visit) -> Moved:
     name = visit.path["user"]
     entry = entry_of(visit.form, visit.all_of("actions"))
-    await visit.desk.admin.set_policy(name, [entry], default=visit.form.get("default") == "yes")
+    await visit.desk.admin.access.set_policy(name, [entry], default=visit.form.get("default") == "yes")
     return Moved(
         link("users", name), said=f"{name}: {entry.decision} {', '.join(entry.actions or ())} on {entry.resource}."
     )
@@ -105,5 +105,5 @@ async def forget(visit: Visit) -> Moved:
     name, resource = visit.path["user"], visit.form.get("resource", "")
     if not resource:
         raise BadRequestError("name the resource whose entry is to go")
-    await visit.desk.admin.delete_policy(name, resource, default=visit.form.get("default") == "yes")
+    await visit.desk.admin.access.delete_policy(name, resource, default=visit.form.get("default") == "yes")
     return Moved(link("users", name), said=f"The entry of {name} for {resource} is deleted.")

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.admin.delays import DelayedMessage, read_handle
 from pyromq.console.desk import Desk
 from pyromq.console.views.brokers import require_broker
 from pyromq.errors import BrokerError, ConfigError, MQError
+from pyromq.operate.delays import DelayedMessage, read_handle
 
 HOUR_MS: Final = 3_600_000
 READ_MAX: Final = 5_000  # of one broker and kind of delay
@@ -56,7 +56,7 @@ class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_delays(desk: Desk, topic: str = "") -> Delays:
     """Soonest first; all topics, or one."""
-    found = await desk.admin.delayed(topic, count_max=READ_MAX)
+    found = await desk.admin.delays.list(topic, count_max=READ_MAX)
     kinds = Counter((each.broker, bool(each.level)) for each in found)
     is_cut = any(count >= READ_MAX for count in kinds.values())
     return Delays(hours=tuple(by_hour(found)), messages=tuple(found), is_cut=is_cut)
@@ -105,7 +105,7 @@ async def cancel(desk: Desk, handles: Sequence[str]) -> list[Cancelled]:
 
 async def _recall(desk: Desk, handle: str) -> tuple[Outcome, str]:
     try:
-        await desk.admin.recall(handle)
+        await desk.admin.delays.recall(handle)
     except BrokerError as error:  # it says no: too late, or it takes none back
         return Outcome.UNCHANGED, str(error)
     except MQError as error:

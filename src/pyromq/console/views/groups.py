@@ -9,14 +9,15 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 
 from pyromq.aio import QueueId
-from pyromq.client.admin.offsets import EARLIEST, LATEST, OffsetMove
-from pyromq.client.admin.steering.group_state import GroupState, GroupTotals
 from pyromq.console.desk import NAMES_MS, NUMBERS_MS, Desk
 from pyromq.console.web.tables import TablePage, TableQuery, sorted_by
 from pyromq.errors import ConfigError, GroupOfflineError, MQError
 from pyromq.model.names import dead_letter_topic
 from pyromq.model.system_names import is_system_group
+from pyromq.operate.consumers.group_state import GroupState
 from pyromq.operate.jobs.specs import Move
+from pyromq.operate.offsets import EARLIEST, LATEST, OffsetMove
+from pyromq.operate.sweep import GroupTotals
 from pyromq.wire.json.heartbeat import MessageModel
 
 T = TypeVar("T")
@@ -49,12 +50,12 @@ class GroupList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def totals(desk: Desk) -> dict[str, GroupTotals]:
-    return await desk.cache.get("group totals", NUMBERS_MS, desk.admin.group_totals)
+    return await desk.cache.get("group totals", NUMBERS_MS, desk.admin.groups.totals)
 
 
 async def list_groups(desk: Desk, query: TableQuery, *, with_system: bool = False) -> GroupList:
     """Names are searched and sorted first; members and dead letters are asked for one page of them."""
-    configs = await desk.cache.get("group configs", NAMES_MS, desk.admin.group_configs)
+    configs = await desk.cache.get("group configs", NAMES_MS, desk.admin.groups.configs)
     problem = ""
     try:
         told = await totals(desk)
@@ -65,8 +66,8 @@ async def list_groups(desk: Desk, query: TableQuery, *, with_system: bool = Fals
         GroupRow(
             group=name,
             lag=told[name].lag if name in told else None,
-            retries=told[name].retry_lag if name in told else None,
-            rate=told[name].rate if name in told else None,
+            retries=told[name].retrying if name in told else None,
+            rate=told[name].get_rate if name in told else None,
             is_paused=not configs[name].consume_enable,
             topics=told[name].topics if name in told else (),
         )
@@ -99,7 +100,7 @@ async def _filled(desk: Desk, row: GroupRow, limit: asyncio.Semaphore) -> GroupR
 
 async def _members(desk: Desk, group: str) -> tuple[int | None, int, bool]:
     try:
-        found = await desk.admin.group_connections(group)
+        found = await desk.admin.members.connections(group)
     except GroupOfflineError:
         return 0, 0, False
     except MQError:
@@ -119,7 +120,7 @@ async def _letters(desk: Desk, group: str) -> int | None:
 
 async def group_state(desk: Desk, group: str) -> GroupState:
     """Raises GroupNotFoundError."""
-    return await desk.cache.get(("group", group), NUMBERS_MS, lambda: desk.admin.group_state(group))
+    return await desk.cache.get(("group", group), NUMBERS_MS, lambda: desk.admin.groups.describe(group))
 
 
 def forget(desk: Desk, group: str) -> None:
@@ -161,19 +162,19 @@ class ResetPlan(msgspec.Struct, frozen=True, kw_only=True):
 async def plan_reset(desk: Desk, group: str, wish: ResetWish) -> ResetPlan:
     """Raises GroupNotFoundError, TopicNotFoundError, ConfigError also for a group that broadcasts."""
     admin = desk.admin
-    await admin.require_group(group)
+    await admin.groups.require(group)
     chosen = [_queue(desk, wish.topic, text) for text in wish.queues]
     match wish.to:
         case "shift":
-            moves = await admin.plan_shift(group, wish.topic, _given(wish.by, "by how many messages"), chosen)
+            moves = await admin.offsets.plan_shift(group, wish.topic, _given(wish.by, "by how many messages"), chosen)
         case "group":
-            moves = await admin.plan_copy(group, wish.topic, _given(wish.source or None, "which group"), chosen)
+            moves = await admin.offsets.plan_copy(group, wish.topic, _given(wish.source or None, "which group"), chosen)
         case _:
             to_ms = {"earliest": EARLIEST, "latest": LATEST}.get(wish.to, 0)
             offset = _given(wish.offset, "which offset") if wish.to == "offset" else None
             if wish.to == "time":
                 to_ms = max(1, _given(wish.time_ms, "which time"))
-            moves = await admin.plan_reset(group, wish.topic, to_ms=to_ms, offset=offset)
+            moves = await admin.offsets.plan_reset(group, wish.topic, to_ms=to_ms, offset=offset)
             moves = [move for move in moves if not chosen or move.queue in chosen]
     if not moves:
         raise ConfigError(f"topic {wish.topic} has none of the queues {', '.join(wish.queues)}")
@@ -201,7 +202,7 @@ def plan_of(desk: Desk, group: str, moves: Sequence[OffsetMove], *, is_online: b
 
 async def _is_online(desk: Desk, group: str) -> bool:
     try:
-        await desk.admin.group_connections(group)
+        await desk.admin.members.connections(group)
     except GroupOfflineError:
         return False
     return True

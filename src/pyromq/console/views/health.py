@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.admin.examining import ClusterFinding, ClusterSeverity
 from pyromq.console.desk import Desk
 from pyromq.errors import MQError, printable
+from pyromq.operate.health import ClusterFinding, ClusterSeverity
 
 _HEALTH_MS: Final = 20_000
 _WAIT_S: Final = 0.25
@@ -29,7 +29,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 async def health(desk: Desk) -> Health:
     """Never raises MQError: that nobody answers is a finding."""
     try:
-        found = await desk.cache.get_soon("health", _HEALTH_MS, desk.admin.examine, wait_s=_WAIT_S)
+        found = await desk.cache.get_soon("health", _HEALTH_MS, desk.admin.health.findings, wait_s=_WAIT_S)
     except MQError as error:
         text = f"could not be examined: {printable(str(error))}"
         found = [ClusterFinding(severity=ClusterSeverity.BAD, about="cluster", text=text)]

@@ -9,14 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
-from pyromq.client.admin.delays import DelayedMessage
 from pyromq.console.desk import Desk
 from pyromq.console.views.messages import line_of
 from pyromq.console.web.tables import TablePage, TableQuery, sorted_by
 from pyromq.errors import MQError, NotFoundError
 from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.model.system_names import is_system_group
-from pyromq.operate.dead_letters import DeadLetters
+from pyromq.operate.delays import DelayedMessage
 from pyromq.operate.letter_filter import DeadLetter, LetterFilter, LetterRow
 from pyromq.operate.resend.outgoing import first_topic
 
@@ -38,7 +37,7 @@ class LetterList(msgspec.Struct, frozen=True, kw_only=True):
 async def letters_of(desk: Desk, group: str) -> list[DeadLetter]:
     """Raises GroupNotFoundError."""
     return await desk.cache.get(
-        ("letters", group), _LETTERS_MS, lambda: DeadLetters(desk.admin).list(group, count_max=READ_MAX, checked=False)
+        ("letters", group), _LETTERS_MS, lambda: desk.admin.dead_letters.list(group, count_max=READ_MAX, checked=False)
     )
 
 
@@ -63,7 +62,7 @@ async def _row(desk: Desk, letter: DeadLetter, limit: asyncio.Semaphore) -> Lett
     if not letter.is_redriven:
         async with limit:
             with suppress(MQError):
-                is_redriven = await DeadLetters(desk.admin).was_redriven(letter)
+                is_redriven = await desk.admin.dead_letters.was_redriven(letter)
                 letter = msgspec.structs.replace(letter, is_redriven=is_redriven)
     return LetterRow.of(letter)
 
@@ -108,7 +107,7 @@ async def letter_lines(desk: Desk, group: str, which: LetterFilter) -> AsyncIter
     is_chosen = which.matcher()
     for letter in filter(is_chosen, await letters_of(desk, group)):
         try:
-            message = await desk.admin.message_by_offset_id(letter.offset_message_id)
+            message = await desk.admin.messages.by_offset_id(letter.offset_message_id)
         except NotFoundError:
             continue
         line = msgspec.structs.replace(line_of(message), topic=first_topic(desk.admin.client, message))
@@ -119,6 +118,6 @@ async def waiting_retries(desk: Desk) -> list[DelayedMessage]:
     """Failed messages that wait for their next attempt, soonest first. Raises BrokerError where brokers refuse."""
 
     async def load() -> list[DelayedMessage]:
-        return [each for each in await desk.admin.delayed(count_max=_WAITING_MAX) if each.group]
+        return [each for each in await desk.admin.delays.list(count_max=_WAITING_MAX) if each.group]
 
     return await desk.cache.get("waiting retries", _LETTERS_MS, load)

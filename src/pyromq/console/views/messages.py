@@ -13,13 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from pyromq.aio import ReceivedMessage
-from pyromq.client.admin.explain import Explanation, MessageState
-from pyromq.client.admin.group_story import GroupState
-from pyromq.client.admin.messages.search import MessageQuery, Scan
 from pyromq.console.desk import Desk
 from pyromq.errors import MQError
 from pyromq.model.failure import Failure
 from pyromq.model.property_names import RESERVED
+from pyromq.operate.explaining.explanation import Explanation, MessageState
+from pyromq.operate.explaining.group_story import GroupState
+from pyromq.operate.reading.search import MessageQuery, Scan
 from pyromq.wire.trace import TraceRecord
 
 EXCERPT_CHARACTERS: Final = 300
@@ -93,7 +93,7 @@ class SearchView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def search(desk: Desk, query: MessageQuery) -> SearchView:
     """Raises TopicNotFoundError, ConfigError."""
-    found = await desk.admin.search(query)
+    found = await desk.admin.messages.search(query)
     return SearchView(messages=[row_of(message) for message in found.messages], scan=found.scan)
 
 
@@ -227,7 +227,7 @@ async def export_lines(desk: Desk, query: MessageQuery, count_max: int) -> Async
     left = min(count_max, EXPORT_MAX)
     page = msgspec.structs.replace(query, count_max=min(query.count_max, max(1, left)))
     while left > 0:
-        found = await desk.admin.search(page)
+        found = await desk.admin.messages.search(page)
         for message in found.messages[:left]:
             yield msgspec.json.encode(line_of(message)) + b"\n"
         left -= len(found.messages)

@@ -76,12 +76,12 @@ async def _with_groups(desk: Desk, report: QueryReport) -> Pipeline:
 
 async def _asked(desk: Desk, state: GroupState) -> GroupState:
     try:
-        progress = await desk.admin.lag(state.group)
+        progress = await desk.admin.groups.lag(state.group)
     except MQError as error:
         return msgspec.structs.replace(state, problem=str(error))
     lag = sum(max(0, each.broker_offset - each.consumer_offset) for each in progress.values())
     try:
-        stats = await desk.admin.topic_stats(DEAD_LETTER_PREFIX + state.group)
+        stats = await desk.admin.topics.stats(DEAD_LETTER_PREFIX + state.group)
         dead = sum(held.max_offset - held.min_offset for held in stats.values())
     except TopicNotFoundError:
         dead = 0

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.admin.operating.replication import BrokerCopy, troubles_of
 from pyromq.console.desk import Desk
+from pyromq.operate.replication import BrokerCopy, troubles_of
 
 _AGE_MS: Final = 3_000
 
@@ -27,6 +27,6 @@ class ReplicationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def replication_view(desk: Desk) -> ReplicationView:
-    copies = await desk.cache.get("replication", _AGE_MS, desk.admin.replication)
+    copies = await desk.cache.get("replication", _AGE_MS, desk.admin.replication.list)
     findings = troubles_of(copies)
     return ReplicationView(copies=[CopyView(copy=each, findings=findings.get(each.name, [])) for each in copies])

@@ -91,7 +91,7 @@ class SendReport(msgspec.Struct, frozen=True, kw_only=True):
 async def send(desk: Desk, topic: str, new: NewMessage) -> SendReport:
     """Raises what the first message raises when nothing was sent at all; else every message has its outcome."""
     message, producer = new.message(topic), await desk.producer()
-    await desk.admin.route(topic)  # a typing mistake does not create a topic
+    await desk.admin.topics.route(topic)  # a typing mistake does not create a topic
     outcomes: list[SendOutcome] = []
     while len(outcomes) < new.count:
         many = min(_AT_ONCE, new.count - len(outcomes))

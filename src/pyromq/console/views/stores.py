@@ -28,8 +28,8 @@ class StoreView(msgspec.Struct, frozen=True, kw_only=True):
 async def read_store(desk: Desk, broker: BrokerView) -> StoreView:
     view = StoreView(broker=broker.broker, cluster=broker.cluster, forecast=broker.forecast)
     try:
-        facts = await desk.admin.store_facts(broker.address)
-        told = await desk.admin.broker_runtime(broker.address)
+        facts = await desk.admin.stores.facts(broker.address)
+        told = await desk.admin.brokers.runtime(broker.address)
     except MQError as error:
         return msgspec.structs.replace(view, problem=str(error))
     oldest_ms = int(first_number(told.get("earliestMessageTimeStamp", "")))

@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 
 from pyromq.aio import QueueId
-from pyromq.client.admin.messages.search import MessageFilter, MessageQuery, read_cursor
 from pyromq.console.desk import Desk
 from pyromq.console.views.messages import MessageRow, row_of
 from pyromq.console.web.streams import Event
 from pyromq.errors import ConfigError, MQError
+from pyromq.operate.reading.search import MessageFilter, MessageQuery, read_cursor
 
 POLL_S: Final = 0.5
 RATE_MAX: Final = 200  # messages per look
@@ -37,10 +37,10 @@ class Trouble(msgspec.Struct, frozen=True):
 async def tail_events(desk: Desk, query: MessageQuery, last_id: str = "") -> AsyncIterator[Event]:
     """From now on, or from where ``last_id`` says. Raises TopicNotFoundError, ConfigError with its first event."""
     wanted = MessageFilter(query)
-    ends = _continued(await desk.admin.queue_ends(query.topic), last_id)
+    ends = _continued(await desk.admin.offsets.ends(query.topic), last_id)
     while True:
         try:
-            found = await desk.admin.new_messages(ends, _READ_MAX)
+            found = await desk.admin.messages.tail(ends, _READ_MAX)
         except MQError as error:
             yield Event("problem", msgspec.json.encode(Trouble(str(error))).decode())
             await asyncio.sleep(_AFTER_PROBLEM_S)

@@ -90,9 +90,9 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True):
 async def topic_view(desk: Desk, topic: str) -> TopicView:
     """Raises TopicNotFoundError."""
     traffic, groups, configs = await asyncio.gather(
-        desk.cache.get(("traffic", topic), NUMBERS_MS, lambda: desk.admin.topic_traffic(topic)),
-        desk.admin.topic_groups(topic),
-        desk.admin.topic_config(topic),
+        desk.cache.get(("traffic", topic), NUMBERS_MS, lambda: desk.admin.topics.traffic(topic)),
+        desk.admin.topics.groups(topic),
+        desk.admin.topics.config(topic),
     )
     rates = desk.queue_rates.look(topic, {queue: held.max_offset for queue, held in traffic.queues.items()})
     index = await topic_index(desk)
@@ -137,7 +137,7 @@ async def _consumer(desk: Desk, group: str, topic: str) -> ConsumerView:
     try:
         lag = await group_lag(desk, group, topic)
         letters = await waiting_letters(desk, group)
-        connected = await desk.admin.group_connections(group)
+        connected = await desk.admin.members.connections(group)
     except GroupOfflineError:
         return _consumer_view(group, lag, letters)
     except MQError as error:
@@ -162,7 +162,7 @@ def _consumer_view(group: str, lag: int, letters: int) -> ConsumerView:
 
 
 async def producer_views(desk: Desk) -> list[ProducerView]:
-    found = await desk.cache.get("producers", NUMBERS_MS, desk.admin.producers)
+    found = await desk.cache.get("producers", NUMBERS_MS, desk.admin.members.producers)
     return [
         ProducerView(
             group=group,
@@ -184,7 +184,7 @@ async def save_topic(desk: Desk, topic: str, settings: TopicSettings, *, broker:
     if broker:
         await require_broker(desk, broker)
     attributes: Mapping[str, str] = {MESSAGE_TYPE: settings.message_type} if settings.message_type else {}
-    await desk.admin.create_topic(
+    await desk.admin.topics.create(
         topic,
         broker=broker,
         read_queues=settings.read_queues,
@@ -219,9 +219,9 @@ async def affected_by_deletion(desk: Desk, topic: str) -> Affected:
 
 async def delete_topic(desk: Desk, topic: str) -> None:
     """Raises TopicNotFoundError."""
-    if topic not in await desk.admin.topics():
+    if topic not in await desk.admin.topics.names():
         raise TopicNotFoundError(topic)
-    await desk.admin.delete_topic(topic)
+    await desk.admin.topics.delete(topic)
     forget_topic(desk, topic)
 
 

@@ -90,7 +90,7 @@ async def _index(desk: Desk) -> TopicIndex:
 async def topic_configs(desk: Desk, *, wait_s: float) -> Mapping[str, TopicConfig] | None:
     """None while they are being loaded, and where they cannot be."""
     try:
-        return await desk.cache.get_soon("topic configs", _CONFIGS_MS, desk.admin.topic_configs, wait_s=wait_s)
+        return await desk.cache.get_soon("topic configs", _CONFIGS_MS, desk.admin.topics.configs, wait_s=wait_s)
     except MQError:
         return None
 
@@ -98,7 +98,7 @@ async def topic_configs(desk: Desk, *, wait_s: float) -> Mapping[str, TopicConfi
 async def _system(desk: Desk) -> frozenset[str]:
     """Names alone tell most of them, where brokers do not."""
     try:
-        return await desk.admin.system_topics()
+        return await desk.admin.topics.system_names()
     except MQError:
         return frozenset()
 
@@ -146,8 +146,8 @@ async def rows_of(
 async def _row(desk: Desk, index: TopicIndex, name: str) -> TopicRow:
     kind = index.kinds.get(name, TopicKind.NORMAL)
     try:
-        traffic = await desk.admin.topic_traffic(name)
-        groups = await desk.admin.topic_groups(name) if kind.is_users else []
+        traffic = await desk.admin.topics.traffic(name)
+        groups = await desk.admin.topics.groups(name) if kind.is_users else []
         shown = groups[:GROUPS_SHOWN_MAX]
         lags = await asyncio.gather(*(group_lag(desk, group, name) for group in shown))
         letters = await asyncio.gather(*(waiting_letters(desk, group) for group in shown))
@@ -167,7 +167,7 @@ async def _row(desk: Desk, index: TopicIndex, name: str) -> TopicRow:
 
 
 async def group_lag(desk: Desk, group: str, topic: str) -> int:
-    progress = await desk.admin.lag(group, topic)
+    progress = await desk.admin.groups.lag(group, topic)
     return sum(max(0, each.broker_offset - each.consumer_offset) for each in progress.values())
 
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from pyromq.client.admin.access import policy_entry
 from pyromq.console.desk import Desk
 from pyromq.errors import BrokerError, ConfigError, NoPermissionError
+from pyromq.operate.access import policy_entry
 from pyromq.security.audit import AuditEntry, AuditOutcome, AuditSearch
 from pyromq.security.resources import Action
 from pyromq.security.templates import Template
@@ -51,7 +51,7 @@ class Users(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_users(desk: Desk) -> Users:
     try:
-        users, policies = await desk.admin.users(), await desk.admin.policies()
+        users, policies = await desk.admin.access.users(), await desk.admin.access.policies()
     except BrokerError as error:
         return Users(closed=str(error), is_refused=isinstance(error, NoPermissionError))
     return Users(users=tuple(map(user_of, users)), policies=tuple(policy_rows(policies)))

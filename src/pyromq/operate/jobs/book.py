@@ -11,9 +11,9 @@ from typing import Final, Self
 
 import msgspec
 
-from pyromq.client.admin import Admin
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError, MQError
+from pyromq.operate.admin import Admin
 from pyromq.operate.jobs.files import JobFiles
 from pyromq.operate.jobs.outcomes import ItemResult, Outcome
 from pyromq.operate.jobs.record import JobRecord

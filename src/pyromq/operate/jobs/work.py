@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
-from pyromq.client.admin import Admin
-from pyromq.client.admin.messages.search import MessageFilter, MessageQuery
-from pyromq.client.admin.offsets import OffsetMove
 from pyromq.errors import ConfigError, GroupNotFoundError, MQError, NotFoundError, ProtocolError, TopicNotFoundError
 from pyromq.model.message import SendStatus
 from pyromq.model.queue import QueueId
-from pyromq.operate.dead_letters import DeadLetters, RedriveAttempt
+from pyromq.operate.admin import Admin
+from pyromq.operate.dead_letters import RedriveAttempt
 from pyromq.operate.jobs.outcomes import ItemResult, Outcome
 from pyromq.operate.jobs.run import Attempt
 from pyromq.operate.jobs.specs import CopyTopic, Delete, JobSpec, Move, Redrive, Resend, ResetOffsets
+from pyromq.operate.offsets import OffsetMove
+from pyromq.operate.reading.search import MessageFilter, MessageQuery
 from pyromq.operate.resend.engine import Resender, copy_of, leaves_doubt
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import Outgoing
@@ -45,7 +45,7 @@ def attempts_of(admin: Admin, spec: JobSpec, *, is_continued: bool = False) -> A
 
 async def _redrives(admin: Admin, spec: Redrive) -> AsyncIterator[Attempt]:
     seen: set[str] = set()
-    async for attempt in DeadLetters(admin).attempts(spec.group, spec.which, only_group=spec.only_group):
+    async for attempt in admin.dead_letters.attempts(spec.group, spec.which, only_group=spec.only_group):
         place = attempt.letter.offset_message_id
         if spec.letters:
             seen.add(place)
@@ -66,12 +66,12 @@ async def _copies(admin: Admin, spec: CopyTopic, is_continued: bool) -> AsyncIte
     if spec.topic == spec.to_topic:
         raise ConfigError(f"topic {spec.topic} cannot be copied to itself: the copy would never end")
     query = MessageQuery(topic=spec.topic, tag=spec.tag, sql=spec.sql, begin_ms=spec.begin_ms, end_ms=spec.end_ms)
-    wanted, count, resender = MessageFilter(query), 0, Resender(admin)
-    await admin.route(spec.to_topic)
-    for queue, end in (await admin.queue_ends(spec.topic)).items():
-        held = await admin.queue_range(queue)
-        begin = max(held.min_offset, await admin.offset_at(queue, spec.begin_ms)) if spec.begin_ms else held.min_offset
-        async for message in admin.walk(queue, begin, end):
+    wanted, count, resender = MessageFilter(query), 0, Resender(admin.client, admin.messages)
+    await admin.topics.route(spec.to_topic)
+    for queue, end in (await admin.offsets.ends(spec.topic)).items():
+        held = await admin.offsets.range(queue)
+        begin = max(held.min_offset, await admin.offsets.at(queue, spec.begin_ms)) if spec.begin_ms else held.min_offset
+        async for message in admin.messages.walk(queue, begin, end):
             if message.stored_ms > spec.end_ms:
                 break
             if not wanted.takes(message):
@@ -79,20 +79,20 @@ async def _copies(admin: Admin, spec: CopyTopic, is_continued: bool) -> AsyncIte
             if spec.count_max and count >= spec.count_max:
                 return
             count += 1
-            copy = copy_of(admin, message, topic=spec.to_topic, run_id=spec.run_id, is_checked=is_continued)
+            copy = copy_of(admin.client, message, topic=spec.to_topic, run_id=spec.run_id, is_checked=is_continued)
             yield _send(resender, copy)
 
 
 async def _resends(admin: Admin, spec: Resend, is_continued: bool) -> AsyncIterator[Attempt]:
-    resender = Resender(admin)
+    resender = Resender(admin.client, admin.messages)
     for item in dict.fromkeys(spec.messages):
         try:
-            message = await admin.message_by_offset_id(item)
+            message = await admin.messages.by_offset_id(item)
         except (NotFoundError, ProtocolError) as error:
             yield _fixed(item, str(error), is_problem=True)
             continue
         where = {"topic": spec.to_topic, "group": spec.to_group}
-        yield _send(resender, copy_of(admin, message, run_id=spec.run_id, is_checked=is_continued, **where))
+        yield _send(resender, copy_of(admin.client, message, run_id=spec.run_id, is_checked=is_continued, **where))
 
 
 def _send(resender: Resender, copy: Outgoing) -> Attempt:
@@ -134,8 +134,8 @@ _RESULTS = {
 
 
 async def _moves(admin: Admin, spec: ResetOffsets) -> AsyncIterator[Attempt]:
-    await admin.require_group(spec.group)
-    brokers = (await admin.cluster()).broker_addr_table
+    await admin.groups.require(spec.group)
+    brokers = (await admin.brokers.cluster()).broker_addr_table
     for move in spec.moves:
         if move.broker not in brokers:  # a name must not become an address that is connected to
             raise ConfigError(f"name servers know no broker {move.broker[:80]}")
@@ -151,7 +151,7 @@ async def _move(admin: Admin, spec: ResetOffsets, move: Move, item: str, *, dry_
     queue = QueueId(admin.client.wire_name(move.topic), move.broker, move.queue)
     target = str(move.new)
     try:
-        now = await admin.committed(spec.group, queue)
+        now = await admin.offsets.committed(spec.group, queue)
         undo = "" if now is None else str(now)
         if now == move.new:
             return ItemResult(item=item, outcome=Outcome.UNCHANGED, text="it stands there already", target=target)
@@ -161,7 +161,7 @@ async def _move(admin: Admin, spec: ResetOffsets, move: Move, item: str, *, dry_
         if dry_run:
             text = f"would move from {now} to {move.new}"
             return ItemResult(item=item, outcome=Outcome.NOT_ATTEMPTED, text=text, target=target, undo=undo)
-        await admin.carry_out(spec.group, [OffsetMove(queue, now, move.new)])
+        await admin.offsets.carry_out(spec.group, [OffsetMove(queue, now, move.new)])
     except MQError as error:
         if not leaves_doubt(error):
             return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=str(error), target=target, is_problem=True)
@@ -175,7 +175,7 @@ async def _verified(admin: Admin, group: str, move: OffsetMove, item: str, undo:
     A group that was moved back and stands where it was is a doubt: it consumed all that again, or the move was lost.
     """
     try:
-        now = await admin.committed(group, move.queue)
+        now = await admin.offsets.committed(group, move.queue)
     except MQError as error:
         text = f"moved, but it could not be read back: {error}"
         return ItemResult(
@@ -193,7 +193,7 @@ async def _verified(admin: Admin, group: str, move: OffsetMove, item: str, undo:
 
 
 async def _deletions(admin: Admin, spec: Delete) -> AsyncIterator[Attempt]:
-    delete: Callable[[str], Awaitable[None]] = admin.delete_topic if spec.what == "topic" else admin.delete_group
+    delete: Callable[[str], Awaitable[None]] = admin.topics.delete if spec.what == "topic" else admin.groups.delete
     for name in dict.fromkeys(spec.names):
         yield Attempt(
             name,
@@ -227,7 +227,7 @@ async def _would_delete(admin: Admin, what: str, name: str) -> ItemResult:
 
 async def _exists(admin: Admin, what: str, name: str) -> bool:
     try:
-        await (admin.route(name) if what == "topic" else admin.require_group(name))
+        await (admin.topics.route(name) if what == "topic" else admin.groups.require(name))
     except (TopicNotFoundError, GroupNotFoundError):
         return False
     return True

@@ -15,13 +15,14 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.admin import Admin
+from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.client.producer.raw_send import queue_for, send_raw
 from pyromq.errors import ConnectFailedError, MQError, NoRouteError, ProtocolError, TooManyRequestsError, TransportError
 from pyromq.model import property_names as names
 from pyromq.model.names import retry_topic
+from pyromq.operate.reading.stored_messages import StoredMessages
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import COPIED_FROM, Item, Outgoing, copy_id, first_topic, outgoing, source_of
 from pyromq.wire.headers.producer import SendResponseHeader
@@ -40,9 +41,9 @@ def leaves_doubt(error: MQError) -> bool:
 class Resender:
     """Sends copies of stored messages as the producer group ``producer``."""
 
-    def __init__(self, admin: Admin, producer: str = TOOLS_PRODUCER) -> None:
-        self._admin = admin
-        self._client = admin.client
+    def __init__(self, client: Client, stored: StoredMessages, producer: str = TOOLS_PRODUCER) -> None:
+        self._client = client
+        self._stored = stored
         self._producer = producer
 
     async def resend(self, message: Item, *, dry_run: bool = False) -> ItemOutcome:
@@ -99,13 +100,13 @@ class Resender:
     async def was_sent(self, topics: Iterable[str], message_ids: Iterable[str]) -> bool:
         """Whether one of these topics has a message under one of these ids. Raises MQError."""
         for topic, message_id in product(topics, message_ids):
-            if await self._admin._copies(self._client.wire_name(topic), message_id):
+            if await self._stored.copies(self._client.wire_name(topic), message_id):
                 return True
         return False
 
 
 def copy_of(
-    admin: Admin,
+    client: Client,
     message: ReceivedMessage,
     *,
     topic: str = "",
@@ -118,11 +119,11 @@ def copy_of(
     With the same ``run_id`` it has the same id, so that a run that goes on finds what was sent; other runs make other
     copies.
     """
-    home = topic or first_topic(admin.client, message)
+    home = topic or first_topic(client, message)
     target = retry_topic(group) if group else home
     marks = [(COPIED_FROM, message.offset_message_id)]
     if group:
-        marks.append((names.RETRY_TOPIC, admin.client.wire_name(home)))
+        marks.append((names.RETRY_TOPIC, client.wire_name(home)))
     source = msgspec.structs.replace(
         source_of(message), to_topic=target, new_message_id=copy_id(message, target, run_id)
     )

@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from pyromq.client.admin import Admin
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.expression_check import ExpressionCheck
 from pyromq.client.consumer.rules.subscription import subscribe_sql
@@ -22,6 +21,7 @@ from pyromq.errors import GroupNotFoundError, MQError, NoPermissionError, TopicN
 from pyromq.model.names import RETRY_PREFIX, retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.system_names import kind_of_topic, names_of_servers
+from pyromq.operate.admin import Admin
 from pyromq.pipeline.arrow.layout import record_starts
 from pyromq.pipeline.core.connections import Connected, connect
 from pyromq.pipeline.core.keywords import did_you_mean
@@ -98,7 +98,7 @@ class Cluster:
         if self._listed_ms is None or now_ms - self._listed_ms >= self._options.discovery_ms:
             matches = re.compile(self._options.topic_pattern).fullmatch
             admin = Admin(client=self.connected.client)
-            names, cluster = await admin.topics(), await admin.cluster()
+            names, cluster = await admin.topics.names(), await admin.brokers.cluster()
             own = names_of_servers(cluster.cluster_addr_table, cluster.broker_addr_table)
             self._listed = tuple(name for name in names if matches(name) and kind_of_topic(name, own).is_users)
             self._listed_ms = now_ms
@@ -144,7 +144,7 @@ class Cluster:
     async def _not_found(self, topic: str) -> TopicNotFoundError:
         """The error for a topic that is not there, with the closest name that is."""
         try:
-            hint = did_you_mean(topic, await Admin(client=self.connected.client).topics())
+            hint = did_you_mean(topic, await Admin(client=self.connected.client).topics.names())
         except MQError:  # the list is only for the hint
             hint = ""
         text = hint or f"create it first: pyromq topic create {topic}"
@@ -160,7 +160,7 @@ class Cluster:
 
     async def _stored(self, queues: list[QueueId]) -> Offsets:
         admin, group = Admin(client=self.connected.client), self._options.group
-        found = await asyncio.gather(*(admin.committed(group, queue) for queue in queues))
+        found = await asyncio.gather(*(admin.offsets.committed(group, queue) for queue in queues))
         pairs = zip(queues, found, strict=True)
         return {queue: offset for queue, offset in pairs if offset is not None and offset >= 0}
 

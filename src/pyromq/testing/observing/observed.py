@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from pyromq.broker.broker import Broker
-from pyromq.client.admin.delays import due_of
-from pyromq.client.admin.group_story import mismatch
 from pyromq.client.core.received_message import ReceivedMessage, split_messages
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, dead_letter_topic, retry_topic
 from pyromq.model.system_names import is_system_group
+from pyromq.operate.delays import due_of
+from pyromq.operate.explaining.group_story import mismatch
 from pyromq.testing.observing.journal import Journal, JournalEventKind
 from pyromq.testing.observing.ledger import DeliveryState, Ledger, MessagePlace
 from pyromq.testing.observing.seen import SeenMessage, SeenMessages, seen

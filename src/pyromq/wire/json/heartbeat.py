@@ -118,6 +118,10 @@ class ConsumerConnections(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     disagreeing_client_ids: tuple[str, ...] | None = None  # ours, Java skips it: members whose subscription differs
 
+    @property
+    def is_broadcast(self) -> bool:
+        return self.message_model is MessageModel.BROADCASTING
+
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
     return java_json.dumps(heartbeat)

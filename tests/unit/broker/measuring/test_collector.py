@@ -106,7 +106,7 @@ def test_failed_messages_and_dead_letters_by_the_topic_they_were_sent_to() -> No
             assert letters.value(consumer_group="books", state="left") == 1
             assert found["rocketmq_consumer_connections"].value(consumer_group="books", consume_mode="push") == 1
             with Admin(loopback.nameserver) as admin:
-                admin.redrive("books")
+                admin.dead_letters.redrive("books")
             loopback.advance(seconds=5)
             again = metrics_at(loopback)["pyromq_dead_letters"]
             assert again.value(consumer_group="books", state="redriven") == 1
@@ -125,7 +125,7 @@ def test_refusals_by_reason_and_names_that_nobody_has(loopback: LoopbackBroker) 
         producer.send(Message("nowhere", b"x"))
     send(loopback, "TBW102", 0)
     with Admin(loopback.nameserver) as admin, pytest.raises(MQError):
-        admin.create_topic("not a name")
+        admin.topics.create("not a name")
     found = metrics_at(loopback)
     if "pyromq_refused_sends_total" in found:  # the route may have refused it before
         assert not any("nowhere" in str(labels) for labels in found["pyromq_refused_sends_total"].samples)

@@ -8,7 +8,7 @@ import pytest
 
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.state.unread_watch import UnreadWatch
-from pyromq.client.admin.examining import ClusterSeverity, judge_broker
+from pyromq.operate.health import ClusterSeverity, judge_broker
 from pyromq.store.unread import Unread
 from pyromq.wire.json.heartbeat import MessageModel
 

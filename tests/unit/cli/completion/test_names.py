@@ -41,9 +41,9 @@ def test_names_are_those_of_the_cluster_now(monkeypatch: pytest.MonkeyPatch) -> 
     from pyromq import Admin
 
     with LoopbackBroker() as broker, Admin(broker.nameserver) as admin:
-        admin.create_topic("orders")
-        admin.create_topic("order-events")
-        admin.create_group("billing")
+        admin.topics.create("orders")
+        admin.topics.create("order-events")
+        admin.groups.create("billing")
         assert completions("topic", "describe", "-n", broker.nameserver, "") == ["order-events", "orders"]
         monkeypatch.setenv("PYROMQ_NAMESERVER", broker.nameserver)
         assert completions("topic", "describe", "order-") == ["order-events"]

@@ -8,8 +8,8 @@ import pytest
 from pyromq.cli import clock
 from pyromq.cli.main import main
 from pyromq.cli.nouns.group_moves import ResetTarget, parse_queue
-from pyromq.client.admin import EARLIEST, LATEST
 from pyromq.model.queue import QueueId
+from pyromq.operate.offsets import EARLIEST, LATEST
 from pyromq.testing import ManualClock
 
 NOW_MS = 1_700_000_000_000

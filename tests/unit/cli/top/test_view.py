@@ -9,18 +9,18 @@ from rich.console import Console
 
 from pyromq.cli.top.state import TopState
 from pyromq.cli.top.view import LagHistory, Sample, frame, rows_that_fit, write_once
-from pyromq.client.admin.operating.overview import GroupPage, GroupSummary, TopicPage, TopicSummary
+from pyromq.operate.lists import GroupPage, GroupRow, TopicPage, TopicRow
 
 GROUPS = GroupPage(
     rows=(
-        GroupSummary(group="billing", members=2, get_rate=12.5, lag=1200, dead_letters=3),
-        GroupSummary(group="mail\x1b[2J", members=0, is_broadcast=True, get_rate=0.0, dead_letters=0),
-        GroupSummary(group="stopped", members=0, is_enabled=False, get_rate=0.0, lag=0, dead_letters=0),
+        GroupRow(group="billing", members=2, get_rate=12.5, lag=1200, dead_letters=3),
+        GroupRow(group="mail\x1b[2J", members=0, is_broadcast=True, get_rate=0.0, dead_letters=0),
+        GroupRow(group="stopped", members=0, is_enabled=False, get_rate=0.0, lag=0, dead_letters=0),
     ),
     found=40,
 )
 TOPICS = TopicPage(
-    rows=(TopicSummary(topic="orders", queues=8, put_rate=1234.5, get_rate=12.5, groups=("billing",), lag=1200),),
+    rows=(TopicRow(topic="orders", queues=8, put_rate=1234.5, get_rate=12.5, groups=("billing",), lag=1200),),
     found=1,
     problems=("broker broker-b is missing: away",),
 )
@@ -63,12 +63,12 @@ def test_the_last_line_says_what_is_going_on() -> None:
 def test_a_trend_shows_how_the_lag_went() -> None:
     history = LagHistory()
     for lag in (0, 10, 50, 100):
-        history.add(GroupPage(rows=(GroupSummary(group="billing", lag=lag),), found=1))
+        history.add(GroupPage(rows=(GroupRow(group="billing", lag=lag),), found=1))
     assert history.trend("billing") == " ▁▄█"
     history.add(GroupPage(rows=(), found=0))
     assert history.trend("billing") == "", "a group that is gone is forgotten"
     for _ in range(50):
-        history.add(GroupPage(rows=(GroupSummary(group="a", lag=0), GroupSummary(group="b", lag=7)), found=2))
+        history.add(GroupPage(rows=(GroupRow(group="a", lag=0), GroupRow(group="b", lag=7)), found=2))
     assert (history.trend("a"), history.trend("b")) == ("", "█" * 16)
 
 

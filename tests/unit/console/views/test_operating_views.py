@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pyromq.client.admin.delays import DelayedMessage
 from pyromq.console.views.brokers import in_words
 from pyromq.console.views.delays import HOUR_MS, by_hour
 from pyromq.console.views.pipelines import State, batches_per_min
 from pyromq.console.views.pipelines import state_of as pipeline_state
 from pyromq.console.views.users import changes_of, question_of
+from pyromq.operate.delays import DelayedMessage
 from pyromq.operate.query_reports import QueryBatch, QueryReport
 from pyromq.security.audit import AuditEntry, AuditOutcome
 

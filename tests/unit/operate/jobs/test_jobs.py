@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from pyromq.aio import ReceivedMessage
-from pyromq.client.admin.messages.search import MessageQuery
 from pyromq.errors import ConfigError, ConnectFailedError
 from pyromq.operate.jobs.book import KEPT_MAX, RUNNING_MAX, Jobs, NoSuchJobError, TooManyJobsError
 from pyromq.operate.jobs.files import JobBusyError
@@ -19,6 +18,7 @@ from pyromq.operate.jobs.outcomes import ItemResult, Outcome
 from pyromq.operate.jobs.record import JobRecord, JobState
 from pyromq.operate.jobs.run import PROBLEMS_IN_A_ROW_MAX
 from pyromq.operate.jobs.specs import CopyTopic, Delete, Move, NewJob, Pace, Redrive, Resend, ResetOffsets
+from pyromq.operate.reading.search import MessageQuery
 from pyromq.wire.codes import ResponseCode
 from tests.unit.console.shop import Shop, a_shop
 
@@ -48,7 +48,7 @@ async def until(jobs: Jobs, job_id: str, state: JobState) -> JobRecord:
 
 
 async def stored(shop: Shop, topic: str = "orders") -> list[ReceivedMessage]:
-    return (await shop.admin.search(MessageQuery(topic=topic, count_max=1_000))).messages
+    return (await shop.admin.messages.search(MessageQuery(topic=topic, count_max=1_000))).messages
 
 
 def bodies(found: list[ReceivedMessage]) -> list[bytes]:
@@ -68,7 +68,7 @@ def test_a_redrive_confirms_each_letter_and_the_next_one_finds_nothing_left_to_d
         assert record.state is JobState.FINISHED
         assert [result.outcome for result in results] == [Outcome.CONFIRMED] * 10
         assert bodies(await stored(shop)) == sorted(NUMBERS * 2)
-        assert all(letter.is_redriven for letter in await shop.admin.dead_letters("billing"))
+        assert all(letter.is_redriven for letter in await shop.admin.dead_letters.list("billing"))
         again, none = await over(shop, jobs, NewJob(spec=Redrive(group="billing")))
         assert (again.counts.total, none) == (0, [])
 
@@ -90,7 +90,7 @@ def test_a_dry_run_sends_nothing_and_claims_nothing() -> None:
 def test_chosen_letters_alone_are_redriven_and_a_chosen_one_that_is_missing_is_told() -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
         await shop.bury(NUMBERS)
-        letters = await shop.admin.dead_letters("billing")
+        letters = await shop.admin.dead_letters.list("billing")
         chosen = (letters[3].offset_message_id, letters[7].offset_message_id, "7F00000100002A9F0000000000FFFFFF")
         record, results = await over(shop, jobs, NewJob(spec=Redrive(group="billing", letters=chosen)))
         assert {result.item: result.outcome for result in results} == {
@@ -378,7 +378,7 @@ def test_a_disk_that_takes_no_results_ends_the_job_before_it_does_what_cannot_be
 def test_the_servers_going_away_fails_the_job_and_what_follows_was_not_attempted() -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
         await shop.send(*NUMBERS)
-        await shop.admin.create_topic("copies", queues=1)
+        await shop.admin.topics.create("copies", queues=1)
         shop.broker.faults.refuse("orders", requests="pull", times=None)
         record, results = await over(shop, jobs, NewJob(spec=CopyTopic(topic="orders", to_topic="copies")))
         assert record.state is JobState.FAILED
@@ -394,7 +394,7 @@ def test_the_servers_going_away_fails_the_job_and_what_follows_was_not_attempted
 def test_a_copy_of_a_topic_has_its_messages_and_a_job_that_goes_on_makes_no_second_ones() -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
         await shop.send(*NUMBERS, tags="new", keys="k1")
-        await shop.admin.create_topic("copies", queues=3)
+        await shop.admin.topics.create("copies", queues=3)
         shop.broker.faults.cut_connection("copies", done=True, skip=1)  # stored, and nobody hears of it
         shop.broker.faults.cut_connection("copies", skip=4)
         record, _ = await over(shop, jobs, NewJob(spec=CopyTopic(topic="orders", to_topic="copies")))
@@ -416,7 +416,7 @@ def test_whatever_goes_wrong_jobs_that_go_on_send_each_message_once(seed: int) -
     async def run() -> None:
         async with a_shop(seed) as shop, shop.jobs() as jobs:
             await shop.send(*[b"%d" % number for number in range(40)])
-            await shop.admin.create_topic("copies", queues=2)
+            await shop.admin.topics.create("copies", queues=2)
             kinds = ("lose response", "refuse", "cut", "cut when done")
             shop.broker.faults.random(0.3, kinds=kinds, topic="copies", requests="send")
             record = await jobs.wait(jobs.start(NewJob(spec=CopyTopic(topic="orders", to_topic="copies")), by="ada").id)
@@ -439,7 +439,7 @@ def test_a_copy_takes_what_was_chosen_and_never_its_own_topic() -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
         await shop.send(b"1", b"2", tags="a")
         await shop.send(b"3", b"4", b"5", tags="b")
-        await shop.admin.create_topic("copies", queues=1)
+        await shop.admin.topics.create("copies", queues=1)
         spec = CopyTopic(topic="orders", to_topic="copies", tag="b", count_max=2)
         record, _ = await over(shop, jobs, NewJob(spec=spec))
         assert record.counts.confirmed == 2
@@ -454,7 +454,7 @@ def test_messages_are_sent_again_to_one_group_alone() -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
         await shop.bury([b"1"])  # which gives the group its retry topic
         [message] = await stored(shop)
-        await shop.admin.create_topic("%RETRY%billing", queues=1)
+        await shop.admin.topics.create("%RETRY%billing", queues=1)
         spec = Resend(messages=(message.offset_message_id, "no id", message.offset_message_id), to_group="billing")
         _, results = await over(shop, jobs, NewJob(spec=spec))
         assert [result.outcome for result in results] == [Outcome.CONFIRMED, Outcome.UNCHANGED]
@@ -470,7 +470,9 @@ def test_messages_are_sent_again_to_one_group_alone() -> None:
 
 
 async def committed(shop: Shop, group: str = "billing") -> dict[int, int]:
-    return {queue.number: held.consumer_offset for queue, held in (await shop.admin.lag(group, "orders")).items()}
+    return {
+        queue.number: held.consumer_offset for queue, held in (await shop.admin.groups.lag(group, "orders")).items()
+    }
 
 
 def moves_of(plan: list[object]) -> tuple[Move, ...]:
@@ -484,7 +486,7 @@ def test_a_reset_confirms_each_queue_by_reading_it_back_and_can_be_undone() -> N
     async def test(shop: Shop, jobs: Jobs) -> None:
         await shop.bury(NUMBERS)
         before = await committed(shop)
-        plan = await shop.admin.plan_reset("billing", "orders", to_ms=0)
+        plan = await shop.admin.offsets.plan_reset("billing", "orders", to_ms=0)
         record, results = await over(shop, jobs, NewJob(spec=ResetOffsets(group="billing", moves=moves_of([*plan]))))
         assert [result.outcome for result in results] == [Outcome.CONFIRMED] * 2
         assert set((await committed(shop)).values()) == {0}
@@ -499,9 +501,9 @@ def test_a_reset_confirms_each_queue_by_reading_it_back_and_can_be_undone() -> N
 def test_a_queue_that_moved_since_the_preview_is_left_alone() -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
         await shop.bury(NUMBERS)
-        plan = moves_of([*await shop.admin.plan_reset("billing", "orders", to_ms=0)])
-        await shop.admin.reset_offset(
-            "billing", "orders", queue=(await shop.admin.plan_reset("billing", "orders"))[0].queue, offset=2
+        plan = moves_of([*await shop.admin.offsets.plan_reset("billing", "orders", to_ms=0)])
+        await shop.admin.offsets.reset(
+            "billing", "orders", queue=(await shop.admin.offsets.plan_reset("billing", "orders"))[0].queue, offset=2
         )
         record, results = await over(shop, jobs, NewJob(spec=ResetOffsets(group="billing", moves=plan)))
         assert (record.counts.confirmed, record.counts.refused) == (1, 1)
@@ -515,7 +517,7 @@ def test_a_queue_that_moved_since_the_preview_is_left_alone() -> None:
 def test_a_reset_whose_response_is_lost_is_unknown() -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
         await shop.bury(NUMBERS)
-        plan = moves_of([*await shop.admin.plan_reset("billing", "orders", to_ms=0)])
+        plan = moves_of([*await shop.admin.offsets.plan_reset("billing", "orders", to_ms=0)])
         shop.broker.faults.cut_connection(requests=222, done=True)
         record, results = await over(shop, jobs, NewJob(spec=ResetOffsets(group="billing", moves=plan)))
         assert (record.counts.confirmed, record.counts.unknown) == (1, 1), results
@@ -526,7 +528,7 @@ def test_a_reset_whose_response_is_lost_is_unknown() -> None:
 def test_a_reset_that_goes_on_leaves_confirmed_queues_alone() -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
         await shop.bury(NUMBERS)
-        plan = moves_of([*await shop.admin.plan_reset("billing", "orders", to_ms=0)])
+        plan = moves_of([*await shop.admin.offsets.plan_reset("billing", "orders", to_ms=0)])
         shop.broker.faults.cut_connection(requests=222, done=True)
         spec = ResetOffsets(group="billing", moves=plan, is_forced=True)
         record, results = await over(shop, jobs, NewJob(spec=spec))
@@ -544,13 +546,13 @@ def test_a_reset_that_somebody_undid_at_once_is_not_confirmed(monkeypatch: pytes
 
     async def test(shop: Shop, jobs: Jobs) -> None:
         await shop.bury(NUMBERS)
-        plan = moves_of([*await shop.admin.plan_reset("billing", "orders", to_ms=0)])
+        plan = moves_of([*await shop.admin.offsets.plan_reset("billing", "orders", to_ms=0)])
         earlier = tuple(msgspec.structs.replace(move, old=0, new=1) for move in plan)
 
         async def lost(*_: object) -> None:
             """The broker took it, and a member committed what it had before."""
 
-        monkeypatch.setattr(shop.admin, "carry_out", lost)
+        monkeypatch.setattr(shop.admin.offsets, "carry_out", lost)
         spec = ResetOffsets(group="billing", moves=earlier, is_forced=True)
         _, results = await over(shop, jobs, NewJob(spec=spec))
         assert [result.outcome for result in results] == [Outcome.UNKNOWN] * 2
@@ -561,7 +563,7 @@ def test_a_reset_that_somebody_undid_at_once_is_not_confirmed(monkeypatch: pytes
 def test_a_reset_of_a_broker_that_nobody_knows_connects_nowhere() -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
         move = Move(topic="orders", broker="127.0.0.1:1", queue=0, old=None, new=0)
-        await shop.admin.create_group("billing")
+        await shop.admin.groups.create("billing")
         record, results = await over(shop, jobs, NewJob(spec=ResetOffsets(group="billing", moves=(move,))))
         assert record.state is JobState.FAILED and "know no broker" in record.note and results == []
 
@@ -573,8 +575,8 @@ def test_a_reset_of_a_broker_that_nobody_knows_connects_nowhere() -> None:
 
 def test_deletions_tell_what_was_deleted_and_what_was_not_there() -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
-        await shop.admin.create_topic("old", queues=1)
-        await shop.admin.create_group("gone")
+        await shop.admin.topics.create("old", queues=1)
+        await shop.admin.groups.create("gone")
         record, results = await over(shop, jobs, NewJob(spec=Delete(what="topic", names=("old", "never", "old"))))
         assert [(result.item, result.outcome) for result in results] == [
             ("old", Outcome.CONFIRMED),
@@ -582,19 +584,19 @@ def test_deletions_tell_what_was_deleted_and_what_was_not_there() -> None:
         ]
         record, _ = await over(shop, jobs, NewJob(spec=Delete(what="group", names=("gone",))))
         assert record.counts.confirmed == 1
-        assert "gone" not in await shop.admin.groups()
+        assert "gone" not in await shop.admin.groups.names()
 
     on_a_shop(test)
 
 
 def test_a_deletion_that_one_broker_refused_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(shop: Shop, jobs: Jobs) -> None:
-        await shop.admin.create_topic("old", queues=1)
+        await shop.admin.topics.create("old", queues=1)
 
         async def refuse(name: str) -> None:
             raise ConnectFailedError("one of two brokers is away")
 
-        monkeypatch.setattr(shop.admin, "delete_topic", refuse)
+        monkeypatch.setattr(shop.admin.topics, "delete", refuse)
         _, (result,) = await over(shop, jobs, NewJob(spec=Delete(what="topic", names=("old",))))
         assert result.outcome is Outcome.UNKNOWN and "other brokers may have" in result.text
 

@@ -190,7 +190,7 @@ def test_tls_needs_sockets(tmp_path: Any) -> None:
         async with LoopbackBroker(sockets=False) as broker:
             async with aio.Admin(broker.nameserver, tls=True) as admin:
                 with pytest.raises(MQError, match="sockets=True"):
-                    await admin.topics()
+                    await admin.topics.names()
 
     asyncio.run(test())
     assert TlsMode.DISABLED is BrokerSettings().tls_mode

@@ -142,7 +142,7 @@ def committed_offsets(reading: Selection, groups: Iterable[str], topics: Collect
     with _admin(reading) as admin:
         for group in groups:
             try:
-                queues = admin.lag(group)
+                queues = admin.groups.lag(group)
             except NotFoundError:
                 continue
             found += [
@@ -161,7 +161,7 @@ def committed_offsets(reading: Selection, groups: Iterable[str], topics: Collect
 
 def existing(reading: Selection, topics: Collection[str]) -> set[str]:
     with _admin(reading) as admin:
-        return set(topics) & set(admin.topics())
+        return set(topics) & set(admin.topics.names())
 
 
 @contextmanager

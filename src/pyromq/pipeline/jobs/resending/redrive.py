@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from pyromq.client.admin import Admin
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
-from pyromq.operate.dead_letters import NO_TOPIC, DeadLetters, RedriveProgress
+from pyromq.operate.admin import Admin
+from pyromq.operate.dead_letters import NO_TOPIC
 from pyromq.operate.letter_filter import LetterFilter
 from pyromq.operate.resend.originals import OriginalMessages
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
@@ -97,8 +97,8 @@ async def _keep_progress(admin: Admin, group: str, letters: Sequence[Any], outco
     """Count as redriven what is: the letters of each queue from its beginning to the first that is not."""
     ended = {each.offset_message_id: each for each in outcomes}
     known = {(row["broker"], row["queue_id"], row["queue_offset"]): row["offset_message_id"] for row in letters}
-    for part in await DeadLetters(admin).queues(group):
-        progress = RedriveProgress(admin, group, part.queue)
+    for part in await admin.dead_letters.queues(group):
+        progress = admin.dead_letters.progress(group, part.queue)
         for offset in range(part.done, part.end):
             place = known.get((part.queue.broker, part.queue.number, offset), "")
             if place not in ended or progress.has_gap:

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from typing import Final
 
-from pyromq.client.admin import Admin
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError, TopicNotFoundError
+from pyromq.operate.admin import Admin
 from pyromq.operate.resend.engine import Resender, leaves_doubt
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import Item, Outgoing
@@ -111,14 +111,14 @@ class PacedSender:
         return message.source.ended(ItemStatus.FAILED, self._missing[message.topic])
 
     async def _settled(self, message: Outgoing, error: MQError, text: str) -> ItemOutcome:
-        found = await Resender(self.admin, PRODUCER).settle(message, error)
+        found = await Resender(self.admin.client, self.admin.messages, PRODUCER).settle(message, error)
         return found.ended(found.status, text) if found.status.is_problem else found
 
     async def _look(self, message: Outgoing) -> ItemOutcome:
-        return await Resender(self.admin, PRODUCER).look(message)
+        return await Resender(self.admin.client, self.admin.messages, PRODUCER).look(message)
 
     async def _send(self, message: Outgoing) -> ItemOutcome:
-        return await Resender(self.admin, PRODUCER).attempt(message)
+        return await Resender(self.admin.client, self.admin.messages, PRODUCER).attempt(message)
 
 
 def _lanes(chunk: Sequence[Item]) -> list[list[tuple[int, Outgoing]]]:

@@ -24,14 +24,14 @@ class World:
             await self.producer.send(Message(topic, body.encode(), **fields))
 
     async def dead_letters(self) -> list[bytes]:
-        return sorted(message.body for message in await self.admin.newest(f"%DLQ%{GROUP}", 100))
+        return sorted(message.body for message in await self.admin.messages.newest(f"%DLQ%{GROUP}", 100))
 
 
 def in_world(test: Callable[[World], Awaitable[None]], queues: int = 4, **options: Any) -> None:
     async def run() -> None:
         async with LoopbackBroker(virtual_time=True, sockets=False, **options) as broker:
             async with Admin(broker.nameserver) as admin, Producer(broker.nameserver, group="shop") as producer:
-                await admin.create_topic(TOPIC, queues=queues)
+                await admin.topics.create(TOPIC, queues=queues)
                 await test(World(broker, admin, producer))
 
     asyncio.run(run())

@@ -45,7 +45,7 @@ def test_members_share_messages_and_not_queues() -> None:
             assert one.counts.ok + two.counts.ok == 200
         assert sorted(got["one"] + got["two"], key=int) == list(map(str, range(200)))
         assert min(map(len, got.values())) > 0, "one queue, two members"
-        assert (await world.admin.group_state(GROUP)).lag == 0
+        assert (await world.admin.groups.describe(GROUP)).lag == 0
 
     in_world(test, queues=1)
 
@@ -72,7 +72,7 @@ def test_a_failed_message_comes_again_after_the_time_of_its_attempt_and_the_brok
 
 def test_the_broker_makes_dead_letters_at_the_limit_of_the_group() -> None:
     async def test(world: World) -> None:
-        await world.admin.create_group(GroupConfig(group_name=GROUP, retry_max_times=1))
+        await world.admin.groups.create(GroupConfig(group_name=GROUP, retry_max_times=1))
         await world.send("poison")
 
         async def listen(message: ReceivedMessage) -> ConsumeStatus:
@@ -98,10 +98,10 @@ def test_a_consumer_gives_up_by_its_own_limit_or_at_once(how: str) -> None:
             await world.broker.advance(minutes=5)
             assert one.counts.failed == (1 if how == "error" else 2)
         assert await world.dead_letters() == [b"poison"]
-        (letter,) = await world.admin.newest(f"%DLQ%{GROUP}", 1)
+        (letter,) = await world.admin.messages.newest(f"%DLQ%{GROUP}", 1)
         assert letter.failure_story is not None
         assert "no such customer" in str(letter.failure_story)
-        assert (await world.admin.group_state(GROUP)).lag == 0
+        assert (await world.admin.groups.describe(GROUP)).lag == 0
 
     in_world(test)
 

@@ -40,7 +40,7 @@ def test_what_is_acknowledged_never_comes_again() -> None:
             await one.ack(found[0])
             await one.ack(*found[1:])
             assert await one.receive(wait=120) == []
-        assert (await world.admin.group_state(GROUP)).lag == 0
+        assert (await world.admin.groups.describe(GROUP)).lag == 0
 
     in_world(test)
 
@@ -114,7 +114,7 @@ def test_the_invisible_time_is_changed_and_a_message_released_uncounted() -> Non
 
 def test_receive_waits_for_the_next_message_of_any_topic() -> None:
     async def test(world: World) -> None:
-        await world.admin.create_topic("payments", queues=2)
+        await world.admin.topics.create("payments", queues=2)
         async with consumer(world, topics=[TOPIC, "payments"]) as one:
             for topic in (TOPIC, "payments", TOPIC):
                 waiting = asyncio.create_task(one.receive(wait=60))
@@ -171,7 +171,7 @@ def test_order_holds_in_a_message_group() -> None:
 
 def test_a_message_that_nobody_can_handle_is_a_dead_letter() -> None:
     async def test(world: World) -> None:
-        await world.admin.create_group(GroupConfig(group_name=GROUP, retry_max_times=2))
+        await world.admin.groups.create(GroupConfig(group_name=GROUP, retry_max_times=2))
         await world.send("poison")
         async with consumer(world, invisible=5) as one:
             attempts = []
@@ -185,7 +185,7 @@ def test_a_message_that_nobody_can_handle_is_a_dead_letter() -> None:
 
 def test_urgent_messages_come_first() -> None:
     async def test(world: World) -> None:
-        await world.admin.create_topic("alarms", queues=8, attributes={"message.type": "PRIORITY"})
+        await world.admin.topics.create("alarms", queues=8, attributes={"message.type": "PRIORITY"})
         for priority in (0, 7, 3, 100):
             await world.send(f"p{priority}", topic="alarms", priority=priority)
         async with consumer(world, topics="alarms") as one:

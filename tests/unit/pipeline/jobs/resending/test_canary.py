@@ -62,6 +62,10 @@ class Brokers:
     def client(self) -> Any:
         return self
 
+    @property
+    def offsets(self) -> Any:
+        return self
+
     def wire_name(self, name: str) -> str:
         return name
 

@@ -1,1 +1,0 @@
-"""Messages for operators: searching a topic, and sending stored messages again."""

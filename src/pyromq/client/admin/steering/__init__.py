@@ -1,1 +1,0 @@
-"""Steering groups: how one stands as a whole, pausing it, and where it can be moved."""

@@ -1,0 +1,228 @@
+"""Health check of a whole cluster: what is wrong, or will be soon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from pyromq.client.admin.requests import AdminRequests
+from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError
+from pyromq.metrics.health import broker_findings, disk_percent
+from pyromq.model.names import RETRY_PREFIX
+from pyromq.model.queue import QueueId
+from pyromq.model.system_names import is_system_group
+from pyromq.operate.consumers.blocked_queues import first_message
+from pyromq.operate.consumers.members import MemberFacet
+from pyromq.operate.dead_letters import DeadLetterFacet
+from pyromq.operate.groups import GroupFacet
+from pyromq.operate.reading.stored_messages import StoredMessages
+from pyromq.operate.replication import ReplicationFacet, judge_copies
+from pyromq.operate.transactions import TransactionFacet
+from pyromq.wire.json.bodies import QueueProgress
+from pyromq.wire.json.heartbeat import ConsumerConnections
+from pyromq.wording import counted, shown_span
+
+_TRANSACTION_WARN_MS: Final = 10 * 60_000
+_LAG_WARN_MS: Final = 60_000  # several times longer than members take to commit what they have done
+_HEADS_MAX: Final = 16  # queues whose oldest message is looked at, the longest ones first
+
+
+class ClusterSeverity(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+class ClusterFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at. ``about`` names it, ``text`` says what is the matter and what to do."""
+
+    severity: ClusterSeverity
+    about: str
+    text: str
+
+
+class HealthFacet:
+    """``admin.health``: the health of a cluster."""
+
+    def __init__(
+        self,
+        requests: AdminRequests,
+        groups: GroupFacet,
+        members: MemberFacet,
+        dead_letters: DeadLetterFacet,
+        transactions: TransactionFacet,
+        replication: ReplicationFacet,
+    ) -> None:
+        self._requests = requests
+        self._client = requests.client
+        self._groups = groups
+        self._members = members
+        self._dead_letters = dead_letters
+        self._transactions = transactions
+        self._replication = replication
+        self._stored = StoredMessages(requests)
+
+    async def findings(self) -> list[ClusterFinding]:
+        """Look at name servers, brokers, groups, letters and transactions; the worst first. Raises TransportError."""
+        found = [*await self._examine_nameservers(), *await self._examine_brokers()]
+        if any(
+            broker.master_addr for broker in (await self._requests.nameservers.cluster()).broker_addr_table.values()
+        ):
+            found += [*await self._examine_groups(), *await self._examine_transactions()]
+        worst_first = [ClusterSeverity.BAD, ClusterSeverity.WARNING, ClusterSeverity.OK]
+        return sorted(found, key=lambda finding: worst_first.index(finding.severity))
+
+    async def _examine_nameservers(self) -> list[ClusterFinding]:
+        found = []
+        timeout_ms = self._client.settings.request_timeout_ms
+        for link in self._client.nameservers.links:
+            about = f"name server {link.address}"
+            try:
+                await link.connection(timeout_ms=timeout_ms)
+                found.append(ClusterFinding(severity=ClusterSeverity.OK, about=about, text="answers"))
+            except MQError as error:
+                found.append(
+                    ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=f"does not answer: {error}")
+                )
+        return found
+
+    async def _examine_brokers(self) -> list[ClusterFinding]:
+        found: list[ClusterFinding] = []
+        brokers = (await self._requests.nameservers.cluster()).broker_addr_table
+        if not brokers:
+            text = "no broker is registered: start one, and tell it where the name servers are"
+            return [ClusterFinding(severity=ClusterSeverity.BAD, about="brokers", text=text)]
+        for name, broker in sorted(brokers.items()):
+            if broker.master_addr is None:
+                text = "has no master: nothing can be sent to it"
+                found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=f"broker {name}", text=text))
+            for number, address in sorted(broker.broker_addrs.items()):
+                about = f"broker {name}" if number == 0 else f"replica {number} of {name}"
+                try:
+                    found += judge_broker(about, await self._requests.brokers.runtime(address))
+                except MQError as error:
+                    text = f"{address} does not answer: {error}"
+                    found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=text))
+        if any(len(broker.broker_addrs) > 1 or broker.master_addr is None for broker in brokers.values()):
+            found += await self._examine_replication()
+        return found
+
+    async def _examine_replication(self) -> list[ClusterFinding]:
+        copies = await self._replication.list()
+        found = [
+            ClusterFinding(severity=ClusterSeverity(each.severity.value), about=about, text=each.text)
+            for about, each in judge_copies(copies)
+        ]
+        if found:
+            return found
+        behind = max((each.behind_bytes or 0 for each in copies), default=0)
+        text = "replicas follow their masters" + (f", the last is {behind:,} bytes behind" if behind else "")
+        return [ClusterFinding(severity=ClusterSeverity.OK, about="replication", text=text)]
+
+    async def _examine_groups(self) -> list[ClusterFinding]:
+        found: list[ClusterFinding] = []
+        for group in await self._groups.names():
+            if not is_system_group(group):
+                found += await self._examine_group(group)
+        return found or [ClusterFinding(severity=ClusterSeverity.OK, about="groups", text="none has work left undone")]
+
+    async def _examine_group(self, group: str) -> list[ClusterFinding]:
+        about, found = f"group {group}", list[ClusterFinding]()
+        progress = await self._groups.lag(group)
+        lag = sum(max(0, held.broker_offset - held.consumer_offset) for held in progress.values())
+        try:
+            connections = await self._members.connections(group)
+        except GroupOfflineError:
+            if lag:
+                text = f"{counted(lag, 'message')} left, and no member is connected"
+                found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
+        else:
+            if connections.disagreeing_client_ids:
+                text = f"{len(connections.disagreeing_client_ids)} members subscribe to something else than the others"
+                found.append(
+                    ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=f"{text}: messages get lost to them")
+                )
+            found += await self._examine_members(group, connections, progress)
+        letters = (await self._dead_letters.count(group)).waiting
+        if letters:
+            text = f"{counted(letters, 'dead letter')}: see pyromq dlq ls {group}"
+            found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
+        return found
+
+    async def _examine_members(
+        self, group: str, connections: ConsumerConnections, progress: dict[QueueId, QueueProgress]
+    ) -> list[ClusterFinding]:
+        """Whether they keep up with what arrives, and whether there is work for each of them."""
+        if connections.is_broadcast:  # each has all queues, and its own progress
+            return []
+        members, queues = len(connections.connection_set), {}
+        for topic in connections.subscription_table:
+            if not topic.startswith(RETRY_PREFIX):
+                queues[topic] = await self._count_queues(topic)
+        found = judge_members(group, members, queues)
+        behind = [(held.broker_offset - held.consumer_offset, queue) for queue, held in progress.items()]
+        worst = sorted((each for each in behind if each[0] > 0), reverse=True)[:_HEADS_MAX]
+        now_ms, oldest = self._client.clock.now_ms(), list[tuple[int, QueueId]]()
+        for _, queue in worst:
+            if message := await first_message(self._stored, queue, progress[queue].consumer_offset):
+                oldest.append((now_ms - message.stored_ms, queue))
+        return found + judge_lag(group, members, sum(lag for lag, _ in behind if lag > 0), oldest)
+
+    async def _count_queues(self, topic: str) -> int:
+        """As the subscription has it, 0 when it has no route."""
+        name = self._client.plain_name(topic)
+        try:
+            return len(await self._requests.directory.queues(name))
+        except TopicNotFoundError:
+            return 0
+
+    async def _examine_transactions(self) -> list[ClusterFinding]:
+        now_ms = self._client.clock.now_ms()
+        late = [place for place in await self._transactions.list() if now_ms - place.born_ms > _TRANSACTION_WARN_MS]
+        if not late:
+            return [ClusterFinding(severity=ClusterSeverity.OK, about="transactions", text="none is open for long")]
+        groups = ", ".join(sorted({place.producer_group for place in late}))
+        text = f"{len(late)} are open for more than ten minutes (producers: {groups}): see pyromq tx ls"
+        return [ClusterFinding(severity=ClusterSeverity.WARNING, about="transactions", text=text)]
+
+
+def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
+    """From what a broker says about itself."""
+    found = [
+        ClusterFinding(severity=ClusterSeverity(each.severity.value), about=about, text=each.text)
+        for each in broker_findings(told)
+    ]
+    percent = disk_percent(told)
+    runs = f", {told['compiledCore']}" if "compiledCore" in told else ""  # only brokers of ours say so
+    return found or [
+        ClusterFinding(
+            severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full{runs}"
+        )
+    ]
+
+
+def judge_members(group: str, members: int, queues: Mapping[str, int]) -> list[ClusterFinding]:
+    """From the number of queues of each topic that a group subscribes to; 0 where it is not known."""
+    most = max(queues.values(), default=0)
+    if not most or members <= most:
+        return []
+    topic = max(queues, key=lambda name: queues[name])
+    idle = counted(members - most, "member")
+    text = f"{members} members share {counted(most, 'queue')} of topic {topic}, so {idle} can get no messages"
+    text += f": run fewer, or add queues with pyromq topic create {topic} --queues {members}"
+    return [ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {group}", text=text)]
+
+
+def judge_lag(group: str, members: int, lag: int, oldest: Sequence[tuple[int, QueueId]]) -> list[ClusterFinding]:
+    """From the ages of the first messages that a group with members has not consumed, in milliseconds."""
+    age_ms, queue = max(oldest, default=(0, QueueId("", "", 0)))
+    if age_ms < _LAG_WARN_MS:
+        return []
+    where = f"{queue.topic}, {queue.broker} queue {queue.number}"
+    text = f"{counted(lag, 'message')} left with {counted(members, 'member')} connected, the oldest for"
+    text += f" {shown_span(age_ms)} ({where}): a listener is stuck, or the group is slower than what arrives;"
+    text += f" see pyromq group describe {group}"
+    return [ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {group}", text=text)]

@@ -1,0 +1,75 @@
+"""What single brokers and members tell about themselves, for those who measure: one request, one broker each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pyromq.client.admin.requests import AdminRequests
+from pyromq.client.consumer.base.consume_stats import TopicRates
+from pyromq.client.consumer.base.running_info import HeadOfLine, flow_counts, heads_of_line
+from pyromq.model.queue import QueueId
+from pyromq.model.topic import TopicConfig
+from pyromq.wire.json import java_json
+from pyromq.wire.json.bodies import QueueProgress, TopicStats
+from pyromq.wire.json.heartbeat import ConsumerConnections
+
+
+class GroupProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """A group in one topic on one broker."""
+
+    group: str
+    topic: str
+    rate: float
+    queues: dict[QueueId, QueueProgress]
+
+
+class MemberReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member says about itself; ``flow`` and ``heads`` are told by PyroMQ's."""
+
+    rates: dict[str, TopicRates] = {}  # by topic
+    flow: dict[str, int] = {}  # by rule of flow control
+    heads: tuple[HeadOfLine, ...] = ()
+
+
+class MeasureFacet:
+    """``admin.measuring``: single brokers by address; names are as brokers have them, namespaces included."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests.brokers
+
+    async def topics(self, address: str) -> dict[str, TopicConfig]:
+        """Return the topics of a broker."""
+        return await self._requests.topic_configs(address)
+
+    async def groups(self, address: str) -> list[str]:
+        """Return the groups of a broker."""
+        return sorted(await self._requests.group_configs(address))
+
+    async def topic_stats(self, address: str, topic: str) -> TopicStats:
+        """Return what the queues of a topic hold on a broker, and its put rate. Raises TopicNotFoundError."""
+        return await self._requests.topic_stats(address, topic)
+
+    async def progress(self, address: str) -> list[GroupProgress]:
+        """Return how far all groups of a broker are, with one request."""
+        told, found = await self._requests.progress_of_all(address), list[GroupProgress]()
+        for group, topics in ((name, each) for table in told.consume_stats_list for name, each in table.items()):
+            for stats in topics:
+                by_topic: dict[str, dict[QueueId, QueueProgress]] = {}
+                for queue, progress in stats.offset_table.items():
+                    by_topic.setdefault(queue.topic, {})[queue] = progress
+                found += [
+                    GroupProgress(group=group, topic=topic, rate=stats.consume_tps, queues=queues)
+                    for topic, queues in by_topic.items()
+                ]
+        return found
+
+    async def members(self, address: str, group: str) -> ConsumerConnections:
+        """Return the consumers of a group that are connected to a broker. Raises GroupOfflineError."""
+        return await self._requests.consumer_connections(address, group)
+
+    async def report(self, address: str, group: str, client_id: str) -> MemberReport:
+        """Return what a member says about itself. Raises RemoteProtocolError for what cannot be read."""
+        body = await self._requests.running_info(address, group, client_id)
+        rates = java_json.convert(java_json.parse(body).get("statusTable") or {}, dict[str, TopicRates])
+        flow = {hold.name: count for hold, count in flow_counts(body).items()}
+        return MemberReport(rates=rates, flow=flow, heads=tuple(heads_of_line(body)))

@@ -1,0 +1,1 @@
+"""Stored messages: found by id, key and place, searched, and what they say of themselves."""

@@ -1,0 +1,35 @@
+"""Stores of brokers: segments, disk, retention, last recovery; consume queues as they are stored."""
+
+from __future__ import annotations
+
+from pyromq.client.admin.requests import AdminRequests
+from pyromq.model.queue import QueueId
+from pyromq.wire.headers.admin import QueryConsumeQueueHeader
+from pyromq.wire.json.bodies import QueueView
+from pyromq.wire.json.store_facts import StoreFacts
+
+
+class StoreFacet:
+    """``admin.stores``: what brokers have on disk."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+        self._client = requests.client
+
+    async def facts(self, broker: str) -> StoreFacts | None:
+        """Return segments, disk, retention and last recovery of a broker (its name, or its address).
+
+        None for Apache RocketMQ, which tells nothing of the kind.
+        """
+        return await self._requests.brokers.store_facts(await self._requests.directory.address(broker))
+
+    async def queue_entries(self, queue: QueueId, offset: int, count: int = 10, *, group: str = "") -> QueueView:
+        """Return entries of a consume queue as they are stored, and with a group whether its filter takes them."""
+        header = QueryConsumeQueueHeader(
+            topic=self._client.wire_name(queue.topic),
+            queue_id=queue.number,
+            index=offset,
+            count=count,
+            consumer_group=self._client.wire_name(group) if group else None,
+        )
+        return await self._requests.brokers.queue_entries(await self._requests.directory.address(queue.broker), header)
