@@ -46,3 +46,10 @@ def test_a_release_writes_its_version_everywhere() -> None:
 def test_what_is_not_released_is_told() -> None:
     assert unreleased(ROOT)
     assert present_version(ROOT) == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def test_an_sdist_leaves_out_what_git_ignores() -> None:
+    """A release is built in a tree below ``.cache``, where hatchling does not look at ``.gitignore``."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    excluded = project["tool"]["hatch"]["build"]["targets"]["sdist"]["exclude"]
+    assert sorted(excluded) == sorted((ROOT / ".gitignore").read_text(encoding="utf-8").split())
