@@ -206,11 +206,11 @@ class AcknowledgingConsumer(PushConsumer):
     def _tell(self, message: ReceivedMessage, error: Why, word: str) -> None:
         if message not in self._out:
             return
-        teller = self._acknowledging.teller
+        recorder = self._acknowledging.recorder
         if isinstance(error, BaseException):
-            teller.raised([message], error)
+            recorder.raised([message], error)
         else:
-            teller.said([message], word, error or "")
+            recorder.said([message], word, error or "")
 
     def release(self, message: ReceivedMessage) -> bool:
         """It waits again, before those behind it; no attempt is counted. False as ``ack``."""
@@ -278,8 +278,8 @@ class _AcknowledgingService(ConcurrentService):
     """Hands out messages when it is asked for them, instead of calling listeners."""
 
     @property
-    def teller(self) -> FailureRecorder:
-        return self._teller
+    def recorder(self) -> FailureRecorder:
+        return self._recorder
 
     def _tell(self, failed: list[ReceivedMessage], error: Exception | None) -> None:
         """Whoever ends a message says why."""

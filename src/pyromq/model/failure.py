@@ -150,7 +150,7 @@ def story_after(before: FailureStory | None, failure: Failure) -> FailureStory:
     return FailureStory.begun_by(failure) if before is None else before.followed_by(failure)
 
 
-def failure_told(error_class: str, text: str, stack: str = "") -> Failure:
+def failure_from_text(error_class: str, text: str, stack: str = "") -> Failure:
     """A failure within the limits, whatever it is made from; one without a stack is known by its text.
 
     Numbers and ids in the text do not count then: "order 17 is gone" and "order 18 is gone" are one error.

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from pyromq.model import property_names as names
-from pyromq.model.failure import Failure, FailureStory, failure_told
+from pyromq.model.failure import Failure, FailureStory, failure_from_text
 
 GROUPS_MAX: Final = 1_000
 NAMES_MAX: Final = 20  # topics, versions, hosts of a group
@@ -94,7 +94,7 @@ def newest_of(properties: Mapping[str, str]) -> Failure:
     if story is not None:
         return story.newest
     reason = properties.get(names.DLQ_ERROR, "")
-    return failure_told("", reason) if reason else Failure(error_class="")
+    return failure_from_text("", reason) if reason else Failure(error_class="")
 
 
 def grouped(told: Sequence[Told]) -> tuple[ErrorGroup, ...]:

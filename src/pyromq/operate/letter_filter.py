@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypedDict
 import msgspec
 
 from pyromq.model import failure, property_names
-from pyromq.model.failure import Failure, FailureStory, failure_told
+from pyromq.model.failure import Failure, FailureStory, failure_from_text
 
 LETTERS_MAX: Final = 100_000  # that are named one by one
 Texts = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=4096)], ...], msgspec.Meta(max_length=1_000)]
@@ -46,7 +46,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         """Why it failed last; empty where nobody told."""
         if self.story is not None:
             return self.story.newest
-        return failure_told("", self.reason) if self.reason else Failure(error_class="")
+        return failure_from_text("", self.reason) if self.reason else Failure(error_class="")
 
 
 class LetterRow(msgspec.Struct, frozen=True, kw_only=True):

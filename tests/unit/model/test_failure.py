@@ -15,7 +15,7 @@ from pyromq.model.failure import (
     TEXT_BYTES_MAX,
     Failure,
     FailureStory,
-    failure_told,
+    failure_from_text,
     printable,
     story_after,
 )
@@ -27,7 +27,7 @@ ANY_TEXT = st.builds(lambda text, times: text * times, SHORT_TEXT, st.sampled_fr
 
 @st.composite
 def failures(draw: st.DrawFn) -> Failure:
-    told = failure_told(draw(ANY_TEXT), draw(ANY_TEXT), draw(st.sampled_from(("", "abc123", "def456"))))
+    told = failure_from_text(draw(ANY_TEXT), draw(ANY_TEXT), draw(st.sampled_from(("", "abc123", "def456"))))
     return Failure(
         error_class=told.error_class,
         text=told.text,
@@ -70,7 +70,7 @@ def test_printable_text_is_one_line_within_its_bytes(text: str, bytes_max: int) 
 def test_whatever_properties_say_a_story_is_within_its_limits(properties: dict[str, str]) -> None:
     story = FailureStory.of(properties)
     if story is not None:
-        again = story_after(story, failure_told("E", "x" * 5_000))
+        again = story_after(story, failure_from_text("E", "x" * 5_000))
         assert len(join_items(again.properties().items()).encode()) <= STORY_BYTES_MAX
 
 
@@ -84,17 +84,17 @@ def test_the_newest_and_the_first_are_kept_and_the_others_counted() -> None:
 
 
 def test_what_separates_properties_cannot_be_in_a_story() -> None:
-    story = told_of([failure_told("E\x01\x02", "a\x01b\x02c\nd\u2028e\ud800f\x00", "s\x02")])
+    story = told_of([failure_from_text("E\x01\x02", "a\x01b\x02c\nd\u2028e\ud800f\x00", "s\x02")])
     text = join_items(story.properties().items())
     assert text.count("\x01") == text.count("\x02") == len(story.properties())
     assert story.newest.text == "a b c d e f"
 
 
 def test_long_texts_are_cut_between_characters() -> None:
-    failure = failure_told("k" * 500, "ä" * 5_000, "s")
+    failure = failure_from_text("k" * 500, "ä" * 5_000, "s")
     assert len(failure.error_class.encode()) <= CLASS_BYTES_MAX
     assert len(failure.text.encode()) <= TEXT_BYTES_MAX and failure.text.endswith("ä…")
-    story = told_of([failure, failure_told("F", "other", "t")])
+    story = told_of([failure, failure_from_text("F", "other", "t")])
     assert len(story.first.text.encode()) <= FIRST_TEXT_BYTES_MAX and story.first.text.endswith("ä…")
 
 
@@ -116,10 +116,13 @@ def test_properties_of_applications_are_no_story(properties: dict[str, str]) -> 
 
 
 def test_a_failure_without_a_stack_is_known_by_its_text_without_numbers() -> None:
-    one, other = failure_told("Dead", "order 17 of 0xdeadbeef is gone"), failure_told("Dead", "order 18 of 0x1 is gone")
+    one, other = (
+        failure_from_text("Dead", "order 17 of 0xdeadbeef is gone"),
+        failure_from_text("Dead", "order 18 of 0x1 is gone"),
+    )
     assert one.error == other.error
-    assert failure_told("Dead", "no such customer").error != one.error
-    assert failure_told("Retry", "order 17 of 0xdeadbeef is gone").error != one.error
+    assert failure_from_text("Dead", "no such customer").error != one.error
+    assert failure_from_text("Retry", "order 17 of 0xdeadbeef is gone").error != one.error
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pyromq.client.consumer.rules.retry_copy import story_text
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ConfigError, MQError
 from pyromq.model import property_names as names
-from pyromq.model.failure import FailureStory, failure_told, story_after
+from pyromq.model.failure import FailureStory, failure_from_text, story_after
 from pyromq.model.queue import QueueId
 from pyromq.operate.consumers.group_configs import require_group
 from pyromq.operate.consumers.members import ClientState, MemberFacet
@@ -24,7 +24,7 @@ from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.json.bodies import QueueProgress
 
 HEADS_MAX: Final = 64  # queues whose first message is looked at, those that are furthest behind
-_PARKED: Final = failure_told("parked", "an operator moved it out of the way")
+_PARKED: Final = failure_from_text("parked", "an operator moved it out of the way")
 
 
 class BlockedQueue(msgspec.Struct, frozen=True, kw_only=True):

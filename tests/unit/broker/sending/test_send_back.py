@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pyromq.broker.sending.send_back import with_story
-from pyromq.model.failure import STORY_BYTES_MAX, FailureStory, failure_told, story_after
+from pyromq.model.failure import STORY_BYTES_MAX, FailureStory, failure_from_text, story_after
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX
 from pyromq.wire.property_text import join_items, split_items
 
 KEPT = join_items([("UNIQ_KEY", "ID"), ("shop", "north")])
-STORY = FailureStory.begun_by(failure_told("E", "bad")).properties()
+STORY = FailureStory.begun_by(failure_from_text("E", "bad")).properties()
 TOLD = join_items(STORY.items())
 
 
@@ -19,7 +19,7 @@ def test_the_story_is_added_to_what_the_message_has() -> None:
 
 
 def test_a_new_story_takes_the_place_of_the_old_one() -> None:
-    longer = story_after(FailureStory.of(STORY), failure_told("F", "worse")).properties()
+    longer = story_after(FailureStory.of(STORY), failure_from_text("F", "worse")).properties()
     once = with_story(KEPT, join_items(longer.items()))
     assert split_items(with_story(once, TOLD)) == {"UNIQ_KEY": "ID", "shop": "north", **STORY}, "nothing is left of it"
 

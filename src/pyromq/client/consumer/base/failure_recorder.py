@@ -1,4 +1,4 @@
-"""Failure teller: notes on a message why it failed, before it goes back to a broker or is tried here again.
+"""Failure recorder: notes on a message why it failed, before it goes back to a broker or is tried here again.
 
 What is noted travels with the message (``model.failure``). Telling is never worth a message: whatever goes wrong here
 is logged, and the message goes its way without the story.
@@ -24,7 +24,7 @@ from pyromq.client.consumer.rules.failure_capture import (
 )
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.clock import Clock
-from pyromq.model.failure import FACT_BYTES_MAX, Failure, failure_told, printable, story_after
+from pyromq.model.failure import FACT_BYTES_MAX, Failure, failure_from_text, printable, story_after
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class FailureRecorder:
         """Failed without an exception."""
         if self._is_on:
             try:
-                self._note(messages, failure_told(error_class, self.mask(text)))
+                self._note(messages, failure_from_text(error_class, self.mask(text)))
             except Exception:
                 _log_untold(messages)
 

@@ -64,7 +64,7 @@ class ConcurrentService:
         self._messages_max = settings.limits.messages_max
         self._line: deque[OwnedQueue] = deque()  # queues with messages
         self._listed: set[OwnedQueue] = set()  # those in the line
-        self._teller = send_backs.teller
+        self._recorder = send_backs.recorder
         self._group = send_backs.group
         self._send_back_queue = SendBackQueue(send_backs, tasks, self._sent_back)
         self._is_closed = False
@@ -144,9 +144,9 @@ class ConcurrentService:
         letters = letters_of(error, len(batch))
         tell_of_dead_letters(self._group, owned, batch, letters, seconds)
         if letters.stage == STAGE_DECODE:
-            self._teller.reasons(batch, error, letters.reasons)
+            self._recorder.reasons(batch, error, letters.reasons)
         else:
-            self._teller.raised(batch, error)
+            self._recorder.raised(batch, error)
         self._settle(owned, give_up(batch, letters, model=self._settings.model))
         if again := [message for place, message in enumerate(batch) if place not in letters.reasons]:
             owned.settle().put_back(again, failed=False)
@@ -155,9 +155,9 @@ class ConcurrentService:
     def _tell(self, failed: list[ReceivedMessage], error: Exception | None) -> None:
         """Why they go back; without an error their listener said so."""
         if error is not None:
-            self._teller.raised(failed, error)
+            self._recorder.raised(failed, error)
         else:
-            self._teller.returned_retry(failed)
+            self._recorder.returned_retry(failed)
 
     def _settle(self, owned: OwnedQueue, outcome: Outcome[ReceivedMessage]) -> None:
         """Verdicts on messages that were given up on, or put back meanwhile, are counted and passed over."""
@@ -193,7 +193,7 @@ class ConcurrentService:
         if self._settings.model is MessageModel.BROADCASTING:
             self._settle(owned, Outcome(dropped=late))
         else:
-            self._teller.timed_out(late)
+            self._recorder.timed_out(late)
             self._settle(owned, Outcome(send_back=[SendBack(message, TIMED_OUT_LEVEL) for message in late]))
 
     # --- the end ---

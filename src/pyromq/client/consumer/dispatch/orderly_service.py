@@ -163,15 +163,15 @@ class OrderlyService:
         letters: Letters | None,
     ) -> None:
         """Why they failed, if they did: messages are tried here again, and the story grows with them."""
-        teller = self._send_backs.teller
+        recorder = self._send_backs.recorder
         if error is None:
             status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
             if status is OrderlyStatus.SUSPEND:
-                teller.returned_retry(batch)
+                recorder.returned_retry(batch)
         elif letters is not None and letters.stage == STAGE_DECODE:
-            teller.reasons(batch, error, letters.reasons)
+            recorder.reasons(batch, error, letters.reasons)
         else:
-            teller.raised(batch, error)
+            recorder.raised(batch, error)
 
     def _decide(
         self, batch: list[ReceivedMessage], verdict: OrderlyStatus | OrderlyResult | Letters | None

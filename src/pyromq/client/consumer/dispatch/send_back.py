@@ -38,13 +38,13 @@ _WITHOUT_MARKS: Final = str.maketrans({names.NAME_END: " ", names.ITEM_END: " "}
 class SendBacks:
     """For one group; ``attempts_max`` None means that of the group. Nothing here raises MQError.
 
-    ``teller`` notes on messages why they failed, before they are sent back.
+    ``recorder`` notes on messages why they failed, before they are sent back.
     """
 
     def __init__(
-        self, client: Client, calls: BrokerCalls, group: str, attempts_max: int | None, teller: FailureRecorder
+        self, client: Client, calls: BrokerCalls, group: str, attempts_max: int | None, recorder: FailureRecorder
     ) -> None:
-        self.teller = teller
+        self.recorder = recorder
         self.group = group
         self._client = client
         self._broker_calls = calls
@@ -93,7 +93,7 @@ class SendBacks:
         The copy has one attempt more than it may have. Without the reason it goes where no copy is taken, as when the
         properties would be too long.
         """
-        text = one_line(self.teller.mask(reason).translate(_WITHOUT_MARKS), REASON_CHARACTERS_MAX)
+        text = one_line(self.recorder.mask(reason).translate(_WITHOUT_MARKS), REASON_CHARACTERS_MAX)
         facts = {names.DLQ_ERROR: text or NO_REASON, names.DLQ_STAGE: stage}
         if await self._send_copy(message, message.delivery_attempt, None, facts):
             return True

@@ -69,7 +69,7 @@ class PopService:
         self._counts_of = counts_of
         self._hook_runner = hook_runner
         self._is_watched = bool(hook_runner)
-        self._teller = send_backs.teller
+        self._recorder = send_backs.recorder
         self.timeout_ms = settings.consume_timeout_ms  # a listener that takes longer has failed
         workers = settings.concurrency_max if listener.is_coroutine else settings.threads
         self._ahead_max = max(POP_BATCH_MAX, 2 * workers * settings.batch_max)
@@ -178,18 +178,18 @@ class PopService:
             if batch:
                 facts = (batch[0].queue, batch[0].offset, batch[0].message_id)
                 logger.warning("listener failed: queue=%s offset=%d id=%s", *facts, exc_info=cause)
-            self._teller.raised(batch, cause)
+            self._recorder.raised(batch, cause)
         else:
-            self._teller.returned_retry(batch)
+            self._recorder.returned_retry(batch)
         return decide(batch, verdict, model=self._settings.model, ladder=self._settings.retry_levels)
 
     def _given_up(self, batch: list[LeasedMessage], error: DeadLetterError) -> Outcome[LeasedMessage]:
         """Dead letters at once; what was taken with them comes again."""
         letters = letters_of(error, len(batch))
         if letters.stage == STAGE_DECODE:
-            self._teller.reasons(batch, error, letters.reasons)
+            self._recorder.reasons(batch, error, letters.reasons)
         else:
-            self._teller.raised(batch, error)
+            self._recorder.raised(batch, error)
         dead = give_up(batch, letters, model=self._settings.model)
         again = [message for place, message in enumerate(batch) if place not in letters.reasons]
         return Outcome(send_back=[*dead.send_back, *(SendBack(message, Settlements.AT_ONCE) for message in again)])
@@ -209,7 +209,7 @@ class PopService:
             del self._running[message]
             self._renewals.discard(message)
             self._counts_of(message.stored_topic).timed_out += 1
-            self._teller.timed_out([message])
+            self._recorder.timed_out([message])
             self._settlements.failed(SendBack(message, 0))
 
     def _lost(self, message: LeasedMessage) -> None:

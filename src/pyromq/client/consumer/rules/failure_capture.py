@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from pyromq.model.failure import Failure, failure_told, hash_of
+from pyromq.model.failure import Failure, failure_from_text, hash_of
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Raised(NamedTuple):
 
     def failure(self, masks: Sequence[Mask] = ()) -> Failure:
         """Where, when and in which attempt is to be added."""
-        return failure_told(self.error_class, masked(self.text, masks), self.stack)
+        return failure_from_text(self.error_class, masked(self.text, masks), self.stack)
 
 
 def raised_of(error: BaseException) -> Raised:

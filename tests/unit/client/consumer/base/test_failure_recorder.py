@@ -24,41 +24,41 @@ def told(message: Any) -> FailureStory:
 
 def test_the_attempts_of_a_message_here_add_up() -> None:
     clock = ManualClock(NOW_MS)
-    teller, message = FailureRecorder(clock, version="7"), received()
-    teller.raised([message], ValueError("a"))
+    recorder, message = FailureRecorder(clock, version="7"), received()
+    recorder.raised([message], ValueError("a"))
     again = message.after_failure()
     clock.advance_ms(1_000)
-    teller.timed_out([again])
+    recorder.timed_out([again])
     story = told(again)
     assert (story.first.error_class, story.first.attempt, story.first.time_ms) == ("ValueError", 1, NOW_MS)
     assert (story.newest.error_class, story.newest.attempt, story.newest.time_ms) == (TIMED_OUT, 2, NOW_MS + 1_000)
     assert (story.newest.version, story.count, story.same) == ("7", 2, 1)
     assert "consume_timeout_ms" in story.newest.text
-    teller.returned_retry([again])
+    recorder.returned_retry([again])
     assert told(again).newest.error_class == RETURNED_RETRY
 
 
 def test_what_was_told_before_goes_on() -> None:
-    teller, first = FailureRecorder(ManualClock(NOW_MS)), received()
-    teller.raised([first], ValueError("a"))
+    recorder, first = FailureRecorder(ManualClock(NOW_MS)), received()
+    recorder.raised([first], ValueError("a"))
     stored = received(**told(first).properties())
-    teller.raised([stored], ValueError("a"))
+    recorder.raised([stored], ValueError("a"))
     assert (told(stored).count, told(stored).same, told(stored).first) == (2, 2, told(first).first)
 
 
 def test_each_message_that_cannot_be_decoded_has_its_reason() -> None:
-    teller, batch = FailureRecorder(ManualClock()), [received(), received(), received()]
-    teller.reasons(batch, ValueError("x"), {0: "no id", 2: "no name"})
+    recorder, batch = FailureRecorder(ManualClock()), [received(), received(), received()]
+    recorder.reasons(batch, ValueError("x"), {0: "no id", 2: "no name"})
     assert [told(message).newest.text for message in (batch[0], batch[2])] == ["no id", "no name"]
     assert batch[1].failure_story is None
 
 
 def test_a_mask_is_used_for_all_that_is_told() -> None:
-    teller = FailureRecorder(ManualClock(), [lambda text: text.upper()])
+    recorder = FailureRecorder(ManualClock(), [lambda text: text.upper()])
     message = received()
-    teller.said([message], "rejected", "no way")
-    assert told(message).newest.text == "NO WAY" and teller.mask("x") == "X"
-    teller.said([message], "rejected", "")
+    recorder.said([message], "rejected", "no way")
+    assert told(message).newest.text == "NO WAY" and recorder.mask("x") == "X"
+    recorder.said([message], "rejected", "")
     assert told(message).newest.text == ""
     broken = FailureRecorder(ManualClock(), [lambda text: 1 / 0])  # type: ignore[list-item, return-value]
     broken.raised([message], ValueError("secret"))
@@ -72,19 +72,19 @@ def test_a_mistake_of_ours_costs_the_story_alone(
         raise RuntimeError("a mistake")
 
     monkeypatch.setattr(failure_recorder, "raised_of", broken)
-    monkeypatch.setattr(failure_recorder, "failure_told", broken)
-    teller, message = FailureRecorder(ManualClock()), received()
-    teller.raised([message], ValueError("x"))
-    teller.said([message], "rejected", "x")
-    teller.raised([], ValueError("x"))
+    monkeypatch.setattr(failure_recorder, "failure_from_text", broken)
+    recorder, message = FailureRecorder(ManualClock()), received()
+    recorder.raised([message], ValueError("x"))
+    recorder.said([message], "rejected", "x")
+    recorder.raised([], ValueError("x"))
     assert message.failure_story is None and "goes back without" in caplog.text
 
 
 def test_a_teller_that_is_off_tells_nothing() -> None:
-    teller, message = FailureRecorder(ManualClock(), is_on=False), received()
-    teller.raised([message], ValueError("x"))
-    teller.returned_retry([message])
-    teller.reasons([message], ValueError("x"), {0: "y"})
+    recorder, message = FailureRecorder(ManualClock(), is_on=False), received()
+    recorder.raised([message], ValueError("x"))
+    recorder.returned_retry([message])
+    recorder.reasons([message], ValueError("x"), {0: "y"})
     assert message.failure_story is None
 
 

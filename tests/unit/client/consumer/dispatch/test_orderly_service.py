@@ -34,7 +34,7 @@ class Rig:
         self.dead: list[int] = []
         self.is_letter_taken = True
         self.after = self.after_dead_letter = lambda: None
-        self.teller = FailureRecorder(clock, is_on=False)
+        self.recorder = FailureRecorder(clock, is_on=False)
         settings = PushConsumerSettings(rest_ms=30_000, **changes)
         self.service = OrderlyService(
             Listener(cast(Any, self._listen), None, threads=1, name="test"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties, send_back_header
-from pyromq.model.failure import STORY_NAMES, FailureStory, failure_told
+from pyromq.model.failure import STORY_NAMES, FailureStory, failure_from_text
 from pyromq.wire.properties import decode_properties, encode_properties
 
 
@@ -32,7 +32,7 @@ def test_a_copy_without_an_id_has_none_and_takes_what_is_added() -> None:
 
 
 def test_a_copy_tells_the_story_if_there_is_room_for_it() -> None:
-    story = FailureStory.begun_by(failure_told("E", "bad"))
+    story = FailureStory.begun_by(failure_from_text("E", "bad"))
     told = copied({"shop": "north", "FAILURE_HOST": "of an older story"}, story=story)
     assert told == {"shop": "north", **story.properties(), "RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "ID"}
     full = copied({"big": "x" * 31_700, **story.properties()}, story=story)
