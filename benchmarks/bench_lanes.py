@@ -87,7 +87,7 @@ class Nowhere:
     def close(self) -> None:
         return
 
-    abort = close
+    abort = pause_reading = resume_reading = close
 
 
 class Client:
@@ -98,7 +98,7 @@ class Client:
         settings = ConnectionSettings(idle_ms=0)
         stalls = StallWatch()
         self.connection = Connection(
-            broker, clock, settings, watch, remote, is_server=True, half_read=half_read, stalls=stalls
+            broker.dispatcher, clock, settings, watch, remote, is_server=True, half_read=half_read, stalls=stalls
         )
         self.transport = Nowhere()
         self.connection.connection_made(self.transport)  # type: ignore[arg-type]
