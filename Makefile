@@ -13,7 +13,7 @@ RELEASE := .cache/release
 # The tests start hundreds of processes: with it each of them would compile all that it imports, a second and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash faults hostile interop wheels smoke image lock audit surface surface-check release clean
+.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash faults sim hostile interop wheels smoke image lock audit surface surface-check release clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -113,6 +113,9 @@ crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
 
 faults: $(READY)  ## rounds of faults, from a seed; prints tables of docs/reliability.md. ARGUMENTS=--three: three members, real lease stores, times
 	$(BIN)/python -m tests.faults $(ARGUMENTS)
+
+sim: $(READY) $(CORE)  ## the whole cluster in a simulator, with faults by seed: SEED=7, SEEDS=100..149 or MINUTES=10
+	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--minutes $(MINUTES))) $(ARGUMENTS)
 
 hostile: $(READY)  ## the long run of hostile clients, then a million fuzzed requests; prints the table of docs/reliability.md
 	PYROMQ_HOSTILE=long $(BIN)/python -m pytest tests/hostile

@@ -1,0 +1,384 @@
+"""Clients of a simulation: every kind of producer and consumer, each a process on a machine of its own.
+
+A body is the key of its message, which no other message of the simulation has. What a client sends, what it is told of
+that, and what listeners get and finish is written into the history at that very moment: it survives the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+from pyromq.aio import (
+    Admin,
+    Message,
+    MQError,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    QueueId,
+    ReceivedMessage,
+    TransactionOutcome,
+    TransactionProducer,
+)
+from pyromq.client.core.transaction import Transaction
+from pyromq.errors import SendFailedError
+from pyromq.net import Backoff
+from pyromq.outbox import Outbox
+from pyromq.outbox.forwarding_producer import AsyncForwardingProducer, KeptReceipt
+from pyromq.results import SendReceipt, SendStatus
+from pyromq.settings import ClientSettings, ProducerSettings, PushConsumerSettings
+from tests.sim.cluster import World
+from tests.sim.history import Delivery, Sent
+from tests.sim.loop import Process
+from tests.sim.plan import ClientPlan
+
+TOPICS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
+QUEUES: Final = 2
+ATTEMPTS_MAX: Final = 4
+GROUPS: Final = {"push": "work", "orderly": "line", "pull": "audit", "broadcast": "news"}
+READS: Final = {  # which topics each kind of consumer subscribes
+    "push": ("plain", "batch", "delayed", "transactions", "outbox"),
+    "orderly": ("ordered",),
+    "pull": ("plain",),
+    "broadcast": ("batch",),
+}
+_FOREVER: Final = 1 << 30
+_BODY_PAD: Final = b"." * 40
+
+
+def key_of(body: bytes) -> str:
+    return body.partition(b"|")[0].decode()
+
+
+def failures_of(key: str, percent: int) -> int:
+    """How often listeners fail with a message: some once or twice, few always."""
+    number = crc32(key.encode())
+    return 0 if number % 100 >= percent else (1, 2, 1, 1, _FOREVER)[number // 100 % 5]
+
+
+class SimClient:
+    """One client, over all its lives."""
+
+    def __init__(self, world: World, plan: ClientPlan, nameserver: str, scratch: Path) -> None:
+        self.world = world
+        self.plan = plan
+        self.nameserver = nameserver
+        self.machine = world.machine(plan.name, f"10.0.3.{plan.number + 1}")
+        self.process: Process | None = None
+        self.lives = 0
+        self.is_sending = True
+        self.under_way = 0
+        self._numbers = 0
+        self._file = scratch / f"{plan.name}.db"
+        self._offsets: dict[Any, int] = {}  # of a broadcasting consumer: they survive
+
+    @property
+    def is_producer(self) -> bool:
+        return self.plan.kind in TOPICS
+
+    def start(self) -> None:
+        if self.process is not None:
+            return
+        self.lives += 1
+        self.under_way = 0
+        self.process = self.world.process(f"{self.plan.name}.{self.lives}", self.machine)
+        work: dict[str, Callable[[], Awaitable[None]]] = {
+            "plain": self._send_plain,
+            "batch": self._send_batches,
+            "ordered": self._send_in_order,
+            "delayed": self._send_delayed,
+            "transactions": self._send_transactions,
+            "outbox": self._send_by_outbox,
+            "push": self._consume,
+            "orderly": self._consume_in_order,
+            "pull": self._pull,
+            "broadcast": self._listen_to_all,
+        }
+        self.world.loop.spawn(self.process, self._run(work[self.plan.kind]), self.plan.name)
+
+    async def _run(self, work: Callable[[], Any]) -> None:
+        while True:
+            try:
+                await work()
+                return
+            except MQError as error:  # nobody could be reached at the start
+                self.world.history.note("client starts again", self.plan.name, type(error).__name__)
+                await asyncio.sleep(1.0)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            process, self.process = self.process, None
+            self.world.kill(process)
+
+    # --- sending ---
+
+    def _client(self) -> ClientSettings:
+        return ClientSettings(
+            nameservers=self.nameserver,
+            instance_name=f"{self.plan.name}.{self.lives}",
+            client_ip=self.machine.ip,
+            heartbeat_ms=5_000,
+            route_poll_ms=5_000,
+            backoff=Backoff(first_ms=50, ceiling_ms=1_000),
+        )
+
+    def _producer(self) -> Producer:
+        return Producer(client_settings=self._client(), group=f"makers-{self.plan.name}", settings=_SENDING)
+
+    def _new(self, topic: str) -> Sent:
+        self._numbers += 1
+        key = f"{self.plan.name}.{self.lives}-{self._numbers}"
+        sent = Sent(key, topic, self.plan.kind, self.world.loop.true_s)
+        self.world.history.sent[key] = sent
+        return sent
+
+    def _message(self, sent: Sent, **more: Any) -> Message:
+        return Message(sent.topic, sent.key.encode() + b"|" + _BODY_PAD, keys=[sent.key], **more)
+
+    def _answered(self, sent: Sent, receipt: SendReceipt) -> None:
+        sent.status = "ok" if receipt.status is SendStatus.SEND_OK else "stored"
+        sent.message_id, sent.offset = receipt.message_id, receipt.offset
+        sent.queue = (receipt.queue.topic, receipt.queue.broker, receipt.queue.number)
+        self.world.history.note("sent", sent.key, sent.status, *sent.queue, sent.offset)
+
+    def _failed(self, sent: Sent, error: MQError) -> None:
+        sent.status = "unknown" if not isinstance(error, SendFailedError) or error.maybe_stored else "refused"
+        self.world.history.note("not sent", sent.key, sent.status, type(error).__name__)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self.world.loop.rng.expovariate(1 / self.plan.gap_s))
+        while not self.is_sending:  # noqa: ASYNC110 - the simulator sets it from outside
+            await asyncio.sleep(1.0)
+
+    async def _send_each(self, send: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self._pause()
+            self.under_way += 1
+            await send()
+            self.under_way -= 1
+
+    async def _send_plain(self) -> None:
+        async with self._producer() as producer:
+
+            async def send() -> None:
+                sent = self._new("plain")
+                await self._tried([sent], producer.send(self._message(sent)))
+
+            await self._send_each(send)
+
+    async def _tried(self, sent: list[Sent], sending: Awaitable[Any]) -> None:
+        try:
+            found = await sending
+        except MQError as error:
+            for each in sent:
+                self._failed(each, error)
+            return
+        for each, receipt in zip(sent, found if isinstance(found, list) else [found], strict=True):
+            self._answered(each, receipt)
+
+    async def _send_batches(self) -> None:
+        async with self._producer() as producer:
+
+            async def send() -> None:
+                sent = [self._new("batch") for _ in range(3)]
+                await self._tried(sent, producer.send_batch([self._message(each) for each in sent]))
+
+            await self._send_each(send)
+
+    async def _send_in_order(self) -> None:
+        async with self._producer() as producer:
+            broker = next(iter(self.world.plan.sets))
+
+            async def send() -> None:
+                sent = self._new("ordered")
+                lane = self._numbers % QUEUES
+                sent.lane, sent.number = f"{self.plan.name}/{lane}", self._numbers
+                queue = QueueId("ordered", broker, lane)
+                await self._tried([sent], producer.send(self._message(sent), queue=queue))
+
+            await self._send_each(send)
+
+    async def _send_delayed(self) -> None:
+        async with self._producer() as producer:
+
+            async def send() -> None:
+                sent = self._new("delayed")
+                if self._numbers % 2:
+                    message, delay_s = self._message(sent, delay_level=2), 2.0
+                else:
+                    message, delay_s = self._message(sent, delay_ms=5_000), 5.0
+                sent.due_s = sent.at_s + delay_s
+                await self._tried([sent], producer.send(message))
+                sent.queue = None  # the place where it waits is not its own
+
+            await self._send_each(send)
+
+    async def _send_transactions(self) -> None:
+        history = self.world.history
+
+        async def check(message: ReceivedMessage) -> TransactionOutcome:
+            sent = history.sent[key_of(message.body)]
+            if not sent.outcome:
+                sent.outcome = "rollback"  # it never came to the database
+            history.note("checked", sent.key, sent.outcome)
+            return TransactionOutcome.COMMIT if sent.outcome == "commit" else TransactionOutcome.ROLLBACK
+
+        async def execute(transaction: Transaction) -> TransactionOutcome:
+            sent: Sent = transaction.argument
+            if not sent.outcome:
+                sent.outcome = "commit" if self._numbers % 4 else "rollback"
+            if transaction.prepared.status is SendStatus.SEND_OK:
+                sent.status = "ok"
+            sent.message_id = transaction.id
+            if self._numbers % 3 == 0:
+                return TransactionOutcome.UNKNOWN
+            return TransactionOutcome.COMMIT if sent.outcome == "commit" else TransactionOutcome.ROLLBACK
+
+        async with TransactionProducer(
+            client_settings=self._client(), group="tx", topics="transactions", check=check
+        ) as producer:
+
+            async def send() -> None:
+                sent = self._new("transactions")
+                sent.status = "refused"
+                try:
+                    await producer.send(self._message(sent), execute, sent)
+                except MQError as error:
+                    history.note("not sent", sent.key, sent.status, type(error).__name__)
+                else:
+                    history.note("sent", sent.key, sent.status, sent.outcome)
+
+            await self._send_each(send)
+
+    async def _send_by_outbox(self) -> None:
+        outbox = Outbox(self._file)
+        async with AsyncForwardingProducer(
+            client_settings=self._client(), group="outbox", outbox=outbox, poll_ms=500
+        ) as producer:
+
+            async def send() -> None:
+                sent = self._new("outbox")
+                try:
+                    receipt = await producer.send(self._message(sent))
+                except MQError as error:
+                    self._failed(sent, error)
+                    return
+                if isinstance(receipt, KeptReceipt):
+                    sent.status = "kept"
+                    self.world.history.note("kept", sent.key)
+                else:
+                    self._answered(sent, receipt)
+
+            await self._send_each(send)
+
+    # --- consuming ---
+
+    def _got(self, message: ReceivedMessage, group: str) -> str:
+        key = key_of(message.body)
+        queue = (message.queue.topic, message.queue.broker, message.queue.number)
+        history = self.world.history
+        member = f"{self.plan.name}.{self.lives}"
+        attempt = message.delivery_attempt
+        history.deliveries.append(
+            Delivery(key, group, member, self.world.loop.true_s, queue, message.offset, attempt, message.topic)
+        )
+        history.note("got", group, member, key, *queue, message.offset, attempt)
+        return key
+
+    def _finished(self, key: str, group: str) -> None:
+        self.world.history.consumed[group][key] += 1
+
+    def _settings(self, **more: Any) -> PushConsumerSettings:
+        return PushConsumerSettings(
+            start="earliest",
+            rebalance_ms=5_000,
+            persist_ms=2_000,
+            error_wait_ms=500,
+            retry_wait_ms=500,
+            attempts_max=ATTEMPTS_MAX,
+            **more,
+        )
+
+    async def _listen(self, settings: PushConsumerSettings, **more: Any) -> None:
+        group = GROUPS[self.plan.kind]
+        percent = self.world.plan.fail_percent if self.plan.kind == "push" else 0
+
+        async def listener(message: ReceivedMessage) -> None:
+            key = self._got(message, group)
+            await asyncio.sleep(self.world.loop.rng.uniform(0.0, 0.05))
+            if message.delivery_attempt < failures_of(key, percent):
+                raise ValueError("this one fails")
+            self._finished(key, group)
+
+        consumer = PushConsumer(
+            client_settings=self._client(), group=group, listener=listener, settings=settings, **more
+        )
+        for topic in READS[self.plan.kind]:
+            consumer.subscribe(topic)
+        async with consumer:
+            await asyncio.Event().wait()
+
+    async def _consume(self) -> None:
+        await self._listen(self._settings())
+
+    async def _consume_in_order(self) -> None:
+        await self._listen(self._settings(orderly=True, lock_ms=5_000, rest_ms=500))
+
+    async def _listen_to_all(self) -> None:
+        await self._listen(self._settings(broadcast=True), offset_store=_Offsets(self._offsets))
+
+    async def _pull(self) -> None:
+        group = GROUPS["pull"]
+        async with PullConsumer(
+            client_settings=self._client(), group=group, topics=READS["pull"], start="earliest"
+        ) as consumer:
+            while True:
+                try:
+                    for message in await consumer.poll(timeout_ms=3_000):
+                        self._finished(self._got(message, group), group)
+                except MQError as error:
+                    self.world.history.note("poll failed", self.plan.name, type(error).__name__)
+                    await asyncio.sleep(0.5)
+
+
+class _Offsets:
+    """Offsets of a broadcasting consumer, on its own machine."""
+
+    def __init__(self, kept: dict[Any, int]) -> None:
+        self._kept = kept
+
+    async def load(self, queue: QueueId) -> int | None:
+        return self._kept.get(queue)
+
+    async def save(self, offsets: Any) -> None:
+        self._kept.update(offsets)
+
+
+_SENDING: Final = ProducerSettings(timeout_ms=6_000, attempt_timeout_ms=2_500, compress_from_bytes=1 << 20)
+
+
+async def make_topics(nameserver: str, ip: str, sets: int) -> None:
+    """Until every broker set has every topic."""
+    settings = ClientSettings(nameservers=nameserver, instance_name="operator", client_ip=ip)
+    left = set(TOPICS)
+    async with Admin(client_settings=settings) as admin:
+        while left:
+            for topic in sorted(left):
+                try:
+                    if len((await admin.cluster()).broker_addr_table) < sets:
+                        break
+                    await admin.create_topic(topic, queues=QUEUES)
+                    left.discard(topic)
+                except MQError:
+                    break
+            await asyncio.sleep(0.3)
+
+
+def scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    """In memory where that can be: outboxes write often."""
+    return tempfile.TemporaryDirectory(prefix="sim", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)

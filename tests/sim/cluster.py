@@ -1,0 +1,349 @@
+"""The cluster of a simulation: name servers, broker sets with agents, a lease store; each process can be killed.
+
+machine ─┬─ broker process ── disk        killed: the disk keeps what was written
+         └─ agent process                 without power: the disk keeps what was synced, and a little at random
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.broker import Broker
+from pyromq.broker.lifecycle import Lifecycle
+from pyromq.failover.broker_control import BrokerBeside
+from pyromq.failover.opening import open_lease_store
+from pyromq.failover.record import BrokerStatus, LeaseRecord, decode_record
+from pyromq.failover.running import look_after
+from pyromq.failover.store import LeaseStore
+from pyromq.nameserver.server import NameServer
+from pyromq.nameserver.settings import NameServerSettings
+from pyromq.replication.settings import ReplicationSettings, Role
+from pyromq.store.settings import StoreSettings
+from pyromq.testing.faulty_disk import Crashed, CrashMode
+from tests.sim.disk import SimDisk
+from tests.sim.history import History
+from tests.sim.lease_access import LeaseServer
+from tests.sim.loop import Machine, Process, SimLoop
+from tests.sim.network import Network
+from tests.sim.plan import Plan
+from tests.sim.servers import SimServer
+
+CLUSTER: Final = "sim"
+PORT: Final = 10_911
+NAMES_PORT: Final = 9_876
+LEASES_AT: Final = {"etcd": "etcd:http://10.0.2.1:2379", "postgresql": "postgresql://pyromq@10.0.2.1/pyromq"}
+FOLDER: Final = Path("/store")
+STORE: Final = StoreSettings(
+    segment_bytes=256 << 10,
+    queue_file_entries=1_000,
+    index_slots=200,
+    index_entries=2_000,
+    timer_log_bytes=64 << 10,
+    timer_wheel_slots=4 * 3_600,
+    timer_roll_ms=3_600_000,
+    full_percent=95,
+    delay_ladder_ms=(1_000, 2_000, 4_000, *(5_000,) * 15),
+    seal_interval_ms=15_000,
+    body_bytes_max=64 << 10,
+)
+
+
+@dataclass
+class World:
+    """What everything in one simulation shares."""
+
+    loop: SimLoop
+    network: Network
+    history: History
+    plan: Plan
+    machines: dict[str, Machine] = field(default_factory=dict)
+    graveyard: list[Any] = field(default_factory=list)  # objects of dead processes: not freed while the world lives
+    numbers: int = 100
+
+    def rng(self, purpose: str) -> Random:
+        return Random(f"{self.plan.seed}/{purpose}")
+
+    def machine(self, name: str, ip: str) -> Machine:
+        rate, wall_ms = self.plan.clocks.get(name, (1.0, 0))
+        made = self.machines[name] = Machine(name, ip, rate=rate, wall_ms=wall_ms)
+        made.disk_ms = self.plan.disk_ms
+        self.network.add(made)
+        return made
+
+    def process(self, name: str, machine: Machine) -> Process:
+        self.numbers += 1
+        return Process(name, machine, self.numbers)
+
+    def kill(self, process: Process) -> None:
+        """None of its tasks takes another step; its sockets are closed by the operating system."""
+        if process.is_dead:
+            return
+        process.is_dead = True
+        process.backlog = []
+        process.machine.processes.remove(process)
+        self.graveyard.append(process)
+        self.network.process_died(process)
+        for told in process.on_death:
+            told()
+
+
+class Names:
+    """A name server."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.machine = world.machine(f"names{number}", f"10.0.1.{number + 1}")
+        self.address = f"{self.machine.ip}:{NAMES_PORT}"
+        self.process: Process | None = None
+
+    def start(self) -> None:
+        self.process = self.world.process(self.machine.name, self.machine)
+        self.world.loop.spawn(self.process, self._run(), "name server")
+
+    async def _run(self) -> None:
+        settings = NameServerSettings(host=self.machine.ip, port=NAMES_PORT, insecure_network=True)
+        server = NameServer(settings, new_server=SimServer)
+        self.world.graveyard.append(server)
+        await server.__aenter__()
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.world.kill(self.process)
+            self.process = None
+
+
+class Member:
+    """A machine with a broker, and an agent if it belongs to a set of several."""
+
+    def __init__(self, world: World, set_name: str, number: int, in_set: int, nameservers: tuple[str, ...]) -> None:
+        self.world = world
+        self.set_name = set_name
+        self.number = in_set  # in its set
+        self.is_managed = world.plan.is_managed(set_name)
+        self.machine = world.machine(f"{set_name}{in_set}", f"10.0.0.{number + 1}")
+        self.address = f"{self.machine.ip}:{PORT}"
+        self.nameservers = nameservers
+        self.disk = SimDisk()
+        self.broker: Broker | None = None
+        self.process: Process | None = None
+        self.agent: Process | None = None
+        self.lives = 0
+        self.start_error = ""
+
+    @property
+    def name(self) -> str:
+        return self.machine.name
+
+    def settings(self) -> BrokerSettings:
+        plan = self.world.plan
+        if self.is_managed:
+            role = Role.REPLICA if self.number else Role.SYNC_MASTER
+        else:
+            role = Role.ALONE
+        replication = ReplicationSettings(
+            role=role,
+            host=self.machine.ip if role is not Role.ALONE else "127.0.0.1",
+            replica_addresses=("10.0.0.0/16",),
+            insecure_network=True,
+            managed=self.is_managed,
+            replica_id=1 + self.number,
+            all_in_sync=False,
+            metadata_interval_ms=plan.metadata_ms,
+            confirm_timeout_ms=2_000,
+            heartbeat_interval_ms=1_000,
+            silence_ms_max=8_000,
+        )
+        return BrokerSettings(
+            cluster=CLUSTER,
+            name=self.set_name,
+            broker_id=1 + self.number if role is Role.REPLICA else 0,
+            host=self.machine.ip,
+            port=PORT,
+            vip_port=False,
+            insecure_network=True,
+            nameservers=self.nameservers,
+            register_interval_ms=5_000,
+            transaction_timeout_ms=3_000,
+            transaction_check_interval_ms=2_000,
+            client_expiry_ms=30_000,
+            lock_expiry_ms=20_000,
+            offsets_save_ms=2_000,
+            default_topic_queues=2,
+            idle_ms=30_000,
+            store=STORE,
+            replication=replication,
+        )
+
+    # --- life ---
+
+    def start(self) -> None:
+        self.start_broker()
+        if self.is_managed:
+            self.start_agent()
+
+    def start_broker(self) -> None:
+        if self.process is not None or not self.machine.has_power:
+            return
+        self.lives += 1
+        self.process = self.world.process(f"{self.name}.{self.lives}", self.machine)
+        self.disk.on_operation = lambda kind: None
+        self.world.loop.spawn(self.process, self._serve(self.process), "broker")
+
+    async def _serve(self, process: Process) -> None:
+        rng = self.world.rng(f"broker {process.name}")
+        broker = Broker(self.settings(), FOLDER, disk=self.disk, rng=rng, new_server=SimServer)
+        self.world.graveyard.append(broker)
+        self.broker = broker
+        try:
+            await broker.start()
+        except Exception as error:  # a broker that cannot start says why, and is a process no more
+            self.start_error = f"{type(error).__name__}: {error}"
+            self.world.history.note("broker does not start", self.name, self.start_error)
+            self.world.loop.call_for(None, self.world.loop.true_s, self.kill_broker)
+            return
+        self.start_error = ""
+        broker.ignore_late_timers()
+
+    def start_agent(self) -> None:
+        if not self.is_managed or self.agent is not None or not self.machine.has_power:
+            return
+        self.agent = self.world.process(f"{self.name}.agent{self.lives}", self.machine)
+        self.world.loop.spawn(self.agent, self._look_after(), "agent")
+
+    async def _look_after(self) -> None:
+        plan = self.world.plan
+
+        def open_store(status: BrokerStatus) -> LeaseStore:
+            return open_lease_store(LEASES_AT[plan.lease_store], CLUSTER, status.name)
+
+        async with BrokerBeside(self.address) as beside:
+            await look_after(
+                beside, open_store, plan.timing, asyncio.Event(), hands_over=False, on_ready=lambda status: None
+            )
+
+    def supervise(self) -> None:
+        """As a service manager: a broker that has stopped by itself is started again."""
+        if self.broker is not None and self.broker.state is Lifecycle.STOPPED:
+            self.world.history.note("broker stopped by itself", self.name)
+            self.kill_broker()
+            self.start_broker()
+
+    # --- faults ---
+
+    def kill_broker(self) -> None:
+        """As kill -9: the disk keeps what was written."""
+        if self.process is not None:
+            process, self.process, self.broker = self.process, None, None
+            self.world.kill(process)
+            self.disk = self.disk.after(CrashMode.KEEP, self.world.rng("unused"))
+
+    def kill_agent(self) -> None:
+        if self.agent is not None:
+            agent, self.agent = self.agent, None
+            self.world.kill(agent)
+
+    def lose_power(self, rng: Random) -> None:
+        self.machine.has_power = False
+        disk = self.disk.after(rng.choice((CrashMode.FORGET, CrashMode.MIX, CrashMode.MIX)), rng)
+        self.disk.on_operation = lambda kind: None
+        for process in list(self.machine.processes):
+            self.world.kill(process)
+        self.process = self.agent = self.broker = None
+        self.disk = disk
+
+    def power_back(self) -> None:
+        self.machine.has_power = True
+        self.world.network.kick()
+        self.start()
+
+    def lose_power_at_operation(self, count: int, rng: Random) -> None:
+        """The machine stops in the middle of something: before the n-th change of its disk from now on."""
+        left = count
+
+        def look(kind: str) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                self.world.history.note("power lost at operation", self.name, kind)
+                self.lose_power(rng)
+                raise Crashed
+
+        self.disk.on_operation = look
+
+    # --- facts that only the simulator sees ---
+
+    @property
+    def serving(self) -> Broker | None:
+        broker = self.broker
+        if broker is None or broker.state is not Lifecycle.SERVING:
+            return None
+        return broker
+
+    @property
+    def is_master(self) -> bool:
+        """It acknowledges sends at this moment."""
+        broker = self.serving
+        if broker is None:
+            return False
+        if not self.is_managed:
+            return True
+        lease = broker._environment.lease
+        assert lease is not None
+        return lease.state.role == "master" and self._in_process(lambda: lease.is_open)
+
+    def _in_process(self, look: Any) -> Any:
+        loop = self.world.loop
+        before, loop.current = loop.current, self.process
+        try:
+            return look()
+        finally:
+            loop.current = before
+
+
+class Cluster:
+    """All servers of a world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        plan = world.plan
+        self.names = [Names(world, each) for each in range(plan.names)]
+        addresses = tuple(each.address for each in self.names)
+        self.nameserver = ";".join(addresses)
+        self.members: list[Member] = []
+        for set_name, size in plan.sets.items():
+            for in_set in range(size):
+                self.members.append(Member(world, set_name, len(self.members), in_set, addresses))
+        machine = world.machine("leases", "10.0.2.1")
+        process = world.process("leases", machine)
+        self.leases = LeaseServer(world.loop, machine, process, plan.new_lease_model())
+
+    def start(self) -> None:
+        for each in self.names:
+            each.start()
+        for member in self.members:
+            member.start()
+
+    def of_set(self, name: str) -> list[Member]:
+        return [each for each in self.members if each.set_name == name]
+
+    def masters(self, set_name: str) -> list[Member]:
+        return [each for each in self.of_set(set_name) if each.is_master]
+
+    def member(self, name: str) -> Member:
+        return next(each for each in self.members if each.name == name)
+
+    def records(self) -> list[LeaseRecord]:
+        """What the lease store has, by itself."""
+        texts = self.leases.model.text()
+        is_etcd = self.world.plan.lease_store == "etcd"
+        return [decode_record(b64decode(each) if is_etcd else each) for each in texts]
+
+    def record_of(self, set_name: str) -> LeaseRecord | None:
+        addresses = {each.address for each in self.of_set(set_name)}
+        return next((each for each in self.records() if each.holder in addresses), None)

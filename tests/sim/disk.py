@@ -1,0 +1,48 @@
+"""The disk of a simulated machine: it may be full, fail to sync, or stop its machine in the middle of an operation."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from random import Random
+
+from pyromq.store.files.disk import DiskUsage
+from pyromq.testing.faulty_disk import CrashMode, FaultyDisk
+
+
+class SimDisk(FaultyDisk):
+    """``FaultyDisk`` with switches instead of numbers of operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_full = False
+        self.needs_restart = False  # a sync has failed: what is opened on it never trusts it again
+        self.on_operation: Callable[[str], None] = lambda kind: None
+
+    def after(self, mode: CrashMode, rng: Random) -> SimDisk:
+        disk = SimDisk()
+        disk._root = self._root.survivor(mode, rng)
+        return disk
+
+    def fail_syncs(self) -> None:
+        super().fail_syncs()
+        self.needs_restart = True
+
+    def mend(self) -> None:
+        self.is_full = self.needs_restart = False
+        self._broken_syncs = False
+
+    def usage(self, path: object) -> DiskUsage:
+        total = 1 << 40
+        used = total if self.is_full else total // 100
+        return DiskUsage(total, used, total - used)
+
+    def _need_space(self, size: int) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "simulated disk is full")
+
+    def _operation(self, kind: str) -> None:
+        self.operations += 1
+        self.on_operation(kind)
+        if self._broken_syncs and kind == "sync":
+            raise OSError(errno.EIO, "simulated broken disk")

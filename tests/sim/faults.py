@@ -1,0 +1,371 @@
+"""Faults of a simulation, each by its name in the plan: what happens, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from pyromq.errors import MQError
+from pyromq.failover.broker_control import BrokerBeside
+from pyromq.failover.opening import open_lease_store
+from pyromq.failover.record import BrokerStatus, LeaseError
+from pyromq.failover.recovering import plan_recovery, recover, survey
+from pyromq.failover.rules import asked_to_hand_over
+from tests.sim.clients import SimClient
+from tests.sim.cluster import CLUSTER, LEASES_AT, Cluster, Member, World
+from tests.sim.loop import Machine, Process
+from tests.sim.plan import Fault
+
+_SNAPSHOT_S: Final = 1.5  # between two backups of the lease store
+
+End = Callable[[], None]
+
+
+def _nothing() -> None:
+    """The fault is over by itself."""
+
+
+class Faults:
+    """``begin`` schedules what the plan says; ``heal`` ends everything that is still wrong."""
+
+    def __init__(self, world: World, cluster: Cluster, clients: list[SimClient]) -> None:
+        self.world = world
+        self.cluster = cluster
+        self.clients = clients
+        self.is_over = False
+        self.happened = 0
+        self._open: dict[int, End] = {}
+        self._backups: list[Any] = []
+        self._operator = world.process("operator", world.machine("operator", "10.0.4.1"))
+        self.was_set_back = False
+
+    def begin(self) -> None:
+        loop = self.world.loop
+        for fault in self.world.plan.faults:
+            loop.call_for(None, fault.at_s, self._happen, fault)
+        self._back_up()
+
+    def _back_up(self) -> None:
+        self._backups.append(self.cluster.leases.model.snapshot())
+        self.world.loop.call_for(None, self.world.loop.true_s + _SNAPSHOT_S, self._back_up)
+
+    def _happen(self, fault: Fault) -> None:
+        if self.is_over:
+            return
+        rng = Random(fault.luck)
+        begun = getattr(self, "_" + fault.kind.replace(" ", "_"))(rng)
+        if begun is None:
+            return
+        facts, end = begun
+        self.happened += 1
+        self.world.history.note("fault", f"f{fault.number}", fault.kind, facts, f"{fault.lasts_s:g} s")
+        self._open[fault.number] = end
+        self.world.loop.call_for(None, self.world.loop.true_s + fault.lasts_s, self._end, fault)
+
+    def _end(self, fault: Fault) -> None:
+        end = self._open.pop(fault.number, None)
+        if end is not None:
+            self.world.history.note("fault ends", f"f{fault.number}", fault.kind)
+            end()
+
+    def heal(self) -> None:
+        """Every fault ends, and whoever is dead starts."""
+        self.is_over = True
+        for number in list(self._open):
+            self._open.pop(number)()
+        for member in self.cluster.members:
+            member.disk.on_operation = lambda kind: None
+            if not member.machine.has_power:
+                member.machine.has_power = True
+            if member.disk.needs_restart or (member.process is not None and member.serving is None):
+                member.kill_broker()
+            member.disk.mend()
+            member.start_broker()
+            if member.is_managed:
+                member.start_agent()
+        self.world.network.kick()
+        for client in self.clients:
+            client.start()
+
+    # --- whom it hits ---
+
+    def _member(self, rng: Random) -> Member:
+        """The master of a set as often as all others."""
+        members = self.cluster.members
+        masters = [each for each in members if each.is_master]
+        return rng.choice(masters) if masters and rng.random() < 0.5 else rng.choice(members)
+
+    def _machines(self) -> list[Machine]:
+        return [machine for name, machine in self.world.machines.items() if name != "operator"]
+
+    # --- processes ---
+
+    def _kill_broker(self, rng: Random) -> Any:
+        member = self._member(rng)
+        member.kill_broker()
+        return member.name, member.start_broker
+
+    def _kill_agent(self, rng: Random) -> Any:
+        member = self._member(rng)
+        if member.agent is None:
+            return None
+        member.kill_agent()
+        return member.name, member.start_agent
+
+    def _kill_machine(self, rng: Random) -> Any:
+        member = self._member(rng)
+        member.kill_agent()
+        member.kill_broker()
+        return member.name, member.start
+
+    def _power(self, rng: Random) -> Any:
+        member = self._member(rng)
+        if not member.machine.has_power:
+            return None
+        member.lose_power(rng)
+        return member.name, member.power_back
+
+    def _power_of_all(self, rng: Random) -> Any:
+        hit = [each for each in self.cluster.members if each.machine.has_power]
+        for member in hit:
+            member.lose_power(rng)
+
+        def back() -> None:
+            for member in hit:
+                member.power_back()
+
+        return "", back
+
+    def _power_at_operation(self, rng: Random) -> Any:
+        member = self._member(rng)
+        if member.process is None:
+            return None
+        member.lose_power_at_operation(rng.randint(1, 60), rng)
+
+        def back() -> None:
+            member.disk.on_operation = lambda kind: None
+            if not member.machine.has_power:
+                member.power_back()
+
+        return member.name, back
+
+    def _paused(self, processes: list[Process]) -> End:
+        for process in processes:
+            process.is_paused = True
+
+        def go_on() -> None:
+            for process in processes:
+                self.world.loop.resume(process)
+
+        return go_on
+
+    def _pause_machine(self, rng: Random) -> Any:
+        machine = self._member(rng).machine
+        return machine.name, self._paused(list(machine.processes))
+
+    def _pause_broker(self, rng: Random) -> Any:
+        member = self._member(rng)
+        return None if member.process is None else (member.name, self._paused([member.process]))
+
+    def _pause_agent(self, rng: Random) -> Any:
+        member = self._member(rng)
+        return None if member.agent is None else (member.name, self._paused([member.agent]))
+
+    def _kill_client(self, rng: Random) -> Any:
+        client = rng.choice(self.clients)
+        client.kill()
+        return client.plan.name, client.start
+
+    def _pause_client(self, rng: Random) -> Any:
+        client = rng.choice(self.clients)
+        return None if client.process is None else (client.plan.name, self._paused([client.process]))
+
+    def _kill_names(self, rng: Random) -> Any:
+        names = rng.choice(self.cluster.names)
+        if names.process is None:
+            return None
+        names.kill()
+        return names.machine.name, names.start
+
+    # --- the network ---
+
+    def _cut_ways(self, ways: list[tuple[Machine, Machine]]) -> End:
+        network = self.world.network
+        for source, target in ways:
+            network.cut(source, target)
+
+        def mend() -> None:
+            for source, target in ways:
+                network.mend(source, target)
+
+        return mend
+
+    def _cut(self, rng: Random) -> Any:
+        one, other = self._member(rng).machine, rng.choice(self._machines())
+        return f"{one.name} {other.name}", self._cut_ways([(one, other), (other, one)] if one is not other else [])
+
+    def _cut_one_way(self, rng: Random) -> Any:
+        one, other = self._member(rng).machine, rng.choice(self._machines())
+        way = (one, other) if rng.random() < 0.5 else (other, one)
+        return f"{way[0].name} {way[1].name}", self._cut_ways([way] if one is not other else [])
+
+    def _isolate(self, rng: Random) -> Any:
+        """One machine from all others, or from all but clients."""
+        one = self._member(rng).machine
+        others = [each for each in self._machines() if each is not one]
+        if rng.random() < 0.5:
+            others = [each for each in others if not each.ip.startswith("10.0.3.")]
+        ways = [way for each in others for way in ((one, each), (each, one))]
+        return f"{one.name} from {len(others)}", self._cut_ways(ways)
+
+    def _bridge(self, rng: Random) -> Any:
+        """Two halves that only one machine can reach both of."""
+        machines = self._machines()
+        rng.shuffle(machines)
+        middle = len(machines) // 2
+        left, right = machines[1:middle], machines[middle:]
+        ways = [way for one in left for other in right for way in ((one, other), (other, one))]
+        return f"over {machines[0].name}", self._cut_ways(ways)
+
+    def _break(self, rng: Random) -> Any:
+        one, machines = self._member(rng).machine, self._machines()
+        broken = sum(
+            self.world.network.break_connections(one, each) for each in rng.sample(machines, len(machines) // 2)
+        )
+        return f"{one.name} {broken}", _nothing
+
+    def _slow(self, rng: Random) -> Any:
+        one = self._member(rng).machine
+        slow, ways = self.world.network.slow_ms, [(one.ip, each.ip) for each in self._machines()]
+        more_ms = rng.choice((30.0, 200.0, 900.0))
+        for way in ways:
+            slow[way] = more_ms
+
+        def end() -> None:
+            for way in ways:
+                slow.pop(way, None)
+
+        return f"{one.name} {more_ms:g} ms", end
+
+    # --- the lease store ---
+
+    def _leases_away(self, rng: Random) -> Any:
+        machine = self.cluster.leases.machine
+        machine.has_power = False
+
+        def back() -> None:
+            machine.has_power = True
+            self.world.network.kick()
+
+        return "", back
+
+    def _leases_slow(self, rng: Random) -> Any:
+        leases = self.cluster.leases
+        leases.slow_s = rng.choice((0.3, 1.0, 1.9, 2.5))
+
+        def end() -> None:
+            leases.slow_s = 0.0
+
+        return f"{leases.slow_s:g} s", end
+
+    def _leases_set_back(self, rng: Random) -> Any:
+        """Restored from a backup; while that is done, nobody answers."""
+        machine, back_up = self.cluster.leases.machine, rng.choice(self._backups)
+        machine.has_power = False
+        self.was_set_back = True
+
+        def back() -> None:
+            self.cluster.leases.model.restore(back_up)
+            machine.has_power = True
+            self.world.network.kick()
+
+        return "", back
+
+    def _leases_emptied(self, rng: Random) -> Any:
+        self.cluster.leases.model.clear()
+        self.was_set_back = True
+        return "", _nothing
+
+    # --- machines ---
+
+    def _disk_full(self, rng: Random) -> Any:
+        member = self._member(rng)
+        disk = member.disk
+        disk.is_full = True
+
+        def end() -> None:
+            member.disk.is_full = False
+            disk.is_full = False
+
+        return member.name, end
+
+    def _disk_fails(self, rng: Random) -> Any:
+        """Syncs fail; the machine gets another disk cable and starts again."""
+        member = self._member(rng)
+        member.disk.fail_syncs()
+
+        def end() -> None:
+            if member.machine.has_power and member.process is not None:
+                member.kill_broker()
+                member.disk.mend()
+                member.start_broker()
+
+        return member.name, end
+
+    def _clock_jumps(self, rng: Random) -> Any:
+        machine = rng.choice([each.machine for each in self.cluster.members])
+        by_ms = rng.choice((-30_000, -2_000, 2_000, 30_000))
+        machine.jumped_ms += by_ms
+
+        def back() -> None:
+            machine.jumped_ms -= by_ms
+
+        return f"{machine.name} {by_ms} ms", back
+
+    # --- operators ---
+
+    def _switch(self, rng: Random) -> Any:
+        sets = [name for name in self.world.plan.sets if self.world.plan.is_managed(name)]
+        if not sets:
+            return None
+        name = rng.choice(sets)
+        self.world.loop.spawn(self._operator, self._ask_to_switch(name, rng), "switch")
+        return name, _nothing
+
+    async def _ask_to_switch(self, name: str, rng: Random) -> None:
+        store = open_lease_store(LEASES_AT[self.world.plan.lease_store], CLUSTER, name)
+        try:
+            found = await store.read()
+            if found is None:
+                return
+            others = [each for each in found.record.in_sync if each != found.record.holder]
+            if others:
+                await store.write(asked_to_hand_over(found.record, rng.choice(others)), found.version)
+        except LeaseError as error:
+            self.world.history.note("switch not asked for", name, type(error).__name__)
+
+    def recover(self, name: str) -> None:
+        """An operator decides, where agents may not: the member with the longest log, of all that there are."""
+        self.world.history.note("an operator decides", name)
+        self.world.loop.spawn(self._operator, self._recover(name), "recover")
+
+    async def _recover(self, name: str) -> None:
+        store = open_lease_store(LEASES_AT[self.world.plan.lease_store], CLUSTER, name)
+        try:
+            found = await store.read()
+            record = found.record if found else None
+            statuses = await survey(record, [each.address for each in self.cluster.of_set(name)], _status_of)
+            known = {address: status for address, status in statuses.items() if status is not None}
+            chosen = max(known, key=lambda each: (known[each].log_number, known[each].end, each))
+            await recover(store, plan_recovery(record, statuses, chosen), found, _status_of)
+        except (MQError, ValueError) as error:
+            self.world.history.note("not recovered", name, f"{type(error).__name__}: {error}")
+
+
+async def _status_of(address: str) -> BrokerStatus | None:
+    try:
+        async with BrokerBeside(address) as broker:
+            return await broker.status()
+    except MQError:
+        return None

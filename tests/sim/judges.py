@@ -1,0 +1,274 @@
+"""Judges of a simulation: what was promised to clients, compared with what the simulator knows.
+
+one log         an offset of a queue that was acknowledged, or read, is never another message
+nothing lost    what was answered SEND_OK is on the disk of whoever may be master next
+ledger          after the last fault: acknowledged = consumed + dead, by id and group, within a bound of time
+one master      at no moment two brokers of a set may acknowledge
+order           ordered sends come in their order
+no ghosts       what was rolled back, or never sent, reaches nobody
+not early       a delayed message is not seen before its time
+not twice       without faults every attempt is delivered once
+facts           the lease, the brokers' own words and their metrics say what is true
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyromq.errors import MQError
+from pyromq.model.names import dead_letter_topic
+from pyromq.store.message_store import MessageStore
+from pyromq.testing.faulty_disk import CrashMode
+from tests.crash.script import log_records
+from tests.sim.clients import GROUPS, READS, SimClient, key_of
+from tests.sim.cluster import FOLDER, STORE, Cluster, Member, World
+from tests.sim.disk import SimDisk
+from tests.sim.history import Sent
+
+_FAILURES_MAX: Final = 20
+_TOLD: Final = 5
+_EARLY_S: Final = 0.02
+
+
+@dataclass
+class Verdict:
+    failures: list[str] = field(default_factory=list)
+
+    def fail(self, text: str) -> None:
+        if len(self.failures) < _FAILURES_MAX and text not in self.failures:
+            self.failures.append(text)
+
+
+@dataclass
+class Stored:
+    """What one log has, by key: topics and places."""
+
+    places: dict[str, list[tuple[str, int, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def has(self, key: str) -> bool:
+        return key in self.places
+
+    def in_topic(self, topic: str) -> set[str]:
+        return {key for key, places in self.places.items() if any(place[0] == topic for place in places)}
+
+
+def stored_on(disk: SimDisk, world: World, mode: CrashMode) -> Stored:
+    """As recovery finds it. Raises MQError."""
+    found = Stored()
+    copied = disk.after(mode, world.rng("judge"))
+    with MessageStore.open(FOLDER, STORE, disk=copied) as store:
+        for record in log_records(store):
+            place = record.topic.decode(), record.queue_id, record.offset
+            found.places[key_of(bytes(record.body))].append(place)
+    return found
+
+
+# --- all the time ----------------------------------------------------------------------------------------------------
+
+
+def look_now(world: World, cluster: Cluster, verdict: Verdict) -> None:
+    for member in cluster.members:
+        member.supervise()
+    for name in world.plan.sets:
+        masters = cluster.masters(name)
+        if len(masters) > 1:
+            verdict.fail(f"two masters at {world.loop.true_s:.3f} s: {', '.join(each.name for each in masters)}")
+
+
+def what_is_left(world: World, cluster: Cluster, clients: list[SimClient]) -> list[str]:
+    """What is not as it must be, some time after the last fault."""
+    found: list[str] = []
+    for name in world.plan.sets:
+        members, masters = cluster.of_set(name), cluster.masters(name)
+        if len(masters) != 1:
+            found.append(f"set {name} has {len(masters)} masters; {_words_of(members)}")
+        elif len(members) > 1:
+            record = cluster.record_of(name)
+            missing = {each.address for each in members} - set(record.in_sync if record else ())
+            if missing:
+                found.append(f"not in sync: {', '.join(sorted(missing))}; {_words_of(members)}")
+    if found:
+        return found
+    busy = [each.plan.name for each in clients if each.is_producer and each.under_way]
+    if busy:
+        return [f"sends of {', '.join(busy)} are under way"]
+    return _not_consumed(world, cluster, clients)
+
+
+def _words_of(members: list[Member]) -> str:
+    words = []
+    for member in members:
+        broker = member.serving
+        lease = broker._environment.lease if broker is not None else None
+        text = f"lease {lease.state.number} {lease.state.role} {lease.waiting}" if lease else member.start_error
+        words.append(f"{member.name}: {'serving' if broker else 'down'} {text}".strip())
+    return "; ".join(words)
+
+
+def _not_consumed(world: World, cluster: Cluster, clients: list[SimClient]) -> list[str]:
+    history, found = world.history, []
+    dead: dict[str, set[str]] = {}
+    for client in clients:
+        kind = client.plan.kind
+        if kind not in GROUPS:
+            continue
+        group = GROUPS[kind]
+        if group not in dead:
+            dead[group] = _dead_letters(cluster, world, group) if kind == "push" and world.plan.fail_percent else set()
+        done = history.consumed[group]
+        missing = [
+            each.key
+            for each in history.sent.values()
+            if each.topic in READS[kind] and _is_promised(each) and each.key not in done and each.key not in dead[group]
+        ]
+        if missing:
+            found.append(f"group {group} did not consume {len(missing)}: {', '.join(missing[:_TOLD])}")
+    return found
+
+
+def _is_promised(sent: Sent) -> bool:
+    if sent.kind == "transactions":
+        return sent.status == "ok" and sent.outcome == "commit"
+    return sent.status in ("ok", "kept")
+
+
+def _dead_letters(cluster: Cluster, world: World, group: str) -> set[str]:
+    """Keys, as the logs of masters have them."""
+    found: set[str] = set()
+    for name in world.plan.sets:
+        for member in cluster.masters(name):
+            found |= _log_of(member).in_topic(dead_letter_topic(group))
+    return found
+
+
+def _log_of(member: Member) -> Stored:
+    found = Stored()
+    assert member.broker is not None
+    for record in log_records(member.broker.store):
+        found.places[key_of(bytes(record.body))].append((record.topic.decode(), record.queue_id, record.offset))
+    return found
+
+
+# --- at the end ------------------------------------------------------------------------------------------------------
+
+
+def judge_at_the_end(world: World, cluster: Cluster, clients: list[SimClient], faults: Any, verdict: Verdict) -> None:
+    _one_log(world, verdict)
+    _nothing_lost(world, cluster, faults, verdict)
+    _order(world, verdict)
+    _no_ghosts(world, verdict)
+    if not world.plan.clocks and "clock jumps" not in world.plan.kinds:
+        _not_early(world, verdict)
+    if not faults.happened:
+        _not_twice(world, verdict)
+    _facts(world, cluster, verdict)
+
+
+def _one_log(world: World, verdict: Verdict) -> None:
+    known: dict[tuple[Any, ...], str] = {}
+    for sent in world.history.sent.values():
+        if sent.status == "ok" and sent.queue is not None:
+            place = (*sent.queue, sent.offset)
+            if known.setdefault(place, sent.key) != sent.key:
+                verdict.fail(f"{place} was acknowledged to {known[place]} and to {sent.key}")
+    for read in world.history.deliveries:
+        place = (*read.queue, read.offset)
+        if known.setdefault(place, read.key) != read.key:
+            verdict.fail(f"{place} was {known[place]}, and {read.key} when {read.member} read it")
+
+
+def _nothing_lost(world: World, cluster: Cluster, faults: Any, verdict: Verdict) -> None:
+    """Of each set: the logs that may be served from now on."""
+    promised = [each for each in world.history.sent.values() if each.status == "ok"]
+    for name in world.plan.sets:
+        members = cluster.of_set(name)
+        if len(members) > 1 and world.plan.mode != "liveness":
+            record = cluster.record_of(name)
+            if record is None or faults.was_set_back:
+                continue  # who may be master is not decided by the record alone
+            members = [each for each in members if each.address in record.in_sync]
+        else:
+            members = cluster.masters(name) or members[:1] if len(members) == 1 else cluster.masters(name)
+        for member in members:
+            try:
+                stored = stored_on(member.disk, world, CrashMode.FORGET)
+            except MQError as error:
+                verdict.fail(f"the store of {member.name} does not open: {error}")
+                continue
+            lost = [each for each in promised if _set_of(each, world) == name and not stored.has(each.key)]
+            if lost:
+                keys = ", ".join(each.key for each in lost[:_TOLD])
+                verdict.fail(f"{len(lost)} acknowledged messages are not on the disk of {member.name}: {keys}")
+            for each in promised:
+                if each.queue is not None and each.queue[1] == name and stored.has(each.key):
+                    place = each.queue[0], each.queue[2], each.offset
+                    if place not in stored.places[each.key]:
+                        verdict.fail(f"{each.key} was acknowledged at {place}, {member.name} has it elsewhere")
+
+
+def _set_of(sent: Sent, world: World) -> str:
+    if sent.queue is not None:
+        return sent.queue[1]
+    sets = list(world.plan.sets)
+    return sets[0] if len(sets) == 1 else ""
+
+
+def _order(world: World, verdict: Verdict) -> None:
+    highest: dict[str, tuple[int, str]] = {}
+    seen: set[str] = set()
+    for read in world.history.deliveries:
+        sent = world.history.sent.get(read.key)
+        if sent is None or not sent.lane or read.group != GROUPS["orderly"] or read.key in seen:
+            continue
+        seen.add(read.key)
+        if sent.status != "ok":
+            continue
+        number, key = highest.get(sent.lane, (-1, ""))
+        if sent.number < number:
+            verdict.fail(f"order of {sent.lane}: {sent.key} came after {key}")
+        highest[sent.lane] = max((number, key), (sent.number, sent.key))
+
+
+def _no_ghosts(world: World, verdict: Verdict) -> None:
+    for read in world.history.deliveries:
+        sent = world.history.sent.get(read.key)
+        if sent is None:
+            verdict.fail(f"{read.member} read {read.key!r}, which nobody sent")
+        elif sent.kind == "transactions" and sent.outcome == "rollback":
+            verdict.fail(f"{read.member} read {read.key}, which was rolled back")
+
+
+def _not_early(world: World, verdict: Verdict) -> None:
+    for read in world.history.deliveries:
+        sent = world.history.sent.get(read.key)
+        if sent is not None and sent.due_s and read.at_s < sent.due_s - _EARLY_S:
+            verdict.fail(f"{read.key} came {sent.due_s - read.at_s:.3f} s early")
+
+
+def _not_twice(world: World, verdict: Verdict) -> None:
+    counts = Counter((read.group, read.key, read.attempt) for read in world.history.deliveries if read.group != "news")
+    for (group, key, attempt), count in counts.items():
+        if count > 1:
+            verdict.fail(f"group {group} got {key} {count} times as attempt {attempt}, without any fault")
+
+
+def _facts(world: World, cluster: Cluster, verdict: Verdict) -> None:
+    if world.plan.mode != "liveness" or verdict.failures:
+        return
+    for name in world.plan.sets:
+        members = cluster.of_set(name)
+        if len(members) == 1:
+            continue
+        record, master = cluster.record_of(name), cluster.masters(name)[0]
+        assert record is not None
+        if record.holder != master.address:
+            verdict.fail(f"the lease says {record.holder}, the master is {master.address}")
+        for member in members:
+            broker = member.serving
+            if broker is None:
+                continue
+            lease = broker._environment.lease
+            if lease is not None and lease.state.number != record.number:
+                verdict.fail(f"{member.name} knows lease {lease.state.number}, the store has {record.number}")

@@ -1,0 +1,118 @@
+"""How agents reach the lease store: over the simulated network, through the clients that PyroMQ has for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+from pyromq.failover import postgres
+from pyromq.failover.http_json import TIMEOUT_S, Answer, HttpJson
+from pyromq.failover.record import LeaseStoreAwayError
+from tests.sim.lease_models import EtcdModel, PostgresModel
+from tests.sim.loop import Machine, Process, SimLoop
+
+_DRIVER_S: Final = 10.0  # beyond what the product waits for
+
+
+class LeaseServer:
+    """A machine with the model of a lease store on it."""
+
+    def __init__(self, loop: SimLoop, machine: Machine, process: Process, model: EtcdModel | PostgresModel) -> None:
+        self._loop = loop
+        self.machine = machine
+        self.process = process
+        self.model = model
+        self.slow_s = 0.0
+        self.requests = 0
+
+    async def call(self, execute: Callable[[], Any]) -> Any:
+        """What ``execute`` returns, there. A request that is under way arrives, also when its sender waits no more."""
+        asking = self._loop.current
+        assert asking is not None
+        if self.process.is_dead and self.machine.has_power:
+            raise ConnectionRefusedError(111, "nobody listens")
+        done = self._loop.create_future()
+        self._loop.spawn(self.process, self._serve(asking, execute, done), "lease store")
+        return await done
+
+    async def _serve(self, asking: Process, execute: Callable[[], Any], done: asyncio.Future[Any]) -> None:
+        network, source, here = self._loop.network, asking.machine.ip, self.machine.ip
+        await network._pass(source, here)
+        if self.slow_s:
+            await asyncio.sleep(self.slow_s)
+        self.requests += 1
+        result = execute()
+        await network._pass(here, source)
+        self._loop.call_for(asking, self._loop.true_s, lambda: done.done() or done.set_result(result))
+
+
+@contextmanager
+def reached(server: LeaseServer) -> Iterator[None]:
+    """Inside the block ``EtcdLeaseStore`` and ``PostgresLeaseStore`` talk to this server."""
+
+    async def ask(http: HttpJson, method: str, path: str, body: Any = None) -> Answer:
+        model = server.model
+        assert isinstance(model, EtcdModel)
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return Answer(*await server.call(lambda: model.ask(method, path, body)))
+        except (OSError, TimeoutError) as error:
+            raise LeaseStoreAwayError(f"{http.base} does not answer: {error}") from error
+
+    with patch.object(HttpJson, "ask", ask), patch.object(postgres, "_driver", lambda: _Driver(server)):
+        yield
+
+
+class _Error(Exception):
+    """As psycopg's."""
+
+
+class _OperationalError(_Error):
+    """As psycopg's."""
+
+
+class _Cursor:
+    def __init__(self, row: Any) -> None:
+        self._row = row
+
+    async def fetchone(self) -> Any:
+        return self._row
+
+
+class _Connection:
+    def __init__(self, server: LeaseServer) -> None:
+        self._server = server
+        self.closed = False
+
+    async def execute(self, statement: bytes, values: tuple[Any, ...] = ()) -> _Cursor:
+        model = self._server.model
+        assert isinstance(model, PostgresModel)
+        try:
+            async with asyncio.timeout(_DRIVER_S):
+                return _Cursor(await self._server.call(lambda: model.execute(statement.decode(), values)))
+        except (OSError, TimeoutError) as error:
+            self.closed = True
+            raise _OperationalError(f"server closed the connection unexpectedly: {error}") from error
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class _Driver:
+    """What ``PostgresLeaseStore`` uses of psycopg."""
+
+    Error = _Error
+    OperationalError = _OperationalError
+
+    def __init__(self, server: LeaseServer) -> None:
+        class AsyncConnection:
+            @staticmethod
+            async def connect(*_: Any, **__: Any) -> _Connection:
+                connection = _Connection(server)
+                await connection.execute(b"CREATE")
+                return connection
+
+        self.AsyncConnection = AsyncConnection

@@ -1,0 +1,294 @@
+"""An event loop of many simulated processes: one thread, virtual time, no sockets, no worker threads.
+
+    ready handles ─▶ run, each as the process that it belongs to ─▶ none left: the clock moves to the next timer
+
+Every handle carries a context, and the context says which process scheduled it; so tasks, callbacks and timers of one
+process can be stopped for a while (``paused``) or for good (``dead``) without a word to them. ``time()`` is the clock
+of the machine whose process runs: machines may be fast or slow. Jobs for executors run between two turns, when the disk
+of their machine has had its time for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, Final
+
+_CLOSES_MAX: Final = 20
+_TASKS_MAX: Final = 1_000
+_CANCELLED_MAX: Final = 200  # timers that are kept though nobody wants them
+
+
+class Machine:
+    """A clock, an address, and whether it has power."""
+
+    def __init__(self, name: str, ip: str, *, rate: float = 1.0, wall_ms: int = 0) -> None:
+        self.name = name
+        self.ip = ip
+        self.rate = rate  # of its clocks, against the true time
+        self.wall_ms = wall_ms  # its wall clock at the beginning
+        self.jumped_ms = 0  # what somebody set it forward since
+        self.has_power = True
+        self.processes: list[Process] = []
+        self.disk_ms: tuple[float, float] = (0.2, 2.0)  # that a job for the disk takes
+
+
+class Process:
+    """What one program does: its tasks are those that were begun in its context."""
+
+    def __init__(self, name: str, machine: Machine, number: int) -> None:
+        self.name = name
+        self.machine = machine
+        self.number = number  # stands for a process id
+        self.is_dead = False
+        self.is_paused = False
+        self.backlog: list[asyncio.Handle] = []  # what comes while it is paused
+        self.on_death: list[Callable[[], None]] = []
+        self.context = contextvars.copy_context()
+        self.context.run(OF_HANDLE.set, self)
+        machine.processes.append(self)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+OF_HANDLE: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+
+class Numbered:
+    """Hashes that do not depend on addresses in memory: sets have the same order in every run."""
+
+    _numbers = 0
+
+    @staticmethod
+    def begin() -> None:
+        Numbered._numbers = 0
+
+    @classmethod
+    def next_hash(cls) -> int:
+        Numbered._numbers += 1
+        return Numbered._numbers
+
+
+class SimTask(asyncio.Task):  # type: ignore[type-arg]
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.number = Numbered.next_hash()
+        super().__init__(*arguments, **named)
+        self._log_destroy_pending = False
+        loop: Any = self.get_loop()
+        loop.keep(self)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimFuture(asyncio.Future):  # type: ignore[type-arg]
+    def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.number = Numbered.next_hash()
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """``true_s`` is the time that nobody inside can see."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__()
+        self.true_s = 0.0
+        self.current: Process | None = None
+        self.turns = 0
+        self.rng = rng  # of how long jobs take
+        self.network: Any = None
+        self.errors: list[str] = []
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._tasks_max = _TASKS_MAX
+        self._set = 0
+        self._cancelled = 0
+        self._free_s: dict[int, float] = {}  # executors, and when each has done its last job
+        self._tasks: list[SimTask] = []  # none is freed while it waits, for its process may be dead
+        self._kept: list[Any] = []  # executors stay, so that no other gets their number
+        self.set_task_factory(lambda loop, coro, **named: SimTask(coro, loop=loop, **named))
+        self.set_exception_handler(self._note_error)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimFuture(loop=self)
+
+    def keep(self, task: SimTask) -> None:
+        self._tasks.append(task)
+        if len(self._tasks) > self._tasks_max:
+            self._tasks = [each for each in self._tasks if not each.done()]
+            self._tasks_max = max(_TASKS_MAX, 2 * len(self._tasks))
+
+    # --- time ---
+
+    def time(self) -> float:
+        process = self.current
+        return self.true_s * process.machine.rate if process is not None else self.true_s
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        process = self.current
+        true_when = when / process.machine.rate if process is not None else when
+        return self.call_at_true(true_when, callback, *args, context=context)
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at_true(self, when_s: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when_s, callback, args, self, context)
+        self._set += 1
+        heapq.heappush(self._timers, (when_s, self._set, handle))
+        handle._scheduled = True
+        return handle
+
+    def call_for(self, process: Process | None, when_s: float, callback: Any, *args: Any) -> asyncio.TimerHandle:
+        """At a true time, as that process (None: as the simulator)."""
+        context = process.context if process is not None else OUTSIDE
+        return self.call_at_true(when_s, callback, *args, context=context)
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        self._cancelled += 1
+        if self._cancelled > _CANCELLED_MAX and self._cancelled * 2 > len(self._timers):
+            self._timers = [each for each in self._timers if not each[2]._cancelled]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
+    def _run_once(self) -> None:
+        ready = self._ready
+        if not ready:
+            self._move_clock()
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            process = handle._context.get(OF_HANDLE)  # type: ignore[attr-defined]
+            if process is not None:
+                if process.is_dead:
+                    continue
+                if process.is_paused:
+                    process.backlog.append(handle)
+                    continue
+            self.current = process
+            self.turns += 1
+            handle._run()
+        self.current = None
+
+    def _move_clock(self) -> None:
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+            self._cancelled = max(0, self._cancelled - 1)
+        if not timers:
+            raise RuntimeError("nothing will ever happen again in this simulation")
+        self.true_s = max(self.true_s, timers[0][0])
+        until = self.true_s + 1e-9
+        while timers and timers[0][0] <= until:
+            handle = heapq.heappop(timers)[2]
+            handle._scheduled = False
+            self._ready.append(handle)
+
+    def forget_all(self) -> None:
+        """Nothing happens any more."""
+        self.set_exception_handler(lambda *_: None)
+        for task in self._tasks:
+            coroutine: Any = task.get_coro()
+            for _ in range(_CLOSES_MAX):  # blocks that await something at their end are closed there, too
+                try:
+                    coroutine.close()
+                    break
+                except BaseException:  # whatever it says: nobody is there to hear it
+                    continue
+        self._tasks.clear()
+        self._timers.clear()
+        self._ready.clear()
+        self._kept.clear()
+        self.network = None
+
+    # --- processes ---
+
+    def spawn(self, process: Process, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        before, self.current = self.current, process
+        try:
+            return process.context.run(self.create_task, work, name=name)
+        finally:
+            self.current = before
+
+    def resume(self, process: Process) -> None:
+        process.is_paused = False
+        self._ready.extend(process.backlog)
+        process.backlog = []
+
+    # --- what sockets and threads would do ---
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """The job runs between turns, alone; those of one executor in their order."""
+        future = self.create_future()
+
+        def ended(error: BaseException | None, result: Any) -> None:
+            if future.cancelled():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.do_job(executor, lambda: func(*args), ended)
+        return future
+
+    def do_job(self, worker: Any, job: Callable[[], Any], ended: Callable[[BaseException | None, Any], None]) -> None:
+        process = self.current
+        low_ms, high_ms = process.machine.disk_ms if process is not None else (0.0, 0.0)
+        begins_s = self.true_s
+        if worker is not None:
+            if id(worker) not in self._free_s:
+                self._kept.append(worker)
+            begins_s = max(begins_s, self._free_s.get(id(worker), 0.0))
+        runs_s = begins_s + self.rng.uniform(low_ms, high_ms) / 2000
+        ends_s = runs_s + self.rng.uniform(low_ms, high_ms) / 2000
+        if worker is not None:
+            self._free_s[id(worker)] = ends_s
+
+        def run() -> None:
+            error: BaseException | None = None
+            result = None
+            try:
+                result = job()
+            except BaseException as caught:  # told to who waits
+                error = caught
+            self.call_at_true(ends_s, ended, error, result)
+
+        self.call_at_true(runs_s, run)
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+        return await self.network.connect(self.current, protocol_factory, host, port)
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+        return self.network.serve(self.current, protocol_factory, host, port)
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        return [(2, 1, 6, "", (host, port))]
+
+    def _write_to_self(self) -> None:
+        """Nobody waits for a socket."""
+
+    def _note_error(self, _: Any, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        who = self.current.name if self.current else "simulator"
+        self.errors.append(f"{who}: {context.get('message')}: {error!r}")
+
+
+OUTSIDE: Final = contextvars.copy_context()

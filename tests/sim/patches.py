@@ -1,0 +1,149 @@
+"""Where time, chance and threads come in: inside the block they are those of a simulated world.
+
+The product reads clocks through ``time`` and ``SystemClock``, makes random numbers with ``random``, ``secrets`` and
+``uuid``, and hands jobs to executors and to ``OneThread``. All of these are replaced for the process that runs a
+simulation; ``tests/sim`` runs in processes of its own for that reason. The order of sets of text depends on
+PYTHONHASHSEED, which must be fixed before Python starts: ``require_fixed_hashes``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+from pyromq import clock
+from pyromq.broker import duties
+from pyromq.broker.base import identity, workers
+from pyromq.client.core import client as client_module
+from pyromq.net import stalls
+from pyromq.net.connection import Connection
+from tests.sim.loop import Numbered, SimLoop
+
+WALL_MS: Final = 1_790_000_000_000  # of the first moment of every simulation
+_HASH_SEED: Final = "0"
+
+
+def require_fixed_hashes(arguments: list[str]) -> None:
+    """Starts Python again if the order of sets is left to chance, or times are not in UTC."""
+    if os.environ.get("PYTHONHASHSEED") == _HASH_SEED and os.environ.get("TZ") == "UTC":
+        return
+    os.environ.update(PYTHONHASHSEED=_HASH_SEED, TZ="UTC")
+    os.execv(sys.executable, [sys.executable, *arguments])
+
+
+class _Times:
+    """The clocks of the machine whose process runs; outside of all of them the true time."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._asked = 0
+
+    def monotonic(self) -> float:
+        return 1_000.0 + self._loop.time()
+
+    def monotonic_ns(self) -> int:
+        return round(self.monotonic() * 1e9)
+
+    def wall_ms(self) -> float:
+        process = self._loop.current
+        extra = process.machine.wall_ms + process.machine.jumped_ms if process is not None else 0
+        return WALL_MS + extra + self._loop.time() * 1000
+
+    def time(self) -> float:
+        return self.wall_ms() / 1000
+
+    def time_ns(self) -> int:
+        """Two looks are never the same: names are made of it."""
+        self._asked += 1
+        return int(self.wall_ms() * 1e6) // 1_000_000 * 1_000_000 + self._asked % 1_000_000
+
+    def machine(self, _: int = 0) -> float:
+        return self.monotonic()
+
+    def cpu(self) -> float:
+        return 0.0
+
+
+@contextmanager
+def simulated(loop: SimLoop, entropy: random.Random, tick_s: float) -> Iterator[None]:
+    """Everything that the product takes from its surroundings comes from the loop and from the generator."""
+    times = _Times(loop)
+    with ExitStack() as stack:
+
+        def replaced(target: Any, name: str, value: Any) -> None:
+            stack.enter_context(patch.object(target, name, value))
+
+        for name, function in {
+            "time": times.time,
+            "time_ns": times.time_ns,
+            "monotonic": times.monotonic,
+            "monotonic_ns": times.monotonic_ns,
+            "perf_counter": times.monotonic,
+            "clock_gettime": times.machine,
+            "thread_time": times.cpu,
+        }.items():
+            replaced(time, name, function)
+        replaced(clock.SystemClock, "monotonic_s", staticmethod(times.monotonic))
+        replaced(stalls.StallWatch.__init__, "__defaults__", (times.monotonic, times.cpu))
+        replaced(stalls.LoopProbe.__init__, "__defaults__", (times.monotonic, times.cpu))
+        replaced(os, "getpid", lambda: loop.current.number if loop.current else 1)
+        replaced(identity, "getpid", lambda: loop.current.number if loop.current else 1)
+        replaced(os, "urandom", entropy.randbytes)
+        replaced(random, "_urandom", entropy.randbytes)
+        replaced(random.Random, "seed", _seeded(entropy))
+        replaced(client_module, "own_ip", lambda hosts=(): loop.current.machine.ip if loop.current else "10.9.9.9")
+        replaced(workers.OneThread, "run", _run_on(loop))
+        replaced(duties, "_TICK_S", tick_s)
+        stack.enter_context(_numbered(Connection))
+        before = random.getstate()
+        random.seed(entropy.getrandbits(64))
+        stack.callback(random.setstate, before)
+        yield
+
+
+def _seeded(entropy: random.Random) -> Callable[..., None]:
+    plain = random.Random.seed
+
+    def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
+        plain(self, entropy.getrandbits(64) if a is None else a, version)
+
+    return seed
+
+
+def _run_on(loop: SimLoop) -> Callable[..., None]:
+    def run(thread: workers.OneThread, job: workers.Job, then: workers.Then) -> None:
+        if thread._is_down:
+            raise RuntimeError(f"{thread._name} was shut down")
+        loop.do_job(thread, job, lambda error, _: then(error))
+
+    return run
+
+
+@contextmanager
+def _numbered(kind: type) -> Iterator[None]:
+    """Objects of the class have hashes and ids in the order in which they are asked for: some are sorted by them."""
+    numbers: dict[int, tuple[object, int]] = {}
+    plain_id, plain_hash = id, kind.__hash__
+
+    def number(self: object) -> int:
+        found = numbers.get(plain_id(self))
+        if found is None:
+            found = numbers[plain_id(self)] = self, Numbered.next_hash()
+        return found[1]
+
+    def numbered_id(each: object) -> int:
+        return number(each) if type(each) is kind else plain_id(each)
+
+    kind.__hash__ = number  # type: ignore[method-assign, assignment]
+    try:
+        with patch.object(builtins, "id", numbered_id):
+            yield
+    finally:
+        kind.__hash__ = plain_hash  # type: ignore[method-assign]

@@ -1,0 +1,169 @@
+"""The plan of a simulation: everything that a seed decides before the first moment.
+
+Swarm testing: a seed switches kinds of faults and clients off, so that what is left happens often and in combinations
+that a run with everything at once would never reach. Faults and clients have numbers; ``without`` drops some of them
+and changes nothing else, which is what the shrinker uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Final
+
+from pyromq.failover.rules import Timing
+from tests.sim.lease_models import EtcdModel, PostgresModel
+
+SAFETY, LIVENESS = "safety", "liveness"
+BEGIN_S: Final = 12.0  # the cluster is whole, topics are there: faults may begin
+
+KINDS: Final = (
+    "kill broker",
+    "kill agent",
+    "kill machine",
+    "power",
+    "power of all",
+    "power at operation",
+    "pause machine",
+    "pause broker",
+    "pause agent",
+    "cut",
+    "cut one way",
+    "isolate",
+    "bridge",
+    "break",
+    "slow",
+    "leases away",
+    "leases slow",
+    "leases set back",
+    "leases emptied",
+    "disk full",
+    "disk fails",
+    "clock jumps",
+    "kill client",
+    "pause client",
+    "kill names",
+    "switch",
+)
+_SHORT, _MEDIUM, _LONG = (0.05, 1.5), (1.5, 8.0), (8.0, 25.0)
+PRODUCERS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
+CONSUMERS: Final = ("push", "orderly", "pull", "broadcast")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    number: int
+    at_s: float
+    kind: str
+    lasts_s: float
+    luck: int  # which machines, how exactly
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPlan:
+    number: int
+    kind: str
+    gap_s: float  # between two sends, on average
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}{self.number}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    seed: int
+    mode: str
+    names: int
+    sets: dict[str, int]  # name of each broker set, and how many members it has
+    lease_store: str
+    timing: Timing
+    kinds: tuple[str, ...]  # of faults that may happen
+    faults: tuple[Fault, ...]
+    clients: tuple[ClientPlan, ...]
+    faults_end_s: float
+    clocks: dict[str, tuple[float, int]]  # by machine: how fast, how wrong
+    disk_ms: tuple[float, float]
+    delay_ms: tuple[float, float]
+    metadata_ms: int
+    tick_s: float
+    fail_percent: int  # of messages that listeners fail with at least once
+    dropped: tuple[str, ...] = field(default=())
+
+    def is_managed(self, set_name: str) -> bool:
+        return self.sets[set_name] > 1
+
+    def new_lease_model(self) -> Any:
+        return EtcdModel() if self.lease_store == "etcd" else PostgresModel()
+
+    def without(self, dropped: Collection[str]) -> Plan:
+        """Less some faults (``f3``) and clients (``c2``)."""
+        return replace(
+            self,
+            faults=tuple(each for each in self.faults if f"f{each.number}" not in dropped),
+            clients=tuple(each for each in self.clients if f"c{each.number}" not in dropped),
+            dropped=tuple(dropped),
+        )
+
+    def summary(self) -> str:
+        sets = "+".join(str(size) for size in self.sets.values())
+        return f"{self.mode} brokers {sets} {self.lease_store} clients {len(self.clients)} faults {len(self.faults)}"
+
+
+def make_plan(seed: int, mode: str = "") -> Plan:
+    """The same for the same seed; ``mode`` overrules what the seed says."""
+    rng = Random(f"{seed}/plan")
+    sets = {"a": rng.choice((1, 2, 2, 3, 3, 3, 3, 4, 5))}
+    if sum(sets.values()) < 4 and rng.random() < 0.3:
+        sets["b"] = rng.choice((1, 2)) if sets["a"] > 2 else rng.choice((1, 2, 3))
+    chosen = rng.choice((SAFETY, LIVENESS, LIVENESS))
+    duration_s = rng.choice((2.0, 4.0, 4.0, 8.0))
+    timing = replace(
+        Timing.of(duration_s, alone_s=rng.choice((3.0, 10.0, 30.0))), look_s=duration_s / rng.choice((6, 10))
+    )
+    kinds = tuple(each for each in KINDS if rng.random() < rng.choice((0.15, 0.35, 0.6)))
+    names = rng.choice((1, 2, 2))
+    lasts_s = rng.uniform(20.0, 60.0)
+    faults = _faults(rng, kinds, lasts_s)
+    drifts = rng.random() < 0.3
+    machines = [f"{name}{number}" for name, size in sets.items() for number in range(size)]
+    clocks = {each: (rng.uniform(0.998, 1.002), rng.randint(-3_000, 3_000)) for each in machines} if drifts else {}
+    return Plan(
+        seed=seed,
+        mode=mode or chosen,
+        names=names,
+        sets=sets,
+        lease_store=rng.choice(("etcd", "postgresql")),
+        timing=timing,
+        kinds=kinds,
+        faults=faults,
+        clients=_clients(rng),
+        faults_end_s=BEGIN_S + lasts_s,
+        clocks=clocks,
+        disk_ms=rng.choice(((0.1, 0.5), (0.5, 5.0), (1.0, 40.0))),
+        delay_ms=rng.choice(((0.1, 0.3), (0.2, 2.0), (1.0, 25.0))),
+        metadata_ms=rng.choice((500, 1_000, 3_000)),
+        tick_s=rng.choice((0.1, 0.25, 0.5)),
+        fail_percent=rng.choice((0, 0, 10, 25)),
+    )
+
+
+def _faults(rng: Random, kinds: tuple[str, ...], lasts_s: float) -> tuple[Fault, ...]:
+    if not kinds:
+        return ()
+    gap_s = rng.choice((2.0, 4.0, 8.0))
+    length = rng.choice(((_SHORT, _MEDIUM), (_SHORT, _MEDIUM, _LONG), (_MEDIUM, _LONG)))
+    found: list[Fault] = []
+    at_s = BEGIN_S + rng.uniform(0.0, gap_s)
+    while at_s < BEGIN_S + lasts_s:
+        lasts = rng.uniform(*rng.choice(length))
+        found.append(Fault(len(found), round(at_s, 4), rng.choice(kinds), round(lasts, 4), rng.getrandbits(32)))
+        at_s += rng.expovariate(1 / gap_s)
+    return tuple(found)
+
+
+def _clients(rng: Random) -> tuple[ClientPlan, ...]:
+    wanted = ["plain", *(each for each in PRODUCERS[1:] if rng.random() < 0.45)]
+    wanted += ["push", *(each for each in CONSUMERS if rng.random() < 0.4)]
+    return tuple(ClientPlan(number, kind, rng.choice((0.4, 1.0, 2.0))) for number, kind in enumerate(wanted))

@@ -1,0 +1,185 @@
+"""One simulation: a plan, a world made of it, its end, and what the judges say."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from pyromq.errors import MQError
+from pyromq.testing.faulty_disk import Crashed
+from tests.sim.clients import SimClient, make_topics, scratch_folder
+from tests.sim.cluster import Cluster, World
+from tests.sim.faults import Faults
+from tests.sim.history import History
+from tests.sim.judges import Verdict, judge_at_the_end, look_now, what_is_left
+from tests.sim.lease_access import reached
+from tests.sim.loop import Numbered, SimLoop
+from tests.sim.network import Network
+from tests.sim.patches import simulated
+from tests.sim.plan import LIVENESS, Plan
+
+_TOPICS_S: Final = 60.0  # for the cluster to be whole
+_LOOK_S: Final = 1.0
+_CALM_S: Final = 150.0  # of a liveness run: everything is consumed or dead within this time after the last fault
+_DECIDES_S: Final = 45.0  # a set whose lease store was set back may wait for an operator, who looks after this time
+_DRAIN_S: Final = 8.0  # for sends that are under way
+
+
+@dataclass
+class Outcome:
+    plan: Plan
+    hash: str
+    verdict: Verdict
+    simulated_s: float
+    cpu_s: float
+    counts: dict[str, int] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def is_ok(self) -> bool:
+        return not self.verdict.failures
+
+    def line(self) -> str:
+        sent, read = self.counts.get("acknowledged", 0), self.counts.get("got", 0)
+        facts = f"{self.plan.summary()}, {self.simulated_s:.0f} s, sent {sent}, read {read}"
+        end = "ok" if self.is_ok else f"FAILED, {self.verdict.failures[0]}"
+        return f"seed {self.plan.seed}: {facts}, hash {self.hash}: {end}"
+
+
+class _Defects(logging.Handler):
+    """Errors with a traceback: nothing that happens outside of a broker may be a surprise inside."""
+
+    def __init__(self, found: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, Crashed | MQError | OSError):
+            place = error.__traceback__
+            while place is not None and place.tb_next is not None:
+                place = place.tb_next
+            where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else ""
+            self._found.append(f"{record.name}: {record.getMessage()}: {error!r} at {where}")
+
+
+def run(plan: Plan) -> Outcome:
+    """Runs the plan to its end. The caller's process must have fixed hashes (``patches.require_fixed_hashes``)."""
+    cpu_s, was_on, told = time.process_time(), gc.isenabled(), sys.unraisablehook
+    gc.disable()  # finalisers run between simulations, never inside of one
+    sys.unraisablehook = lambda _: None  # what the last blocks of tasks that never end would like to say
+    try:
+        outcome = _run(plan)
+        gc.collect()
+    finally:
+        sys.unraisablehook = told
+        if was_on:
+            gc.enable()
+    outcome.cpu_s = time.process_time() - cpu_s
+    return outcome
+
+
+def _run(plan: Plan) -> Outcome:
+    Numbered.begin()
+    loop = SimLoop(Random(f"{plan.seed}/loop"))
+    history = History()
+    history.now_s = lambda: loop.true_s
+    network = loop.network = Network(loop, Random(f"{plan.seed}/network"), history.digest)
+    network.delay_ms = plan.delay_ms
+    world = World(loop, network, history, plan)
+    defects: list[str] = []
+    handler = _Defects(defects)
+    logging.getLogger("pyromq").addHandler(handler)
+    try:
+        with scratch_folder() as scratch, simulated(loop, Random(f"{plan.seed}/entropy"), plan.tick_s):
+            cluster = Cluster(world)
+            with reached(cluster.leases):
+                verdict = loop.run_until_complete(_live(world, cluster, Path(scratch)))
+    finally:
+        logging.getLogger("pyromq").removeHandler(handler)
+    verdict.failures += [f"a defect: {each}" for each in defects]
+    verdict.failures += [f"an error that nobody caught: {each}" for each in loop.errors if "Crashed" not in each]
+    counts = dict(history.counts)
+    counts["acknowledged"] = sum(each.status == "ok" for each in history.sent.values())
+    counts["turns"] = loop.turns
+    loop.forget_all()
+    return Outcome(plan, history.hash(), verdict, loop.true_s, 0.0, counts, history.lines)
+
+
+async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
+    plan, loop = world.plan, world.loop
+    verdict = Verdict()
+    cluster.start()
+    clients = [SimClient(world, each, cluster.nameserver, scratch) for each in plan.clients]
+    faults = Faults(world, cluster, clients)
+    ready = loop.create_future()
+
+    async def prepare() -> None:
+        await make_topics(cluster.nameserver, "10.0.4.1", len(plan.sets))
+        loop.call_for(None, loop.true_s, lambda: ready.done() or ready.set_result(None))
+
+    loop.spawn(faults._operator, prepare(), "prepare")
+    try:
+        async with asyncio.timeout(_TOPICS_S):
+            await ready
+            while not all(_is_whole(cluster, name) for name in plan.sets):  # noqa: ASYNC110 - looked at from outside
+                await asyncio.sleep(0.25)
+    except TimeoutError:
+        verdict.fail("the cluster was not whole within a minute, without any fault")
+        return verdict
+    world.history.note("whole")
+    for client in clients:
+        client.start()
+    shift_s = max(0.0, loop.true_s - 8.0)
+    faults.begin()
+    while loop.true_s < plan.faults_end_s + shift_s and not verdict.failures:
+        await asyncio.sleep(_LOOK_S)
+        look_now(world, cluster, verdict)
+    if plan.mode == LIVENESS:
+        faults.heal()
+        world.history.note("healed")
+        await asyncio.sleep(_DRAIN_S)
+        for client in clients:
+            client.is_sending = False
+        await _until_calm(world, cluster, clients, faults, verdict)
+    judge_at_the_end(world, cluster, clients, faults, verdict)
+    return verdict
+
+
+def _is_whole(cluster: Cluster, name: str) -> bool:
+    """One master, and the lease names every member."""
+    members = cluster.of_set(name)
+    if not cluster.masters(name):
+        return False
+    if len(members) == 1:
+        return True
+    record = cluster.record_of(name)
+    return record is not None and len(record.in_sync) == len(members)
+
+
+async def _until_calm(
+    world: World, cluster: Cluster, clients: list[SimClient], faults: Faults, verdict: Verdict
+) -> None:
+    begun_s = world.loop.true_s
+    decides_s = begun_s + _DECIDES_S
+    while world.loop.true_s < begun_s + _CALM_S and not verdict.failures:
+        await asyncio.sleep(_LOOK_S)
+        look_now(world, cluster, verdict)
+        if not what_is_left(world, cluster, clients):
+            world.history.note("calm")
+            return
+        if faults.was_set_back and world.loop.true_s > decides_s:  # agents leave it to a person, and say so
+            decides_s += _DECIDES_S
+            for name in world.plan.sets:
+                if world.plan.is_managed(name) and not cluster.masters(name):
+                    faults.recover(name)
+    if not verdict.failures:
+        for each in what_is_left(world, cluster, clients)[:5]:
+            verdict.fail(f"{_CALM_S:g} s after the last fault: {each}")
