@@ -34,7 +34,16 @@ TEST = (
 MORE = (
     Phase(
         "site, browsers, long rounds",
-        (*PARALLEL, "tests/console", "tests/integration", "tests/faults", "tests/upgrade", "-m", "more or rounds"),
+        (
+            *PARALLEL,
+            "tests/console",
+            "tests/integration",
+            "tests/faults",
+            "tests/sim",
+            "tests/upgrade",
+            "-m",
+            "more or rounds",
+        ),
         LONG_ROUNDS,
     ),
 )

@@ -136,7 +136,13 @@ def test_each_marker_that_leaves_a_test_out_of_one_target_is_asked_for_in_anothe
     assert "more" in MORE[0].arguments[-1].split()
     checked = re.findall(r"pytest -q -m check (.*)", (ROOT / "Makefile").read_text())[0].split()
     assert {f"tests/{path}" for path in files_with("mark.check")} == set(checked)
-    assert folders_with("mark.more") | folders_with("mark.rounds") <= {"console", "integration", "faults", "upgrade"}
+    assert folders_with("mark.more") | folders_with("mark.rounds") <= {
+        "console",
+        "integration",
+        "faults",
+        "sim",
+        "upgrade",
+    }
     assert folders_with("mark.both_modes") <= {folder.removeprefix("tests/") for folder in BOTH_MODES}
     assert folders_with("import pytest_itemcollected") <= {folder.removeprefix("tests/") for folder in BOTH_MODES}
 

@@ -194,7 +194,7 @@ def _nothing_lost(world: World, cluster: Cluster, faults: Any, verdict: Verdict)
         for member in members:
             try:
                 stored = stored_on(member.disk, world, CrashMode.FORGET)
-            except MQError as error:
+            except (MQError, AssertionError) as error:
                 verdict.fail(f"the store of {member.name} does not open: {error}")
                 continue
             lost = [each for each in promised if _set_of(each, world) == name and not stored.has(each.key)]

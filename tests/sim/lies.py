@@ -1,11 +1,363 @@
-"""Planted mistakes."""
+"""Planted mistakes: small lies in the product, each of which the simulator must find.
+
+A lie that is not found is a hole in the simulator. ``python -m tests.sim --lie NAME --seeds 1..1000 --stop`` looks for
+the first seed that tells; it stands beside the lie, so that the tests need not look for long.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from unittest.mock import patch
+
+import msgspec
+
+from pyromq.broker.base.lease import Lease, LeaseState
+from pyromq.broker.commit import curtain
+from pyromq.broker.delays import delays, schedule
+from pyromq.broker.replicating.members import ReplicaMembers
+from pyromq.broker.sending.send_back import SendBackHandler
+from pyromq.broker.transactions import transactions
+from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
+from pyromq.failover import agent, doubt, rules
+from pyromq.failover.broker_control import BrokerBeside
+from pyromq.outbox.kept import KeptMessages
+from pyromq.replication import follower
+from pyromq.store.log.flushes import FlushJob
+from pyromq.store.message_store import MessageStore
+from pyromq.testing.faulty_disk import FaultyDisk
+from tests.sim.lease_models import EtcdModel, PostgresModel
+
+Planting = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    name: str
+    says: str
+    plant: Planting
+    seed: int  # the first one that finds it, when it was last looked for
+
+
+def _replaced(target: Any, name: str, value: Any) -> Planting:
+    return lambda: patch.object(target, name, value)
+
+
+def _wrapped(target: Any, name: str, wrap: Callable[[Any], Any]) -> Planting:
+    """``wrap`` is given what was there before."""
+    return lambda: patch.object(target, name, wrap(target.__dict__[name]))
+
+
+def _is_master(lease: Lease) -> bool:
+    return lease.state.role == "master"
+
+
+def _longer_grant(plain: Any) -> Any:
+    async def grant(self: Any, record: Any, until_s: float, required: Any) -> None:
+        await plain(self, record, until_s + 15.0, required)
+
+    return grant
+
+
+def _grant_of_any_lease(plain: Any) -> Any:
+    def grant(self: Any, number: int, until_s: float, required: Any, renewals: int = 0) -> bool:
+        if number < self.state.number:
+            until_s += 5.0  # as if the clock of the grant were another's
+        return bool(plain(self, self.state.number, until_s, required, renewals))
+
+    return grant
+
+
+def _taken_by_anybody(plain: Any) -> Any:
+    def take(sight: Any, broker: Any, record: Any) -> Any:
+        return plain(sight, broker, msgspec.structs.replace(record, in_sync=(*record.in_sync, sight.me), confirmed=0))
+
+    return take
+
+
+def _flush_that_forgets(job: FlushJob) -> None:
+    """It says that everything is on disk."""
+
+
+def _unsaved(self: Lease, state: LeaseState) -> None:
+    self.state = state
+
+
+def _first_half(plain: Any) -> Any:
+    """Of the messages that a send-back brings, every second one is answered and not stored."""
+
+    def send_back(self: Any, connection: Any, request: Any) -> None:
+        if request.correlation_id % 2:
+            from pyromq.broker.base.responses import send_response
+
+            send_response(connection, request, None)
+        else:
+            plain(self, connection, request)
+
+    return send_back
+
+
+def _ahead(plain: Any) -> Any:
+    def commit_offset(self: Any) -> Any:
+        found = plain(self)
+        return found if found is None else type(found)(found + 3)
+
+    return commit_offset
+
+
+def _backwards(plain: Any) -> Any:
+    def take(self: Any, count_max: int) -> Any:
+        if len(self._waiting) > 1:
+            self._waiting.reverse()
+        return plain(self, count_max)
+
+    return take
+
+
+def _soon(plain: Any) -> Any:
+    def place(self: Any, topic: str, queue_id: int, text: str, due_ms: int) -> Any:
+        return plain(self, topic, queue_id, text, due_ms - 3_000)
+
+    return place
+
+
+def _commit_always(plain: Any) -> Any:
+    return {key: transactions.Ending.COMMIT if ending is not None else None for key, ending in plain.items()}
+
+
+def _reports_what_it_got(self: Any) -> None:
+    position = self._store.end_position
+    if self._same and self._follower.acknowledges and position > self._reported:
+        self._reported = position
+        self._say()
+
+
+def _cut_nothing(self: LeaseState, epochs: Any) -> None:
+    return None
+
+
+def _cut_too_much(plain: Any) -> Any:
+    def cut_position(self: LeaseState, epochs: Any) -> int | None:
+        found = plain(self, epochs)
+        starts = [each.start for each in self.epochs if found is not None and each.start < found]
+        return max(starts, default=0) if found is not None else None
+
+    return cut_position
+
+
+def _sure(plain: Any) -> Any:
+    def note_record(self: Any, *arguments: Any) -> None:
+        plain(self, *arguments)
+        self.is_sure = True
+
+    return note_record
+
+
+def _not_compared(plain: Any) -> Any:
+    def transaction(self: EtcdModel, body: dict[str, Any]) -> Any:
+        return plain(self, {**body, "compare": []})
+
+    return transaction
+
+
+def _not_versioned(plain: Any) -> Any:
+    def execute(self: PostgresModel, statement: str, values: tuple[Any, ...]) -> Any:
+        if statement.startswith("UPDATE") and values[1] in self.rows:
+            values = (*values[:2], self.rows[values[1]][0])
+        return plain(self, statement, values)
+
+    return execute
+
+
+def _kept_and_forgotten(plain: Any) -> Any:
+    def oldest(self: Any, lane: str) -> Any:
+        found = plain(self, lane)
+        self.forget([each.id for each in found[1:]])
+        return found[:1]
+
+    return oldest
+
+
+def _shown_early(plain: Any) -> Any:
+    def most(self: Any, store: MessageStore, everything: bool) -> int:
+        return int(curtain.EVERYTHING)
+
+    return most
+
+
+_TOLD: set[int] = set()
+
+
+def _twice(plain: Any) -> Any:
+    def finish(self: Any, messages: Any) -> Any:
+        whole = list(messages)
+        if whole and whole[0].offset % 5 == 0 and whole[0].offset not in _TOLD:
+            _TOLD.add(whole[0].offset)
+            self.put_back(whole)
+            return None
+        return plain(self, whole)
+
+    return finish
+
+
+LIES: Final = tuple(
+    Lie(name, says, plant, seed)
+    for name, says, plant, seed in (
+        (
+            "lease never ends",
+            "a master acknowledges for as long as it thinks that it is one",
+            _replaced(Lease, "is_open", property(_is_master)),
+            1,
+        ),
+        ("grant too long", "an agent grants more than its lease", _wrapped(BrokerBeside, "grant", _longer_grant), 1),
+        (
+            "grant of another lease",
+            "a late grant counts for the lease of now",
+            _wrapped(Lease, "grant", _grant_of_any_lease),
+            1,
+        ),
+        (
+            "lease expires early",
+            "others take it before its holder has lost it",
+            _replaced(rules.Sight, "is_expired", property(lambda self: self.now_s - self.seen_s > 0.3)),
+            1,
+        ),
+        ("anybody takes over", "also a member that lacks something", _wrapped(rules, "_take", _taken_by_anybody), 1),
+        (
+            "named too early",
+            "a member is named before it has everything",
+            _replaced(rules, "_may_join", lambda *_: True),
+            1,
+        ),
+        (
+            "nobody is waited for",
+            "the master waits for no member",
+            _replaced(agent, "required_members", lambda *_: ()),
+            1,
+        ),
+        (
+            "gate answers unconfirmed",
+            "the lease's members count as if they had everything",
+            _replaced(ReplicaMembers, "required_position", lambda self: 1 << 60 if self._lease.required else None),
+            1,
+        ),
+        (
+            "commit before flush",
+            "a flush says that it is done and does nothing",
+            _replaced(FlushJob, "run", _flush_that_forgets),
+            1,
+        ),
+        (
+            "report before flush",
+            "a replica reports what is not on its disk",
+            _replaced(follower._Session, "report", _reports_what_it_got),
+            1,
+        ),
+        (
+            "never cut",
+            "an old master keeps what the new one does not have",
+            _replaced(LeaseState, "cut_position", _cut_nothing),
+            1,
+        ),
+        (
+            "cut at the wrong epoch",
+            "it is cut an epoch too early",
+            _wrapped(LeaseState, "cut_position", _cut_too_much),
+            1,
+        ),
+        (
+            "lease not on disk",
+            "what a broker knows of leases dies with its process",
+            _replaced(Lease, "save", _unsaved),
+            1,
+        ),
+        (
+            "always sure",
+            "an agent believes a store that was set back",
+            _wrapped(agent.AgentState, "note_record", _sure),
+            1,
+        ),
+        (
+            "members are not asked",
+            "silence counts as consent",
+            _replaced(doubt, "lacks_answers", lambda *_, **__: ""),
+            1,
+        ),
+        (
+            "etcd does not compare",
+            "every write of the lease succeeds",
+            _wrapped(EtcdModel, "_transaction", _not_compared),
+            1,
+        ),
+        (
+            "PostgreSQL does not compare",
+            "every write of the lease succeeds",
+            _wrapped(PostgresModel, "execute", _not_versioned),
+            1,
+        ),
+        (
+            "watermark ahead",
+            "consumers see what replicas do not have",
+            _wrapped(curtain.Curtain, "_most", _shown_early),
+            1,
+        ),
+        (
+            "progress ahead",
+            "offsets are committed before messages are consumed",
+            _wrapped(QueueBuffer, "commit_offset", _ahead),
+            1,
+        ),
+        (
+            "send-back dropped",
+            "a failed message is answered and not stored",
+            _wrapped(SendBackHandler, "send_back", _first_half),
+            1,
+        ),
+        ("out of order", "an orderly listener gets the newest first", _wrapped(QueueBuffer, "take", _backwards), 1),
+        (
+            "timer too early",
+            "messages come three seconds before their time",
+            _wrapped(delays.Delays, "_place_at", _soon),
+            1,
+        ),
+        (
+            "level too early",
+            "a delay level counts as half of what it is",
+            _replaced(schedule.Schedule, "_due_ms", lambda self, level, offset, position, due_ms: due_ms - 1_500),
+            1,
+        ),
+        ("rollback is commit", "every transaction is committed", _wrapped(transactions, "_ENDINGS", _commit_always), 1),
+        (
+            "commit is dropped",
+            "a committed message is not written",
+            _replaced(transactions.TransactionHandler, "_stage_final", lambda self, prepared: transactions._OP_QUEUE),
+            1,
+        ),
+        (
+            "outbox forgets",
+            "kept messages are forgotten before they are sent",
+            _wrapped(KeptMessages, "oldest", _kept_and_forgotten),
+            1,
+        ),
+        ("consumed twice", "a finished message is handed out again", _wrapped(QueueBuffer, "finish", _twice), 1),
+        (
+            "disk lies",
+            "a sync of the disk does nothing",
+            _replaced(FaultyDisk, "sync_folder", lambda self, path: None),
+            1,
+        ),
+    )
+)
+BY_NAME: Final = {each.name: each for each in LIES}
 
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    yield
+    """Inside the block the product has this mistake; none for an empty name. Raises KeyError."""
+    if not name:
+        yield
+        return
+    with BY_NAME[name].plant():
+        yield

@@ -101,7 +101,10 @@ def _run(plan: Plan) -> Outcome:
         with scratch_folder() as scratch, simulated(loop, Random(f"{plan.seed}/entropy"), plan.tick_s):
             cluster = Cluster(world)
             with reached(cluster.leases):
-                verdict = loop.run_until_complete(_live(world, cluster, Path(scratch)))
+                try:
+                    verdict = loop.run_until_complete(_live(world, cluster, Path(scratch)))
+                except Exception as error:  # of the simulator, or of what it looked at
+                    verdict = Verdict([f"the simulation broke: {error!r}"])
     finally:
         logging.getLogger("pyromq").removeHandler(handler)
     verdict.failures += [f"a defect: {each}" for each in defects]

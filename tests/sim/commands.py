@@ -1,0 +1,22 @@
+"""Simulations in processes of their own: they replace clocks, chance and threads of the whole process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """``python -m tests.sim``; the caller looks at the exit code and the last line."""
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "TZ": "UTC"}
+    command = [sys.executable, "-m", "tests.sim", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=800, check=False)
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    lines = done.stdout.strip().splitlines()
+    return lines[-1] if lines else done.stderr

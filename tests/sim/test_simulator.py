@@ -1,0 +1,56 @@
+"""Seeds of the simulator: nothing is lost, everything is consumed, the same seed is the same run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.sim.commands import last_line, simulate
+from tests.sim.plan import CONSUMERS, KINDS, PRODUCERS, make_plan
+
+
+@pytest.mark.parametrize("seeds", ["1..10", "11..20"])
+def test_nothing_is_lost_whatever_fails(seeds: str) -> None:
+    done = simulate("--seeds", seeds)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert last_line(done).endswith("failed 0")
+
+
+def test_the_same_seed_gives_the_same_hash_in_one_process_and_in_another() -> None:
+    first, second = simulate("--seed", "3"), simulate("--seed", "3")
+    assert re.search(r"hash [0-9a-f]{12}: ok$", last_line(first)), first.stdout + first.stderr
+    assert last_line(first) == last_line(second)
+    again = simulate("--seeds", "3..8", "--repeat", "2")
+    assert again.returncode == 0, again.stdout
+
+
+@pytest.mark.more
+def test_a_hundred_runs_have_the_hash_of_their_seed() -> None:
+    done = simulate("--seeds", "1..50", "--repeat", "2")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_failure_tells_its_seed_and_how_to_repeat_it() -> None:
+    done = simulate("--seed", "3", "--lie", "commit before flush")
+    assert done.returncode == 1
+    assert "repeat: make sim SEED=3 ARGUMENTS=\"--lie 'commit before flush'\"" in done.stdout
+    assert re.match(r"seed 3: .* hash [0-9a-f]{12}: FAILED", last_line(done))
+
+
+def test_plans_leave_out_kinds_of_faults_and_clients_and_some_plan_has_each() -> None:
+    plans = [make_plan(seed) for seed in range(200)]
+    assert {fault.kind for plan in plans for fault in plan.faults} == set(KINDS)
+    assert {client.kind for plan in plans for client in plan.clients} == {*PRODUCERS, *CONSUMERS}
+    assert all(len(plan.kinds) < len(KINDS) for plan in plans)
+    assert {sum(plan.sets.values()) for plan in plans} >= {1, 2, 3, 4, 5}
+    assert {plan.mode for plan in plans} == {"safety", "liveness"}
+    assert {plan.lease_store for plan in plans} == {"etcd", "postgresql"}
+
+
+def test_what_is_left_out_changes_nothing_else() -> None:
+    plan = make_plan(1)
+    less = plan.without(("f0", "c1"))
+    assert less.faults == plan.faults[1:]
+    assert [each.number for each in less.clients] == [each.number for each in plan.clients if each.number != 1]
+    assert (less.sets, less.timing, less.disk_ms) == (plan.sets, plan.timing, plan.disk_ms)
