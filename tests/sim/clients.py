@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -362,21 +362,17 @@ class _Offsets:
 _SENDING: Final = ProducerSettings(timeout_ms=6_000, attempt_timeout_ms=2_500, compress_from_bytes=1 << 20)
 
 
-async def make_topics(nameserver: str, ip: str, sets: int) -> None:
+async def make_topics(nameserver: str, ip: str, sets: Collection[str]) -> None:
     """Until every broker set has every topic."""
     settings = ClientSettings(nameservers=nameserver, instance_name="operator", client_ip=ip)
-    left = set(TOPICS)
+    left = [(topic, broker) for topic in TOPICS for broker in sets]
     async with Admin(client_settings=settings) as admin:
         while left:
-            for topic in sorted(left):
-                try:
-                    if len((await admin.cluster()).broker_addr_table) < sets:
-                        break
-                    await admin.create_topic(topic, queues=QUEUES)
-                    left.discard(topic)
-                except MQError:
-                    break
-            await asyncio.sleep(0.3)
+            try:
+                await admin.topics.create(left[0][0], broker=left[0][1], queues=QUEUES)
+                left.pop(0)
+            except MQError:  # it is no master yet, or name servers do not know it
+                await asyncio.sleep(0.3)
 
 
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:

@@ -223,9 +223,15 @@ class SimLoop(asyncio.BaseEventLoop):
     def spawn(self, process: Process, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         before, self.current = self.current, process
         try:
-            return process.context.run(self.create_task, work, name=name)
+            task: asyncio.Task[Any] = process.context.run(self.create_task, work, name=name)
         finally:
             self.current = before
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.errors.append(f"{task.get_name()} ended: {error!r}")
 
     def resume(self, process: Process) -> None:
         process.is_paused = False

@@ -125,7 +125,7 @@ async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
     ready = loop.create_future()
 
     async def prepare() -> None:
-        await make_topics(cluster.nameserver, "10.0.4.1", len(plan.sets))
+        await make_topics(cluster.nameserver, "10.0.4.1", plan.sets)
         loop.call_for(None, loop.true_s, lambda: ready.done() or ready.set_result(None))
 
     loop.spawn(faults._operator, prepare(), "prepare")
