@@ -9,11 +9,12 @@ CORE_SOURCES := core/Cargo.toml core/pyproject.toml core/build.py $(wildcard cor
 DEMO := .cache/demo
 SITE := .cache/site
 AIRFLOW := $(CURDIR)/.cache/airflow
+GRPC := $(CURDIR)/.cache/grpc
 RELEASE := .cache/release
 # The tests start hundreds of processes: with it each of them would compile all that it imports, a second and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash faults sim hostile interop wheels smoke image lock audit surface surface-check release clean
+.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow grpc check format docs bench bench-broker bench-replication bench-spark compare crash faults sim hostile interop wheels smoke image lock audit surface surface-check release clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +72,15 @@ airflow: $(AIRFLOW)/.ready  ## our Airflow provider with the real Apache Airflow
 $(AIRFLOW)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(AIRFLOW)
 	$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check 'apache-airflow>=3' pytest hypothesis --editable '.[airflow]'
+	@touch $@
+
+grpc: $(READY) $(CORE) $(GRPC)/.ready  ## the official Python client of RocketMQ 5 with our broker, in an environment of its own: it brings grpcio and OpenTelemetry
+	HOME=$(GRPC)/home PYROMQ_PYTHON=$(CURDIR)/$(BIN)/python $(GRPC)/bin/python -m pytest -p no:cacheprovider tests/official_clients
+
+$(GRPC)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(GRPC)
+	$(GRPC)/bin/python -m pip install --quiet --disable-pip-version-check 'rocketmq-python-client>=5.1.2,<6' pytest hypothesis --editable .
+	@mkdir -p $(GRPC)/home
 	@touch $@
 
 check: $(READY)  ## ruff, mypy --strict, import rules; that programs of users are typed as promised (mypy, pyright)

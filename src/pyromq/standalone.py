@@ -194,6 +194,8 @@ async def _serve(
             _show(endpoint, running)
             await stack.enter_async_context(running)
             ready.append(f"broker={running.address}")
+            if running.grpc_address is not None:
+                ready.append(f"grpc={running.grpc_address}")
         if endpoint is not None and endpoint.url:
             ready.append(f"metrics={endpoint.url}")
         if beside is not None and nameserver is not None:

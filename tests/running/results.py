@@ -12,7 +12,7 @@ import pytest
 from tests.running.memory import RUN_MEMORY, is_worker
 
 OTHER_MODE = "pure Python ("  # the beginning of what compiled_core says of itself: these tests are not missing
-OWN_ENVIRONMENT = "make airflow"
+OWN_ENVIRONMENT = "has an environment of its own: make "
 
 
 class Results(msgspec.Struct):

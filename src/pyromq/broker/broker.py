@@ -25,6 +25,8 @@ from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.dispatching.dispatcher import RequestDispatcher
+from pyromq.broker.grpc.front import GrpcFront
+from pyromq.broker.grpc.ground import FrontGround
 from pyromq.broker.lifecycle import Lifecycle
 from pyromq.broker.measuring.health import serving_health
 from pyromq.broker.roles import RoleChanges
@@ -80,6 +82,7 @@ class Broker:
         self._server: Server | None = None  # from LISTENING on
         self._tenures: Tenures | None = None  # likewise
         self._probe: LoopProbe | None = None  # from SERVING on
+        self._grpc = GrpcFront(self._front_ground())  # listens from SERVING on, unless it is switched off
         self._recovery = RecoveryProgress()
         self._lag = Histogram(LOOP_LAG.buckets)  # how late timers of the loop are, in seconds
         self._stopping = asyncio.Lock()  # held while it stops: a second stop waits for the first
@@ -89,6 +92,20 @@ class Broker:
         """Where clients reach it."""
         assert self._server is not None, "the broker has not been started"
         return self._server.addresses[0]
+
+    def _front_ground(self) -> FrontGround:
+        return FrontGround(
+            settings=self.settings,
+            clock=self._clock,
+            dispatcher=self.dispatcher,
+            current_tenure=lambda: self._tenure,
+            address=Address(self.settings.host, 0),
+        )
+
+    @property
+    def grpc_address(self) -> Address | None:
+        """Where clients of RocketMQ 5 reach it; None when it serves no gRPC."""
+        return self._grpc.address
 
     @property
     def state(self) -> Lifecycle:
@@ -194,6 +211,7 @@ class Broker:
         self._phase = Lifecycle.SERVING
         try:
             await self.tenure.start(port)
+            await self._grpc.start(self._folder)
         except BaseException:  # the port for replicas is taken, perhaps; raised again
             await self.stop()
             raise
@@ -219,6 +237,7 @@ class Broker:
             self.ignore_late_timers()
             tenure = self._tenure
             try:
+                await self._grpc.stop()
                 if tenure is not None:
                     await tenure.finish()
                 await self._server.stop()

@@ -107,6 +107,7 @@ class Handlers:
             Code.BATCH_ACK_MESSAGE: self.pops.batch_ack,
             Code.CHANGE_MESSAGE_INVISIBLETIME: self.pops.change,
             Code.NOTIFICATION: self.pops.notify,
+            Code.FORWARD_TO_DEAD_LETTERS: self.pops.forward,
             Code.GET_CONSUMER_RUNNING_INFO: self.client_relay.running_info,
             Code.CONSUME_MESSAGE_DIRECTLY: self.client_relay.consume_directly,
             Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.client_relay.status,

@@ -27,7 +27,7 @@ async def open_connection(
     connect_timeout_ms: int = 3_000,
     tls_context: ssl.SSLContext | None = None,
     tls_hostname: str | None = None,
-    watch: IdleWatch | None = None,
+    watch: IdleWatch[Connection] | None = None,
 ) -> Connection:
     """An open connection, TLS from its first byte if there is a context. Raises ConnectFailedError.
 

@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         handler: Handler,
         clock: Clock,
         settings: ConnectionSettings,
-        watch: IdleWatch,
+        watch: IdleWatch[Connection],
         remote: Address,
         *,
         is_server: bool,

@@ -10,10 +10,8 @@ Counted only when the number of a connection changes: a read that ends with a wh
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pyromq.net.connection import Connection
+from pyromq.net.idle import Watched
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +23,9 @@ class HalfReadFrames:
         self.bytes_max = bytes_max
         self.bytes = 0  # of all connections
         self.connections_cut = 0
-        self._holders: set[Connection] = set()  # with more than nothing
+        self._holders: set[Watched] = set()  # with more than nothing
 
-    def note(self, connection: Connection, held: int) -> None:
+    def note(self, connection: Watched, held: int) -> None:
         """A read left that much of a frame; beyond the limit connections are cut, perhaps this one."""
         self.bytes += held - connection.half_read_bytes
         connection.half_read_bytes = held

@@ -9,28 +9,48 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pyromq.clock import Clock
-
-if TYPE_CHECKING:
-    from pyromq.net.connection import Connection
 
 logger = logging.getLogger(__name__)
 
 SWEEPS_PER_LIMIT: Final = 8
 
 
-class IdleWatch:
+class Watched(Protocol):
+    """A connection of any protocol, as servers see it."""
+
+    remote_text: str
+    half_read_bytes: int
+
+    def quiet_ms(self, now_ms: int) -> int: ...
+
+    def call_when_closed(self, callback: Callable[[Any], None]) -> None: ...
+
+    def close(self, reason: str) -> None: ...
+
+    def abort(self, reason: str) -> None: ...
+
+    def forget_half_read(self) -> None: ...
+
+    async def wait_closed(self) -> None: ...
+
+
+W = TypeVar("W", bound=Watched)
+
+
+class IdleWatch(Generic[W]):
     """The open connections of one server, or of one client."""
 
     def __init__(self, clock: Clock, idle_ms: int) -> None:
-        self.connections: set[Connection] = set()
+        self.connections: set[W] = set()
         self._clock = clock
         self._idle_ms = idle_ms
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: W) -> None:
         self.connections.add(connection)
         connection.call_when_closed(self._discard)
         if self._timer is None and self._idle_ms:
@@ -54,7 +74,7 @@ class IdleWatch:
         if self.connections:
             self._arm()
 
-    def _discard(self, connection: Connection) -> None:
+    def _discard(self, connection: W) -> None:
         self.connections.discard(connection)
         if not self.connections and self._timer is not None:
             self._timer.cancel()

@@ -12,7 +12,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, Self
+from typing import Final, Generic, Self, TypeVar
 
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError
@@ -22,7 +22,7 @@ from pyromq.net.exposure import NO_MATTER, Exposure
 from pyromq.net.half_read import HalfReadFrames
 from pyromq.net.handler import Handler
 from pyromq.net.handshakes import HANDSHAKE_S, Handshakes
-from pyromq.net.idle import IdleWatch
+from pyromq.net.idle import IdleWatch, Watched
 from pyromq.net.preamble import PEEK_BYTES, Preamble, PreambleError
 from pyromq.net.proxies import NO_PROXIES, TrustedProxies
 from pyromq.net.settings import DEFAULT_SETTINGS, ConnectionSettings, TlsMode
@@ -36,18 +36,17 @@ _ABORT_S: Final = 1.0  # an aborted connection ends in the next turn of the loop
 ACCEPT_PAUSE_S: Final = 0.1  # after accept() failed, out of descriptors perhaps
 
 
-class Server:
-    """``async with Server(handler, [Address("127.0.0.1", 0)], clock=clock) as server: …``: listens inside the block.
+C = TypeVar("C", bound=Watched)
 
-    ``handler`` serves every address; ``connection.local`` tells which one a peer came to. ``proxies`` may say in a
-    PROXY protocol header for whom they speak.
+
+class Listener(Generic[C]):
+    """Accepts, greets and counts connections of one protocol; ``_connection`` makes them.
+
+    ``proxies`` may say in a PROXY protocol header for whom they speak.
     """
-
-    connection_type: type[Connection] = Connection
 
     def __init__(
         self,
-        handler: Handler,
         listen: Sequence[Address],
         *,
         clock: Clock,
@@ -57,7 +56,6 @@ class Server:
         proxies: TrustedProxies = NO_PROXIES,
         exposure: Exposure = NO_MATTER,
     ) -> None:
-        self._handler = handler
         self._listen = list(listen)
         self._clock = clock
         self._settings = settings
@@ -67,7 +65,7 @@ class Server:
         self._exposure = exposure
         self.stalls = StallWatch()  # of the loop, by requests that came here
         self.half_read = HalfReadFrames(settings.half_read_bytes_max)
-        self._watch = IdleWatch(clock, settings.idle_ms)
+        self._watch: IdleWatch[C] = IdleWatch(clock, settings.idle_ms)
         self._handshakes = Handshakes(clock)
         self._listeners: list[socket.socket] = []
         self.addresses: list[Address] = []  # where it listens, in the order of ``listen``, with the ports chosen
@@ -76,7 +74,7 @@ class Server:
         self._is_full = False  # the last peer was refused: connections_max is reached
 
     @property
-    def connections(self) -> frozenset[Connection]:
+    def connections(self) -> frozenset[C]:
         return frozenset(self._watch.connections)
 
     @property
@@ -231,6 +229,42 @@ class Server:
             ssl=context,
             ssl_handshake_timeout=HANDSHAKE_S if context else None,
         )
+
+    def _connection(self, peer: Address) -> asyncio.BaseProtocol:
+        """A protocol that adds itself to the watch once it is connected."""
+        raise NotImplementedError
+
+
+class Server(Listener[Connection]):
+    """``async with Server(handler, [Address("127.0.0.1", 0)], clock=clock) as server: …``: listens inside the block.
+
+    ``handler`` serves every address; ``connection.local`` tells which one a peer came to.
+    """
+
+    connection_type: type[Connection] = Connection
+
+    def __init__(
+        self,
+        handler: Handler,
+        listen: Sequence[Address],
+        *,
+        clock: Clock,
+        settings: ConnectionSettings = DEFAULT_SETTINGS,
+        connections_max: int = 10_000,
+        tls: ServerContext | None = None,
+        proxies: TrustedProxies = NO_PROXIES,
+        exposure: Exposure = NO_MATTER,
+    ) -> None:
+        super().__init__(
+            listen,
+            clock=clock,
+            settings=settings,
+            connections_max=connections_max,
+            tls=tls,
+            proxies=proxies,
+            exposure=exposure,
+        )
+        self._handler = handler
 
     def _connection(self, peer: Address) -> Connection:
         return self.connection_type(

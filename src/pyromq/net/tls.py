@@ -54,6 +54,7 @@ class ServerTls:
     certificate_file: Path | None = None
     key_file: Path | None = None  # None: it stands in the file of the certificate
     ca_file: Path | None = None  # clients must show a certificate of these authorities
+    protocols: tuple[str, ...] = ()  # that the handshake names (ALPN), where clients insist on it
 
     def __post_init__(self) -> None:
         if self.mode is not TlsMode.DISABLED and self.certificate_file is None:
@@ -64,6 +65,8 @@ class ServerTls:
         if self.mode is TlsMode.DISABLED or self.certificate_file is None:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        if self.protocols:
+            context.set_alpn_protocols(list(self.protocols))
         try:
             context.load_cert_chain(self.certificate_file, self.key_file)
             if self.ca_file is not None:

@@ -17,13 +17,13 @@ from typing import Any, Final
 from pyromq.errors import MQError, quoted, shortened
 from pyromq.remembered import Remembered
 from pyromq.security.errors import AccessDeniedError
-from pyromq.security.identity import Means, Peer, Principal, verify, verify_signature
+from pyromq.security.identity import Means, Peer, Principal, verify, verify_claim, verify_signature
 from pyromq.security.needs import topic_needs
 from pyromq.security.policies import User
 from pyromq.security.resources import Action, Need
 from pyromq.security.rights import Rights
 from pyromq.security.user_store import Rules, UserStore
-from pyromq.security.validators import SignatureValidator, Validator
+from pyromq.security.validators import SignatureValidator, SignedClaim, Validator
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ REMEMBERED_BYTES_MAX: Final = 16 << 20  # of each kind of decision: some 30 000 
 LOGGED_BYTES_MAX: Final = 4 << 20
 LINES_MAX: Final = 500  # of an address, until rules change: who makes up a name for each request fills no disk
 REASON_CHARACTERS_MAX: Final = 500
+_USER: Final = "User:"
 NAME_CHARACTERS_MAX: Final = 255  # of a name in a text: no topic, group or user has a longer one
 
 
@@ -73,6 +74,10 @@ class Guard:
         except AccessDeniedError as error:
             self._log(request, peer, str(error))
             raise
+
+    def verify_claim(self, claim: SignedClaim, peer: Peer) -> Principal:
+        """Who that is, of a protocol whose requests carry their signature in another way. Raises AccessDeniedError."""
+        return verify_claim(self._validators, claim, peer)
 
     def admit(self, request: Received[Any], peer: Peer, principal: Principal | None = None) -> Principal:
         """Who sent it, and may; ``principal``: who that is was verified before. Raises AccessDeniedError."""
@@ -193,4 +198,9 @@ def refusal_text(rules: Rules, principal: Principal, need: Need, ip: str) -> str
     if verdict.allowed:
         return ""
     resource = shortened(str(need.resource), NAME_CHARACTERS_MAX)
-    return f"User:{principal.name} has no permission to access {resource} from {ip}, {verdict.reason}"
+    return f"{_USER}{principal.name} has no permission to access {resource} from {ip}, {verdict.reason}"
+
+
+def is_about_a_user(text: str) -> bool:
+    """Whether a refusal says that a user has no right, and not that something is closed to everybody."""
+    return text.startswith(_USER)

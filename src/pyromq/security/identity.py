@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 from pyromq.security.errors import AccessDeniedError
 
 if TYPE_CHECKING:
-    from pyromq.security.validators import SignatureValidator, Validator
+    from pyromq.security.validators import SignatureValidator, SignedClaim, Validator
     from pyromq.wire.received import Received
 
 
@@ -64,9 +64,25 @@ class Principal:
 
 def verify(validators: Sequence[Validator], request: Received[Any], peer: Peer) -> Principal:
     """Who sent the request, as all validators see it. Raises AccessDeniedError."""
+    return _agreed([validator.validate(validator.parse(request, peer)) for validator in validators])
+
+
+def verify_claim(validators: Sequence[Validator], claim: SignedClaim, peer: Peer) -> Principal:
+    """The same for a claim that stood in no request of the remoting protocol. Raises AccessDeniedError."""
+    return _agreed([validator.validate(_claim_for(validator, claim, peer)) for validator in validators])
+
+
+def _claim_for(validator: Validator, claim: SignedClaim, peer: Peer) -> Any:
+    """Plug-ins that know such claims have a method ``parse_claim``."""
+    parse = getattr(validator, "parse_claim", None)
+    if parse is None:
+        raise AccessDeniedError("a validator of this server knows requests of the remoting protocol only.")
+    return parse(claim, peer)
+
+
+def _agreed(vouchers: Sequence[Voucher | None]) -> Principal:
     voucher: Voucher | None = None
-    for validator in validators:
-        found = validator.validate(validator.parse(request, peer))
+    for found in vouchers:
         if found is None:
             continue
         if voucher is not None and found.name != voucher.name:

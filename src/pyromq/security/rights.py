@@ -113,6 +113,7 @@ BROKER_RIGHTS: Final[Rights] = {
     Code.ACK_MESSAGE: _PULL,
     Code.CHANGE_MESSAGE_INVISIBLETIME: _PULL,
     Code.NOTIFICATION: _PULL,
+    Code.FORWARD_TO_DEAD_LETTERS: _PULL,
     Code.BATCH_ACK_MESSAGE: _row(_topic(needs.acked_topics, _SUB), _group(needs.acking_groups, _SUB)),
     Code.POLLING_INFO: _row(_topic("topic", _SUB, _GET), _group("consumer_group", _SUB, _GET)),
     Code.CONSUMER_SEND_MSG_BACK: Right((_group("group", _SUB),), by_object=True),

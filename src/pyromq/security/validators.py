@@ -62,6 +62,10 @@ class SignatureValidator:
     def parse(self, request: Received[Any], peer: Peer) -> SignedClaim:
         return SignedClaim(*_signed(request), request.body, peer.ip)
 
+    def parse_claim(self, claim: SignedClaim, peer: Peer) -> SignedClaim:
+        """Of another protocol: see ``identity.verify_claim``."""
+        return claim
+
     def vouch(self, request: Received[Any], peer: Peer) -> Voucher:
         """Both steps in one, for the usual case: a user that is known, and signs well."""
         rules, keys = self._book.rules, self._keys
@@ -124,6 +128,10 @@ class CertificateValidator:
         self._book = book
 
     def parse(self, request: Received[Any], peer: Peer) -> str:
+        return peer.certificate_subject
+
+    def parse_claim(self, claim: SignedClaim, peer: Peer) -> str:
+        """Of another protocol: see ``identity.verify_claim``."""
         return peer.certificate_subject
 
     def validate(self, claim: str) -> Voucher:

@@ -192,6 +192,7 @@ class RequestCode(IntEnum):
     REPORT_MEMBER = 31_023
     GET_ACCESS_TABLES = 31_030
     GET_REPLICA_CHALLENGE = 31_031
+    FORWARD_TO_DEAD_LETTERS = 31_040
 
     # --- POP: too large for the 16 bits of a binary header, so JSON headers only ---
     POP_MESSAGE = 200050

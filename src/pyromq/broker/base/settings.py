@@ -21,6 +21,25 @@ from pyromq.security.settings import AccessSettings
 from pyromq.store.settings import StoreSettings
 
 VIP_PORT_DISTANCE = 2
+GRPC_PORT = 8081
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcSettings:
+    """The gRPC port, for clients of RocketMQ 5. Raises ConfigError for what cannot work."""
+
+    enabled: bool = True
+    port: int | None = None  # None: 8081, or another one if that is taken; none where the broker's port is picked
+
+    def __post_init__(self) -> None:
+        if self.port is not None and not 0 <= self.port <= 65_535:
+            raise ConfigError(f"grpc.port {self.port} is outside [0, 65535]")
+
+    def port_beside(self, broker_port: int) -> int | None:
+        """Where to listen; 0: any free port, None: nowhere."""
+        if not self.enabled or (self.port is None and not broker_port):
+            return None
+        return GRPC_PORT if self.port is None else self.port
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +117,7 @@ class BrokerSettings:
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
+    grpc: GrpcSettings = field(default_factory=GrpcSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
 

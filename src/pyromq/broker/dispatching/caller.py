@@ -20,8 +20,9 @@ from pyromq.net.connection import Connection
 from pyromq.net.handler import Handler
 from pyromq.net.idle import IdleWatch
 from pyromq.net.settings import DEFAULT_SETTINGS
+from pyromq.wire.codes import VERSION
 from pyromq.wire.frame import FrameDecoder
-from pyromq.wire.received import Received, decode_received
+from pyromq.wire.received import CommandFlag, Received, decode_received
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +33,12 @@ _NUMBERS: Final = 1 << 31  # correlation ids have 32 bits, and a sign
 
 
 class Caller(Connection):
-    """Stands for one client of another front door, from its making until ``close``; made on the loop."""
+    """Stands for one client of another front door, from its making until ``close``; made on the loop.
 
-    __slots__ = ("_calls", "_frames", "_number", "_on_request")
+    ``language`` and ``version`` are what its requests say of the client.
+    """
+
+    __slots__ = ("_calls", "_frames", "_number", "language", "on_request", "version")
 
     def __init__(
         self,
@@ -48,10 +52,12 @@ class Caller(Connection):
         super().__init__(handler, clock, DEFAULT_SETTINGS, IdleWatch(clock, 0), remote, is_server=True)
         self.session = session
         self.connected_ms = clock.now_ms()
-        self._on_request = on_request
+        self.on_request = on_request
         self._calls: dict[int, asyncio.Future[Received[Any]]] = {}
         self._frames = FrameDecoder()
         self._number = 0
+        self.language = ""
+        self.version = VERSION
         self._transport = _NoSocket(self)
         handler.on_connected(self)
 
@@ -73,10 +79,30 @@ class Caller(Connection):
         future = self._calls[number] = self._loop.create_future()
         future.add_done_callback(lambda _: self._calls.pop(number, None))  # also of one that was cancelled
         self.frames_in += 1
-        request = Received(code=code, header=header, correlation_id=number, body=body)
+        request = Received(
+            code=code,
+            header=header,
+            correlation_id=number,
+            version=self.version,
+            raw_language=self.language,
+            body=body,
+        )
         self._handler.on_requests(self, [request])
         self.flush()
         return future
+
+    def answer(self, request: Received[Any], body: bytes = b"", *, code: int = 0, remark: str | None = None) -> None:
+        """The client's response to what ``on_request`` got."""
+        self._pending_calls.answered(
+            Received(
+                code=code,
+                header={},
+                correlation_id=request.correlation_id,
+                flag=CommandFlag.RESPONSE,
+                remark=remark,
+                body=body,
+            )
+        )
 
     def written(self, data: bytes) -> None:
         """Handlers have sent this."""
@@ -89,7 +115,7 @@ class Caller(Connection):
 
     def _ask(self, request: Received[Any]) -> None:
         try:
-            self._on_request(request)
+            self.on_request(request)
         except Exception:  # a defect of another protocol must not reach the handler that asks
             logger.exception("request not passed on: code=%d peer=%s", request.code, self.remote_text)
 

@@ -1,7 +1,7 @@
 """The front door of pops in the remoting protocol: requests are parsed, ``Pops`` does the rest, responses are encoded.
 
     200050 pop    200051 ack    200151 batch of acks    200053 change of the invisible time
-    200054 is there something?  200055 how many wait?
+    200054 is there something?  200055 how many wait?  31040 to the dead letters
 
 Java clients put receipts together from three texts of a pop response: for each queue where it starts, and the offsets
 of its messages in the order of the body.
@@ -34,6 +34,7 @@ from pyromq.wire.headers.pop import (
     AckHeader,
     ChangeInvisibleTimeHeader,
     ChangeInvisibleTimeResponseHeader,
+    ForwardToDeadLettersHeader,
     NotificationHeader,
     NotificationResponseHeader,
     PollingInfoHeader,
@@ -52,7 +53,7 @@ _BATCHES_MAX: Final = 10_000
 
 
 class PopHandler:
-    """Requests 200050, 200051, 200053, 200054, 200055 and 200151."""
+    """Requests 200050, 200051, 200053, 200054, 200055, 200151 and 31040."""
 
     def __init__(self, environment: Environment, pops: Pops, counters: Counters) -> None:
         self._clock = environment.clock
@@ -194,6 +195,13 @@ class PopHandler:
         self._times.outcome = HELD
         group, topic, time_ms = header.consumer_group, header.topic, max(0, header.invisible_time)
         made.append(self._pops.change(group, topic, receipt, time_ms, then, suspend=bool(header.suspend)))
+
+    def forward(self, connection: Connection, request: Received[ForwardToDeadLettersHeader]) -> None:
+        """31040: answered when the copy is safe, and the message acknowledged."""
+        header = request.header
+        then = self._then(connection, request)
+        self._pops.bury(header.consumer_group, header.topic, parse_receipt(header.extra_info), then)
+        self._times.outcome = HELD
 
     def _then(self, connection: Connection, request: Received[Any]) -> Then:
         since_ms = self._clock.monotonic_ms()

@@ -269,12 +269,19 @@ class Pops:
     async def forward_to_dead_letters(self, group: str, topic: str, receipt: str) -> None:
         """The message goes to %DLQ%group now. Raises InvalidReceiptError, StoreError."""
         parsed = parse_receipt(receipt)
-        name = QueueName(group, real_topic(parsed.kind, group, topic), parsed.queue_id)
-        queue, _ = self._row(name, parsed.offset, parsed.number, parsed.popped_ms)
-        found = self._taker.records(name.topic, name.queue_id, [parsed.offset])
-        if parsed.offset not in found:
+        await self._told(lambda then: self.bury(group, topic, parsed, then))
+
+    def bury(self, group: str, topic: str, receipt: Receipt, then: Then) -> None:
+        """Copy a message to %DLQ%group, then acknowledge it; ``topic`` is the one that was popped.
+
+        Raises InvalidReceiptError.
+        """
+        name = QueueName(group, real_topic(receipt.kind, group, topic), receipt.queue_id)
+        queue, _ = self._row(name, receipt.offset, receipt.number, receipt.popped_ms)
+        found = self._taker.records(name.topic, name.queue_id, [receipt.offset])
+        if receipt.offset not in found:
             raise InvalidReceiptError("the store does not have the message any more")
-        await self._told(lambda then: self._dead.bury(queue, parsed.offset, found[parsed.offset], topic, then))
+        self._dead.bury(queue, receipt.offset, found[receipt.offset], topic, then)
 
     async def _told(self, begin: Callable[[Then], None]) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

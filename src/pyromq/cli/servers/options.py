@@ -105,6 +105,16 @@ MetricsPortOption = Annotated[
 NoMetricsOption = Annotated[
     bool | None, Option("--no-metrics", show_default=False, help="Serve neither /metrics nor /health.")
 ]
+GrpcPortOption = Annotated[
+    int | None,
+    Option(
+        min=0,
+        max=65535,
+        show_default="8081, or another one if that is taken; none beside a broker port of 0",
+        help="Port for clients of RocketMQ 5 (gRPC); 0 picks a free one.",
+    ),
+]
+NoGrpcOption = Annotated[bool | None, Option("--no-grpc", show_default=False, help="Serve no gRPC.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +128,8 @@ class UpFlags:
     broker_port: BrokerPortOption = None
     broker_name: BrokerNameOption = None
     flush: FlushModeOption = None
+    grpc_port: GrpcPortOption = None
+    no_grpc: NoGrpcOption = None
     metrics_port: MetricsPortOption = None
     no_metrics: NoMetricsOption = None
 
@@ -135,6 +147,7 @@ class UpFlags:
                 "port": ("--broker-port", self.broker_port),
                 "name": ("--broker-name", self.broker_name),
                 "store.flush": ("--flush", _flush(self.flush)),
+                **_grpc(self.grpc_port, self.no_grpc),
                 **_metrics(self.metrics_port, self.no_metrics),
             },
         }
@@ -203,6 +216,8 @@ class BrokerFlags:
     cluster: Annotated[str | None, Option(show_default="DefaultCluster", help="Name of the cluster.")] = None
     nameservers: NameServersOption = None
     flush: FlushModeOption = None
+    grpc_port: GrpcPortOption = None
+    no_grpc: NoGrpcOption = None
     metrics_port: MetricsPortOption = None
     no_metrics: NoMetricsOption = None
     role: Annotated[
@@ -235,6 +250,7 @@ class BrokerFlags:
                 "cluster": ("--cluster", self.cluster),
                 "nameservers": ("--nameserver", addresses),
                 "store.flush": ("--flush", _flush(self.flush)),
+                **_grpc(self.grpc_port, self.no_grpc),
                 **_metrics(self.metrics_port, self.no_metrics),
                 "replication.role": ("--role", _role(self.role)),
                 "broker_id": ("--broker-id", self.broker_id),
@@ -308,6 +324,10 @@ def _metrics(port: int | None, is_off: bool | None) -> dict[str, tuple[str, Any]
         "metrics.port": ("--metrics-port", port),
         "metrics.enabled": ("--no-metrics", False if is_off else None),
     }
+
+
+def _grpc(port: int | None, is_off: bool | None) -> dict[str, tuple[str, Any]]:
+    return {"grpc.port": ("--grpc-port", port), "grpc.enabled": ("--no-grpc", False if is_off else None)}
 
 
 def _flush(mode: FlushMode | None) -> Any:

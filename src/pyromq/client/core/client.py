@@ -29,7 +29,6 @@ from pyromq.client.core.heartbeats import HeartbeatResult, Heartbeats
 from pyromq.client.core.identity import MessageIds, client_id, instance_name
 from pyromq.client.core.master_watch import MasterWatch
 from pyromq.client.core.nameservers import NameServers
-from pyromq.client.core.namespaces import unwrap, wrap
 from pyromq.client.core.roles import ClientRole, ConsumerRole, ProducerRole
 from pyromq.client.core.routes import Routes
 from pyromq.client.core.settings import ClientSettings, client_settings_of
@@ -38,6 +37,7 @@ from pyromq.client.core.silence_watch import SilenceWatch
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock, default_clock
 from pyromq.errors import ClientClosedError, ConfigError, ConnectFailedError, MQError
+from pyromq.model.namespaces import unwrap, wrap
 from pyromq.model.route import TopicRoute
 from pyromq.net import Address, Connection, Handler, Link, open_connection
 from pyromq.net.idle import IdleWatch
@@ -94,7 +94,7 @@ class Client:
             raise ClientClosedError("a client cannot be opened twice; make a new one")
         settings = self.settings
         self._tls_context = settings.tls_settings.context() if settings.tls_settings else None
-        self._watch = IdleWatch(self.clock, settings.connection.idle_ms)
+        self._watch: IdleWatch[Connection] = IdleWatch(self.clock, settings.connection.idle_ms)
         self.tasks = TaskOwner(f"client {self.id}")
         self.callbacks = Callbacks(lambda: self._roles, self.tasks, self.clock, settings.namespace)
         known = NameServerList(tuple(settings.nameservers), clock=self.clock, unit_name=settings.unit_name)

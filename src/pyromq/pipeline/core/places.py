@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from pyromq.client.core.namespaces import wrap
+from pyromq.model.namespaces import wrap
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.offsets import Offsets
 

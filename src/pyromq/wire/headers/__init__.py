@@ -58,6 +58,7 @@ REQUEST_HEADERS: Final[dict[Code, type[Header]]] = {
     Code.PEEK_MESSAGE: pop.PeekHeader,
     Code.CHANGE_MESSAGE_INVISIBLETIME: pop.ChangeInvisibleTimeHeader,
     Code.NOTIFICATION: pop.NotificationHeader,
+    Code.FORWARD_TO_DEAD_LETTERS: pop.ForwardToDeadLettersHeader,
     Code.POLLING_INFO: pop.PollingInfoHeader,
     # broker to client
     Code.CHECK_TRANSACTION_STATE: callback.CheckTransactionHeader,

@@ -81,6 +81,14 @@ class ChangeInvisibleTimeResponseHeader(Header, frozen=True, kw_only=True):
     revive_qid: Int32
 
 
+class ForwardToDeadLettersHeader(Header, frozen=True, kw_only=True):
+    """31040 FORWARD_TO_DEAD_LETTERS, ours: a message that was popped goes to %DLQ% of its group now."""
+
+    consumer_group: str
+    topic: str  # the one that was popped, whatever queue the message lies in
+    extra_info: str
+
+
 class NotificationHeader(Header, frozen=True, kw_only=True):
     """200054 NOTIFICATION."""
 

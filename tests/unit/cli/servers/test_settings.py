@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyromq.broker.base.config_keys import BROKER_CONF
-from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings, GrpcSettings
 from pyromq.cli.main import main
 from pyromq.cli.servers.settings import BROKER, NAMESERVER, ServerSettings, for_broker, for_nameserver, for_up
 from pyromq.errors import ConfigError
@@ -101,15 +101,19 @@ def test_flags_win_over_the_environment_and_that_over_files(tmp_path: Path, monk
     assert for_nameserver([file], {}, []).nameserver().port == 9, "one file may serve all commands"
 
 
+INNER = {"store", "access", "audit", "grpc", "metrics", "replication"}
+
+
 def test_every_setting_can_be_given_in_every_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for schema in (BROKER, NAMESERVER):
         variables = {schema.variable(name) for name in schema.settings}
         assert len(variables) == len(schema.settings), "two settings share a variable"
-    own = {each.name for each in fields(BrokerSettings)} - {"store", "access", "audit", "metrics", "replication"}
+    own = {each.name for each in fields(BrokerSettings)} - INNER
     inner = [*(f"store.{each.name}" for each in fields(StoreSettings))]
     inner += [f"access.{each.name}" for each in fields(AccessSettings)]
     inner += [f"audit.{each.name}" for each in fields(AuditSettings)]
     inner += [f"metrics.{each.name}" for each in fields(MetricsSettings)]
+    inner += [f"grpc.{each.name}" for each in fields(GrpcSettings)]
     inner += [f"replication.{each.name}" for each in fields(ReplicationSettings)]
     assert set(BROKER.settings) == {"data", *own, *inner}
     monkeypatch.setenv("PYROMQ_NAMESERVER_LIMITS_BROKERS_MAX", "7")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.client.core.namespaces import unwrap, wrap
+from pyromq.model.namespaces import unwrap, wrap
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,52 @@
+"""What every part of the gRPC front door needs of its broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyromq.broker.base.access import Access
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.dispatching.dispatcher import RequestDispatcher
+from pyromq.broker.grpc.statuses import StatusError
+from pyromq.broker.state.tables import Tables
+from pyromq.broker.tenure import Tenure
+from pyromq.clock import Clock
+from pyromq.model.topic import TopicConfig
+from pyromq.net.address import Address
+from pyromq.wire.grpc.codes import StatusCode
+
+
+@dataclass(slots=True, kw_only=True)
+class FrontGround:
+    """``address`` is where clients reach this door, known once it listens."""
+
+    settings: BrokerSettings
+    clock: Clock
+    dispatcher: RequestDispatcher
+    current_tenure: Callable[[], Tenure | None]
+    address: Address
+
+    @property
+    def tenure(self) -> Tenure:
+        """Raises StatusError while the broker has no role."""
+        found = self.current_tenure()
+        if found is None:
+            raise StatusError(StatusCode.HA_NOT_AVAILABLE, "the broker changes its role; try again")
+        return found
+
+    @property
+    def tables(self) -> Tables:
+        return self.tenure.parts.tables
+
+    @property
+    def access(self) -> Access:
+        return self.tenure.access
+
+    def topic(self, name: str) -> TopicConfig:
+        """Raises StatusError: nothing creates topics over gRPC but an operator."""
+        config = self.tables.topics.get(name)
+        if config is None:
+            text = f"topic {name} does not exist on broker {self.settings.name}; create it: pyromq topic create {name}"
+            raise StatusError(StatusCode.TOPIC_NOT_FOUND, text)
+        return config

@@ -1,0 +1,271 @@
+"""SendMessage, EndTransaction and RecallMessage: through the same handlers as sends of the remoting protocol.
+
+A send is answered by a callback and not by a task: what many clients send in one turn of the loop is staged together
+and committed together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
+from pyromq.broker.grpc.ground import FrontGround
+from pyromq.broker.grpc.messages import Outgoing, accepted_kinds, outgoing
+from pyromq.broker.grpc.names import topic_name
+from pyromq.broker.grpc.rpc import checked, read_message
+from pyromq.broker.grpc.statuses import StatusError, status_of_error, status_of_response
+from pyromq.errors import MQError
+from pyromq.model.names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC
+from pyromq.model.topic import Perm, TopicConfig
+from pyromq.net.http2 import GrpcCall
+from pyromq.wire.batch import BatchItem, encode_batch
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.compression import decompress
+from pyromq.wire.flags import SysFlag
+from pyromq.wire.grpc.codes import MessageKind, StatusCode, TransactionResolution, TransactionSource
+from pyromq.wire.grpc.definitions import Status, status_of
+from pyromq.wire.grpc.services import (
+    EndTransactionRequest,
+    RecallMessageRequest,
+    RecallMessageResponse,
+    SendMessageRequest,
+    SendMessageResponse,
+    SendResultEntry,
+    StatusResponse,
+)
+from pyromq.wire.headers.producer import (
+    EndTransactionHeader,
+    RecallMessageHeader,
+    RecallMessageResponseHeader,
+    SendResponseHeader,
+    SendV2Header,
+)
+from pyromq.wire.java_hash import java_hash
+from pyromq.wire.message_id import decode_offset_id
+from pyromq.wire.received import Received
+
+BATCH_MAX: Final = 1_024
+_WRITE: Final = int(Perm.WRITE)
+_STORED: Final = frozenset(
+    (
+        ResponseCode.SUCCESS,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    )
+)
+_ENDINGS: Final = {TransactionResolution.COMMIT: SysFlag.COMMIT, TransactionResolution.ROLLBACK: SysFlag.ROLLBACK}
+_OK: Final = status_of(StatusCode.OK)
+
+
+class Sending:
+    """Answers three RPCs."""
+
+    def __init__(self, ground: FrontGround, clients: GrpcClients) -> None:
+        self._ground = ground
+        self._clients = clients
+        self._turns = count()
+
+    # --- send ---
+
+    def send(self, call: GrpcCall, data: bytes) -> None:
+        request = read_message(SendMessageRequest, data)
+        try:
+            client = self._clients.of(call)
+            topic = self._topic(request, client)
+            messages = [outgoing(message, topic, self._ground.clock.now_ms()) for message in request.messages]
+            config = self._ground.topic(topic)
+            for message in messages:
+                _check_kind(message, config)
+            future = (
+                self._one(client, config, messages[0]) if len(messages) == 1 else self._batch(client, config, messages)
+            )
+        except MQError as error:
+            self._refuse(call, request, status_of_error(error))
+            return
+        future.add_done_callback(partial(self._sent, call, messages))
+
+    def _topic(self, request: SendMessageRequest, client: GrpcClient) -> str:
+        messages = request.messages
+        if not messages or len(messages) > BATCH_MAX:
+            text = f"a request has 1 to {BATCH_MAX} messages, not {len(messages)}"
+            raise StatusError(StatusCode.MESSAGE_CORRUPTED, text)
+        found = {topic_name(message.topic, client.namespace) for message in messages}
+        if len(found) > 1:
+            raise StatusError(StatusCode.MESSAGE_CORRUPTED, "the messages of one request have different topics")
+        return found.pop()
+
+    def _begin(
+        self, client: GrpcClient, config: TopicConfig, messages: list[Outgoing]
+    ) -> asyncio.Future[Received[Any]]:
+        return self._one(client, config, messages[0]) if len(messages) == 1 else self._batch(client, config, messages)
+
+    def _one(self, client: GrpcClient, config: TopicConfig, message: Outgoing) -> asyncio.Future[Received[Any]]:
+        header = self._header(config, message.sys_flag, message.born_ms, message.message_group, message.properties)
+        return client.caller.call(RequestCode.SEND_MESSAGE_V2, header, message.body)
+
+    def _batch(
+        self, client: GrpcClient, config: TopicConfig, messages: list[Outgoing]
+    ) -> asyncio.Future[Received[Any]]:
+        if any(message.kind is not MessageKind.NORMAL for message in messages):
+            text = "only normal messages can be sent together; send the others one by one"
+            raise StatusError(StatusCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
+        items = [
+            BatchItem(decompress(message.body, message.sys_flag), message.properties.encode()) for message in messages
+        ]
+        header = self._header(config, 0, messages[0].born_ms, "", "", batch=True)
+        return client.caller.call(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(items))
+
+    def _header(
+        self,
+        config: TopicConfig,
+        sys_flag: int,
+        born_ms: int,
+        message_group: str,
+        properties: str,
+        *,
+        batch: bool = False,
+    ) -> SendV2Header:
+        return SendV2Header(
+            producer_group=config.topic_name,
+            topic=config.topic_name,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=config.write_queue_nums,
+            queue_id=self._queue(config, message_group),
+            sys_flag=sys_flag,
+            born_timestamp=born_ms,
+            flag=0,
+            properties=properties,
+            batch=batch or None,
+        )
+
+    def _queue(self, config: TopicConfig, message_group: str) -> int:
+        """Messages of one group are in one queue; others take turns. Raises StatusError."""
+        queues = config.write_queue_nums
+        if not config.perm & _WRITE or queues < 1:
+            raise StatusError(StatusCode.FORBIDDEN, f"topic {config.topic_name} has no queue that can be written")
+        return jump_hash(java_hash(message_group), queues) if message_group else next(self._turns) % queues
+
+    def _sent(self, call: GrpcCall, messages: list[Outgoing], future: asyncio.Future[Received[Any]]) -> None:
+        if not call.is_open or future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            status = status_of_error(error if isinstance(error, MQError) else MQError(str(error)))
+            self._refuse(call, None, status, messages)
+            return
+        response = future.result()
+        if response.code not in _STORED:
+            self._refuse(call, None, status_of_response(response), messages)
+            return
+        status = status_of_response(response) if response.code else _OK
+        header = response.header_as(SendResponseHeader)
+        entries = [_entry(message, header, index, status) for index, message in enumerate(messages)]
+        call.respond(SendMessageResponse(status=status, entries=entries).encode())
+
+    def _refuse(self, call: GrpcCall, request: Any, status: Status, messages: list[Outgoing] | None = None) -> None:
+        ids = [message.message_id for message in messages or ()]
+        if request is not None:
+            found = (message.system_properties for message in request.messages[:BATCH_MAX])
+            ids = [system.message_id if system else "" for system in found]
+        entries = [SendResultEntry(status=status, message_id=each) for each in ids]
+        call.respond(SendMessageResponse(status=status, entries=entries).encode())
+
+    # --- transactions ---
+
+    async def end_transaction(
+        self, client: GrpcClient, request: EndTransactionRequest, call: GrpcCall
+    ) -> StatusResponse:
+        topic = topic_name(request.topic, client.namespace)
+        place = TransactionId.parse(request.transaction_id)
+        ending = _ENDINGS.get(request.resolution)  # type: ignore[call-overload]  # a number from outside
+        if ending is None:
+            return StatusResponse(status=status_of(StatusCode.OK, "the transaction stays open; it is asked for later"))
+        header = EndTransactionHeader(
+            topic=topic,
+            producer_group=topic,
+            tran_state_table_offset=place.offset,
+            commit_log_offset=place.position,
+            commit_or_rollback=int(ending),
+            from_transaction_check=request.source == TransactionSource.SERVER_CHECK,
+            msg_id=request.message_id,
+            transaction_id=place.key,
+        )
+        response = await client.caller.call(RequestCode.END_TRANSACTION, header)
+        if response.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.ILLEGAL_OPERATION):
+            raise StatusError(StatusCode.INVALID_TRANSACTION_ID, response.remark or "the transaction is not open")
+        checked(response)
+        return StatusResponse(status=_OK)
+
+    async def recall(self, client: GrpcClient, request: RecallMessageRequest, call: GrpcCall) -> RecallMessageResponse:
+        topic = topic_name(request.topic, client.namespace)
+        kinds = accepted_kinds(self._ground.topic(topic).attributes)
+        if MessageKind.DELAY not in kinds:
+            text = f"topic {topic} has no delayed messages: its type is {kinds[0].name}"
+            raise StatusError(StatusCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
+        header = RecallMessageHeader(producer_group=topic, topic=topic, recall_handle=request.recall_handle)
+        response = await client.caller.call(RequestCode.RECALL_MESSAGE, header)
+        if response.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.ILLEGAL_OPERATION):
+            raise StatusError(StatusCode.BAD_REQUEST, response.remark or "the message cannot be recalled")
+        found = checked(response).header_as(RecallMessageResponseHeader)
+        return RecallMessageResponse(status=_OK, message_id=found.msg_id or "")
+
+
+def _check_kind(message: Outgoing, config: TopicConfig) -> None:
+    """Raises StatusError."""
+    kinds = accepted_kinds(config.attributes)
+    if message.kind not in kinds and not config.topic_name.startswith(DEAD_LETTER_PREFIX):
+        wanted = ", ".join(kind.name for kind in kinds)
+        text = f"topic {config.topic_name} takes messages of type {wanted}, not {message.kind.name}"
+        advice = f"create it with attribute message.type={message.kind.name}"
+        raise StatusError(StatusCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"{text}; {advice}")
+
+
+def _entry(message: Outgoing, header: SendResponseHeader, index: int, status: Status) -> SendResultEntry:
+    transaction = message.message_id
+    if message.kind is MessageKind.TRANSACTION:
+        _, position = decode_offset_id(header.msg_id)
+        transaction = TransactionId(header.queue_offset, position, message.message_id).text()
+    return SendResultEntry(
+        status=status,
+        message_id=message.message_id,
+        transaction_id=transaction,
+        offset=header.queue_offset + index,
+        recall_handle=header.recall_handle or "",
+    )
+
+
+class TransactionId(NamedTuple):
+    """Where a prepared message lies; clients hand it back, so nothing is kept for it. ``12:3456:01AB…``"""
+
+    offset: int
+    position: int
+    key: str
+
+    def text(self) -> str:
+        return f"{self.offset}:{self.position}:{self.key}"
+
+    @classmethod
+    def parse(cls, text: str) -> TransactionId:
+        """Raises StatusError."""
+        offset, _, rest = text.partition(":")
+        position, _, key = rest.partition(":")
+        numbers = (offset, position)
+        if not all(each.isascii() and each.isdigit() and len(each) < 19 for each in numbers):
+            text = "this is not a transaction id: use the one from the response to the send"
+            raise StatusError(StatusCode.INVALID_TRANSACTION_ID, text)
+        return cls(int(offset), int(position), key)
+
+
+def jump_hash(key: int, buckets: int) -> int:
+    """The jump consistent hash (Lamping and Veach, 2014): few keys move when there are more buckets."""
+    key &= (1 << 64) - 1
+    chosen = following = 0
+    while following < buckets:
+        chosen = following
+        key = (key * 2862933555777941757 + 1) & ((1 << 64) - 1)
+        following = int((chosen + 1) * (float(1 << 31) / float((key >> 33) + 1)))
+    return chosen

@@ -1,0 +1,54 @@
+"""Limits of one HTTP/2 connection, and budgets for what costs a peer nothing and a server something.
+
+The attacks that HTTP/2 makes possible, and what ends them here:
+
+    rapid reset, resets provoked     each spends of a budget that finished calls and time refill
+    floods of SETTINGS, PING,        likewise, one budget for each kind
+    PRIORITY, empty DATA, WINDOW_UPDATE
+    CONTINUATION floods, header bombs  a block has so many bytes and frames at most, a list so many bytes decoded
+    window exhaustion, slow readers  what waits for a window is bounded in bytes and time; nothing is read meanwhile
+    streams without end              so many at once; bytes of incomplete messages are counted, of all connections too
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Http2Limits:
+    """Bounds of one connection."""
+
+    streams_max: int = 10_000  # at once: parked receives of many consumers may share a connection
+    message_bytes_max: int = 5 << 20
+    half_read_bytes_max: int = 32 << 20  # incomplete messages together
+    stream_window: int = 1 << 20
+    connection_window: int = 4 << 20
+    unsent_bytes_max: int = 64 << 20  # beyond it the peer does not read, and is cut off
+    continuations_max: int = 16  # of one header block
+    calls_per_turn: int = 64  # then others have their turn
+    resets_remembered: int = 1_000
+
+
+class FrameBudget:
+    """Grows with time and with honest work, up to ``most``; spending more than there is ends a connection."""
+
+    __slots__ = ("_left", "_most", "_per_s", "_seen_ms")
+
+    def __init__(self, most: int, per_s: int) -> None:
+        self._left: float = most
+        self._most = most
+        self._per_s = per_s
+        self._seen_ms = 0
+
+    def spend(self, now_ms: int) -> bool:
+        """Whether there was something left."""
+        if self._left < 1:
+            self._left = min(self._most, self._left + (now_ms - self._seen_ms) * self._per_s / 1000)
+            self._seen_ms = now_ms
+        self._left -= 1
+        return self._left >= 0
+
+    def earn(self) -> None:
+        if self._left < self._most:
+            self._left += 1

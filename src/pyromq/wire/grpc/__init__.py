@@ -1,0 +1,1 @@
+"""gRPC and RocketMQ 5's messages in it: length-prefixed messages, Protocol Buffers, statuses. No I/O."""
