@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.commit.touched import Touched
+from pyromq.broker.commit.write_path import open_write_path
 from pyromq.errors import MQError, StoreError, StoreReadOnlyError, UntrustedDiskError
 from pyromq.store.log import log_walk
 from pyromq.store.maintenance import Maintenance
@@ -24,6 +26,7 @@ from pyromq.wire.batch import Batch
 from pyromq.wire.frame import SerializeType
 from pyromq.wire.record import Draft, encode_record, split_records
 from tests.crash.script import ROOT, SMALL, draft, log_records, note, open_store, retain
+from tests.unit.broker.builders import environment
 from tests.unit.broker.workers import HeldThread
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -119,9 +122,13 @@ class Sender:
 
     def __init__(self, store: MessageStore, clock: ManualClock) -> None:
         self.store, self.flusher, self.seen = store, HeldThread(), set[tuple[str, int]]()
-        self.group_commit = GroupCommit(store, self.flusher, clock)
-        self.group_commit.on_visible = lambda queues: self.seen.update(queues.names())
+        path = open_write_path(environment(clock=clock), store, self.flusher, Counters(), lambda *_: None)
+        path.readers.join(self)
+        self.group_commit = path.group_commit
         self.responses: list[bytes] = []
+
+    def wake(self, queues: Touched) -> None:
+        self.seen.update(queues.names())
 
     def send(self, body: bytes, *, wait: bool = True) -> None:
         self.store.stage(message(body))

@@ -35,8 +35,8 @@ class Reader:
 
 
 def waiting_sends(pair: Pair) -> int:
-    assert pair.master is not None and pair.master.parts.replication.gate is not None
-    return pair.master.parts.replication.gate.waiting
+    assert pair.master is not None
+    return pair.master.parts.write_path.pressure.waiting_for_replicas
 
 
 @pytest.mark.parametrize("status", [SendStatus.SEND_OK, SendStatus.FLUSH_SLAVE_TIMEOUT, SendStatus.SLAVE_NOT_AVAILABLE])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.pressure import Pressure
 from pyromq.failover.agent import Agent
 from pyromq.failover.peers import MemberPeers
 from pyromq.failover.record import LeaseConflictError, LeaseRecord
@@ -67,10 +67,10 @@ async def test_a_master_whose_disk_is_full_fails_or_hangs_hands_over(
         await until(lambda: holder() == first.address, "both are in sync")
         both = Two(nameserver, first, second)
         assert await both.send("before") == [SendStatus.SEND_OK]
-        health, hanging = first.broker.store.health, first.broker.parts.write_path.group_commit
+        health, hanging = first.broker.store.health, first.broker.parts.write_path.pressure
         monkeypatch.setattr(health, "space_returned", lambda: None)  # the disk has space, in truth
         if trouble == "hanging":
-            monkeypatch.setattr(GroupCommit, "stuck_ms", lambda self: 3_001 if self is hanging else 0)
+            monkeypatch.setattr(Pressure, "stuck_ms", lambda self: 3_001 if self is hanging else 0)
         else:
             (health.disk_full if trouble == "full" else health.untrust)("a test says so")
         assert (await first.control.status()).failing

@@ -76,7 +76,7 @@ def start_send(client: Client) -> asyncio.Future[Received[Any]]:
 async def fill(broker: Broker, client: Client) -> list[asyncio.Future[Received[Any]]]:
     """Two sends wait for the disk; more than that may not."""
     sends = [start_send(client), start_send(client)]
-    await until(lambda: broker.parts.write_path.group_commit.is_busy)
+    await until(lambda: broker.parts.write_path.pressure.is_busy)
     return sends
 
 
@@ -136,8 +136,8 @@ async def test_a_stuck_disk_is_no_time_for_send_backs_and_decisions(tmp_path: Pa
     async with held_broker(tmp_path, stuck_disk_ms=200) as (broker, client, disk):
         broker.parts.tables.groups.update(GroupConfig(group_name="readers"))
         sends = await fill(broker, client)
-        await until(lambda: broker.parts.write_path.group_commit.stuck_ms() > 200)
-        broker.parts.write_path.group_commit.look()
+        await until(lambda: broker.parts.write_path.pressure.stuck_ms() > 200)
+        broker.parts.write_path.gate.update_pressure()
         end = EndTransactionHeader(
             producer_group="g", tran_state_table_offset=0, commit_log_offset=0, commit_or_rollback=8, msg_id="U"
         )
@@ -157,7 +157,7 @@ def async_limits(**changes: Any) -> dict[str, Any]:
 
 async def fill_bytes(broker: Broker, client: Client) -> list[asyncio.Future[Received[Any]]]:
     sends = []
-    while not broker.parts.write_path.group_commit.is_busy:
+    while not broker.parts.write_path.pressure.is_busy:
         sends.append(start_send(client))
         assert (await sends[-1]).code == ResponseCode.SUCCESS
         assert len(sends) < 20
@@ -170,7 +170,7 @@ async def test_async_flush_sends_wait_and_are_taken_when_the_disk_goes_on(tmp_pa
         sends += [start_send(client) for _ in range(5)]
         await until(lambda: len(broker.parts.write_path.gate) == 5)
         disk.free.set()
-        await until(lambda: not broker.parts.write_path.group_commit.is_busy)
+        await until(lambda: not broker.parts.write_path.pressure.is_busy)
         await back_to_normal(client, disk, sends)
         assert broker.parts.stats.counters.put_refused == 0
 
@@ -183,7 +183,7 @@ async def test_async_flush_refuses_late_sends_and_overload(tmp_path: Path) -> No
         assert ((await start_send(client)).remark or "")[:10] == "[OVERLOAD]"
         assert ((await parked).remark or "")[:21] == "[TIMEOUT_CLEAN_QUEUE]"
         disk.free.set()
-        await until(lambda: not broker.parts.write_path.group_commit.is_busy)
+        await until(lambda: not broker.parts.write_path.pressure.is_busy)
         await back_to_normal(client, disk, sends)
 
 
@@ -193,5 +193,5 @@ async def test_async_flush_refuses_while_the_disk_is_stuck(tmp_path: Path) -> No
         assert ((await start_send(client)).remark or "")[:20] == "[PCBUSY_CLEAN_QUEUE]"
         assert ((await start_send(client)).remark or "")[:15] == "[REJECTREQUEST]"
         disk.free.set()
-        await until(lambda: not broker.parts.write_path.group_commit.is_busy)
+        await until(lambda: not broker.parts.write_path.pressure.is_busy)
         await back_to_normal(client, disk, sends)

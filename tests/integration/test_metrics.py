@@ -209,12 +209,12 @@ async def test_a_life_as_probes_see_it(tmp_path: Path) -> None:
         broker.store.health.space_returned()
         assert (await ask(url, "ready"))[0] == 200
         # flow control
-        group_commit = broker.parts.write_path.group_commit
-        group_commit.is_stuck = True
+        pressure = broker.parts.write_path.pressure
+        pressure.is_stuck = True
         assert "flow control" in broker.health().reasons[0]
-        group_commit.is_stuck, group_commit.is_busy = False, True
+        pressure.is_stuck, pressure.is_busy = False, True
         assert broker.health().is_ready and "flow control" in broker.health().findings[0].text
-        group_commit.look()
+        broker.parts.write_path.gate.update_pressure()
         # not registered
         broker.settings.nameservers = ("127.0.0.1:1",)
         assert "not registered" in broker.health().reasons[0]

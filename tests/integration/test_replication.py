@@ -190,9 +190,8 @@ async def test_a_replica_that_goes_while_sends_wait_ends_their_wait(tmp_path: Pa
             proxy.swallows_to_master = True
             sending = asyncio.ensure_future(producer.send(Message("orders", b"1")))
             assert pair.master is not None
-            gate = pair.master.parts.replication.gate
-            assert gate is not None
-            await until(lambda: gate.waiting, "the send waits")
+            pressure = pair.master.parts.write_path.pressure
+            await until(lambda: pressure.waiting_for_replicas, "the send waits")
             proxy.accepts = False
             proxy.cut()
             assert (await sending).status is SendStatus.SLAVE_NOT_AVAILABLE

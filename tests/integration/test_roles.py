@@ -302,7 +302,7 @@ async def test_a_master_that_cannot_save_whom_it_follows_sends_clients_away_all_
         def no_space(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        lease = first.broker.parts.write_path.gate.lease
+        lease = first.broker.parts.replication.environment.lease
         assert lease is not None
         monkeypatch.setattr(lease, "save", no_space)
         await first.control.follow(second.address, 2)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyromq.pipeline.jobs import ArchiveFormat, ArchiveWriterKind, Selection, archive, compact_archive, read_archive
-from pyromq.pipeline.jobs.archiving.files import ArchiveFolder, Commit
+from pyromq.pipeline.jobs.archiving.files import ArchiveCommit, ArchiveFolder
 from pyromq.pipeline.jobs.archiving.spark_writer import OPEN_FILES_SETTING
 from pyromq.pipeline.jobs.common.errors import FormatMissingError, JobFailedError
 from tests.spark.topics import Topics, bodies
@@ -163,8 +163,8 @@ def test_a_missing_table_format_is_named(spark: Any, topics: Topics, tmp_path: P
 def test_a_commit_of_the_same_name_is_dropped(tmp_path: Path) -> None:
     folder = ArchiveFolder(tmp_path)
     folder.prepare()
-    assert folder.commit(Commit(name="q-000000001"))
-    assert not folder.commit(Commit(name="q-000000001"))
+    assert folder.commit(ArchiveCommit(name="q-000000001"))
+    assert not folder.commit(ArchiveCommit(name="q-000000001"))
 
 
 def test_a_driver_killed_in_the_middle_of_a_commit_loses_and_doubles_nothing(

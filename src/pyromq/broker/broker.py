@@ -18,9 +18,8 @@ from random import Random
 from typing import Self
 
 from pyromq.broker.base.access import OPEN, Access
-from pyromq.broker.base.advertised import advertised_host, listened_on, resolved
 from pyromq.broker.base.environment import Environment
-from pyromq.broker.base.identity import Identity
+from pyromq.broker.base.identity import Identity, advertised_host, listened_on, resolved
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock

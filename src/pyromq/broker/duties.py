@@ -76,7 +76,7 @@ class Duties:
             parts.handlers.pulls.recheck_some,
             parts.popping.tick,
             parts.handlers.clients.notices.tick,
-            parts.write_path.group_commit.respond_overdue,
+            parts.write_path.disk.answer_overdue,
             services.sealer.advance,
             services.table_keeper.tick,
             services.maintenance.tick,

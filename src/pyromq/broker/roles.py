@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from pyromq.broker.base.authority import not_master
 from pyromq.broker.base.environment import Environment
-from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.wiring import Parts
 from pyromq.errors import MQError
@@ -99,14 +99,12 @@ class RoleChanges:
             parts.replication.lease_following.on_cut = self._cut
         handler.on_grant = partial(self._granted, parts)
         parts.services.delay_runner.may_write = lambda: self.may_write
-        parts.write_path.group_commit.look()
 
     def _granted(self, parts: Parts) -> None:
         if not parts.services.registrar.registered_with:
             parts.services.registrar.register_soon()
-        parts.write_path.group_commit.look()
-        if parts.replication.gate is not None:
-            parts.replication.gate.look()  # it may wait for fewer replicas now
+        parts.write_path.gate.update_pressure()
+        parts.write_path.replicas.release_confirmed()  # it may wait for fewer replicas now
 
     @property
     def may_write(self) -> bool:
@@ -116,10 +114,8 @@ class RoleChanges:
         return self._lease.is_open and not self._broker.parts.write_path.gate.is_held
 
     def tick(self) -> None:
-        if self._lease is None or self._lease.is_open:
-            return
-        if (gate := self._broker.parts.replication.gate) is not None:
-            gate.look()  # what waits for replicas is refused
+        if self._lease is not None and not self._lease.is_open:
+            self._broker.parts.write_path.replicas.release_confirmed()  # which refuses what waits there
 
     async def close(self) -> None:
         """A change under way ends first."""
@@ -167,7 +163,7 @@ class RoleChanges:
 
     def _hung_disk(self, status: BrokerStatus) -> str:
         """What is wrong with a disk that says nothing; empty where sends do not wait for it."""
-        stuck_ms = self._broker.parts.write_path.group_commit.stuck_ms()
+        stuck_ms = self._broker.parts.write_path.pressure.stuck_ms()
         return (
             f"the disk hangs: one flush has taken {stuck_ms} ms so far"
             if status.waits and stuck_ms > _HUNG_DISK_MS
@@ -234,20 +230,19 @@ class RoleChanges:
             lease.follows(master, number)
         except OSError:  # the disk is full, or fails: the lease is another's all the same
             if follower is None:
-                self._turn_sends_away(lease)
+                self._turn_sends_away()
             raise
         if follower is not None:
             follower.leave()  # the old one may still be there; it finds the master that the lease names
             return
-        self._turn_sends_away(lease)
+        self._turn_sends_away()
         await broker.change_role(Role.REPLICA, self._id_of(Role.REPLICA))
 
-    def _turn_sends_away(self, lease: Lease) -> None:
+    def _turn_sends_away(self) -> None:
         """The sends that wait here are refused, and those that come: clients go to the new master."""
-        write_path, gate = self._broker.parts.write_path, self._broker.parts.replication.gate
-        if gate is not None:
-            gate.look()
-        write_path.gate.send_away(lease.refusal())
+        write_path = self._broker.parts.write_path
+        write_path.replicas.release_confirmed()
+        write_path.gate.send_away(not_master())
         write_path.gate.release()
 
     def _cut(self, position: int) -> None:

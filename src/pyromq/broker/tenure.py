@@ -25,6 +25,7 @@ from pyromq.broker.base.identity import Identity
 from pyromq.broker.base.long_responses import LongResponses
 from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.base.workers import Workers
+from pyromq.broker.commit.replica_stage import ReplicaStage
 from pyromq.broker.delays.timer_copy import make_timer_files
 from pyromq.broker.dispatching.dispatcher import RequestDispatcher
 from pyromq.broker.dispatching.layers import Layer
@@ -158,7 +159,7 @@ class Tenure:
             found.append(replica_layer(reads=reads, is_managed=is_managed))
         elif self._environment.lease is not None:
             found.append(leased_layer(parts.write_path.gate.check_master))
-            if parts.replication.curtain is not None and parts.replication.curtain.is_shut:
+            if isinstance(stage := parts.write_path.replicas, ReplicaStage) and stage.watermark.is_shut:
                 found.append(shut_layer(self._environment.clock))
         self._is_closed_to_sends = settings.sends_from_ms > self._environment.clock.now_ms()
         if self._is_closed_to_sends:
@@ -260,7 +261,7 @@ class Tenure:
             services.sealer.advance()
             await asyncio.sleep(_SEALED_AGAIN_S)
         if self.parts.replication.leader is not None:
-            group_commit.flush_soon()  # replicas get what is on disk, and shall have all of it
+            self.parts.write_path.disk.flush_soon()  # replicas get what is on disk, and shall have all of it
         await group_commit.drain()
         await self.parts.replication.stop()
         if self._environment.settings.replication.role is Role.REPLICA:

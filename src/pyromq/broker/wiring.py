@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from ssl import SSLContext
-from typing import Any
 
 from pyromq.broker.admin.access_requests import AccessHandler
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
@@ -38,12 +37,9 @@ from pyromq.broker.base.signed_link import SignedLink
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.base.table_keeper import TableKeeper
 from pyromq.broker.base.workers import Workers
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.sealer import Sealer
-from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.commit.touched import Touched
-from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.commit.send_gate import OnRequests
+from pyromq.broker.commit.write_path import WritePath, open_write_path
 from pyromq.broker.delays.delay_runner import DelayRunner
 from pyromq.broker.delays.delays import Delays
 from pyromq.broker.delays.delivered import DeliveredBefore
@@ -67,7 +63,7 @@ from pyromq.broker.transactions.transaction_checks import TransactionChecks
 from pyromq.broker.transactions.transaction_log import TransactionLog
 from pyromq.broker.transactions.transactions import TransactionHandler
 from pyromq.model.names import TIMER_TOPIC
-from pyromq.net import Address, Connection, Link, open_connection
+from pyromq.net import Address, Link, open_connection
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.net.stalls import StallWatch
 from pyromq.replication.repair import LogRepair
@@ -83,9 +79,6 @@ from pyromq.store.tables.owners import OwnerTable
 from pyromq.store.tables.request_modes import RequestModeTable
 from pyromq.store.timers.files import TimerFiles, remove_timer_files
 from pyromq.store.timers.metrics import TimerMetrics
-from pyromq.wire.received import Received
-
-OnRequests = Callable[[Connection, list[Received[Any]]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +119,7 @@ class Wiring:
     store: MessageStore
     workers: Workers
     nameserver_tls: SSLContext | None
-    on_requests: OnRequests  # where sends go on that had to wait at the gate
+    on_requests: OnRequests
     on_change: Callable[[], None]  # what answers requests has to be planned anew
     stalls: StallWatch
 
@@ -137,12 +130,15 @@ class Wiring:
         tables = open_tables(self.environment, self.store)
         stats = Stats(self.environment.clock)
         waiters = PullWaiters(self.environment.clock, self.environment.settings.held_pulls_max)
-        write_path = self._write_path(stats)
+        replicating = ReplicationWiring(self.environment, self.on_change)
+        write_path = open_write_path(
+            self.environment, self.store, self.workers.flush, stats.counters, self.on_requests, replicating.copies
+        )
         owners = OwnerTable.load(self.environment.disk, self.store.layout.root)
         services = self._services(tables, stats, write_path, owners)
         popping = open_popping(self.environment, tables, write_path, self.workers.save, stats.counters)
         handlers = self._handlers(tables, stats, waiters, write_path, services, popping)
-        replication = self._replication(tables, owners, write_path, services.registrar)
+        replication = self._replication(replicating, tables, owners, write_path, services.registrar)
         if replication.follower is not None:
             replication.follower.repair = LogRepair(self.store, services.maintenance.scrub)
             handlers.pulls.master_is_near = replication.follower.attached.is_set
@@ -156,10 +152,7 @@ class Wiring:
         handlers.runtime.scrub_facts = services.maintenance.scrub.facts
         tables.topics.on_change = services.registrar.topics_changed
         handlers.config.on_update = self.on_change
-        if replication.curtain is not None:
-            replication.curtain.on_open = self.on_change
-        readers = (services.delay_runner, waiters, handlers.pulls, popping)
-        write_path.group_commit.on_visible = partial(_wake_readers, *readers)
+        write_path.readers.join(popping, services.delay_runner, handlers.pulls)
         if handlers.sends.lane is not None:
             stats.puts.before_look = handlers.sends.lane.count_puts
         return Parts(
@@ -174,46 +167,31 @@ class Wiring:
             quotas=QuotaGate(self.environment, tables, owners, write_path.gate, handlers.pulls, stats.counters),
         )
 
-    def _write_path(self, stats: Stats) -> WritePath:
-        settings, clock = self.environment.settings, self.environment.clock
-        group_commit = GroupCommit(
-            self.store,
-            self.workers.flush,
-            clock,
-            flush_timeout_ms=settings.sync_flush_timeout_ms,
-            stuck_disk_ms=settings.stuck_disk_ms,
-            waiting_max=settings.unflushed_sends_max,
-            unflushed_bytes_max=settings.unflushed_bytes_max,
-            times=stats.counters.requests,
-        )
-        gate = SendGate(group_commit, stats.counters, settings, clock, self.on_requests)
-        group_commit.lease = gate.lease = self.environment.lease
-        return WritePath(
-            store=self.store,
-            group_commit=group_commit,
-            gate=gate,
-            internal_writes=InternalWrites(self.store, group_commit),
-        )
-
     def _replication(
-        self, tables: Tables, owners: OwnerTable, write_path: WritePath, registrar: Registrar
+        self,
+        wiring: ReplicationWiring,
+        tables: Tables,
+        owners: OwnerTable,
+        write_path: WritePath,
+        registrar: Registrar,
     ) -> Replication:
-        wiring = ReplicationWiring(self.environment, write_path, tables, owners)
         if self.environment.settings.replication.role is Role.REPLICA:
             calls = MasterCalls(self._open_link, self.environment.settings.access.inner)
             address = str(self.identity.address)
-            replication = wiring.of_a_replica(calls, registrar.register_now, self.workers.save, address)
+            replication = wiring.of_a_replica(
+                write_path, tables, owners, calls, registrar.register_now, self.workers.save, address
+            )
             if replication.known_master is not None:
                 registrar.on_registered = replication.known_master.told
         else:
-            replication = wiring.of_a_master()
-        write_path.group_commit.on_durable = replication.durable
+            replication = wiring.of_a_master(write_path, tables, owners)
+        write_path.disk.ship_to(replication)
         return replication
 
     # --- services ---
 
     def _services(self, tables: Tables, stats: Stats, write_path: WritePath, owners: OwnerTable) -> Services:
-        clock, flush_soon = self.environment.clock, write_path.group_commit.flush_soon
+        clock, flush_soon = self.environment.clock, write_path.disk.flush_soon
         sealer = Sealer(self.store, self.workers.seal, flush_soon)
         delay_runner = self._delay_runner(tables, stats, write_path)
         transaction_log = TransactionLog(write_path, tables.progress, clock)
@@ -258,7 +236,7 @@ class Wiring:
             offsets,
             files,
             self.workers.save,
-            write_path.group_commit.flush_soon,
+            write_path.disk.flush_soon,
             self.environment,
         )
         if is_replica:  # what is due is delivered by the master alone
@@ -351,13 +329,3 @@ class Wiring:
             store=StoreHandler(environment, store, services.maintenance, services.transaction_log, counters),
             members=MemberHandler(environment.lease),
         )
-
-
-def _wake_readers(
-    delay_runner: DelayRunner, waiters: PullWaiters, pulls: PullHandler, popping: Popping, queues: Touched
-) -> None:
-    """Messages of these queues became visible."""
-    popping.wake(queues)
-    delay_runner.on_visible(queues.keys)
-    if len(waiters):
-        pulls.wake(queues.names())

@@ -41,16 +41,25 @@ class Leader:
     """Owned by a master, on its loop: ``start``, then ``flushed`` and ``tick`` as they come, ``stop``."""
 
     def __init__(
-        self, store: MessageStore, settings: ReplicationSettings, clock: Clock, challenges: Challenges | None = None
+        self,
+        store: MessageStore,
+        settings: ReplicationSettings,
+        clock: Clock,
+        challenges: Challenges | None = None,
+        *,
+        replicas: Replicas | None = None,
+        on_report: Callable[[], None] = lambda: None,
     ) -> None:
-        """With ``challenges`` replicas have to prove themselves, unless their addresses are proof enough."""
+        """With ``challenges`` replicas have to prove themselves, unless their addresses are proof enough.
+
+        ``on_report`` runs when a replica has more, is new, or is gone.
+        """
         self._store = store
         self.challenges = challenges
         self.settings = settings
         self.clock = clock
-        self.replicas = Replicas(settings)
-        self.on_report: Callable[[], None] = lambda: None  # a replica has more now, or is gone, or new
-        self.on_count: Callable[[int], None] = lambda count: None  # so many connections there are now
+        self.replicas = replicas if replicas is not None else Replicas(settings)
+        self.on_report = on_report
         self._links: dict[ReplicaLink, None] = {}
         self._strangers: dict[ReplicaLink, None] = {}  # connected, not introduced yet; the oldest first
         self._server: asyncio.Server | None = None
@@ -141,7 +150,6 @@ class Leader:
             return self._refuse(host, "there are replication.connections_max connections already")
         self._strangers.pop(link, None)
         self._links[link] = None
-        self.on_count(len(self._links))
         return True
 
     def _is_proven(self, host: str, proof: bytes) -> bool:
@@ -186,7 +194,6 @@ class Leader:
         if link in self._links:
             del self._links[link]
             self._ended.set()
-            self.on_count(len(self._links))
 
 
 class ReplicaLink(asyncio.Protocol):

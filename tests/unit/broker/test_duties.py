@@ -27,7 +27,7 @@ EVERY_TICK = {
     "handlers.clients.notices.tick",
     "popping.tick",
     "popping.pops.tick",
-    "write_path.group_commit.respond_overdue",
+    "write_path.disk.answer_overdue",
     "services.sealer.advance",
     "services.table_keeper.tick",
     "services.maintenance.tick",

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from pyromq.broker.base.access import OPEN
-from pyromq.broker.base.advertised import listened_on
+from pyromq.broker.base.identity import listened_on
 from pyromq.broker.base.long_responses import LongResponses, Steps, nothing
 from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.base.settings import BrokerSettings

@@ -47,7 +47,8 @@ class RuntimeHandler:
         self._settings = environment.settings
         self._clock = environment.clock
         self._disk = environment.disk
-        self._group_commit = write_path.group_commit
+        self._disk_stage = write_path.disk
+        self._pressure = write_path.pressure
         self._waiters = waiters
         self._stats = stats
         self._started_ms = environment.clock.now_ms()
@@ -75,10 +76,10 @@ class RuntimeHandler:
             "commitLogDirCapacity": f"Total : {usage.total_bytes}, Free : {usage.free_bytes}.",
             "remainHowManyDataToFlush": store.end_position - store.flushed_position,
             "earliestMessageTimeStamp": self._earliest_ms(),
-            "pageCacheLockTimeMills": self._group_commit.stuck_ms(),
-            "sendThreadPoolQueueSize": self._group_commit.waiting,
+            "pageCacheLockTimeMills": self._pressure.stuck_ms(),
+            "sendThreadPoolQueueSize": self._pressure.waiting_for_disk,
             "sendThreadPoolQueueCapacity": self._settings.unflushed_sends_max,
-            "sendThreadPoolQueueHeadWaitTimeMills": self._group_commit.oldest_wait_ms(),
+            "sendThreadPoolQueueHeadWaitTimeMills": self._disk_stage.oldest_wait_ms(),
             "pullThreadPoolQueueSize": len(self._waiters),
             "pullThreadPoolQueueCapacity": self._settings.held_pulls_max,
             "pullThreadPoolQueueHeadWaitTimeMills": 0,  # a pull is answered or held, it never queues

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from pyromq.broker.base.access import OPEN, Access
+from pyromq.broker.base.authority import Authority, Leased, Unmanaged
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.clock import Clock
@@ -22,3 +23,8 @@ class Environment:
     rng: Random
     access: Access = OPEN
     lease: Lease | None = None  # of a broker under a failover agent
+
+    @property
+    def authority(self) -> Authority:
+        """Whether the broker may act as master at the moment."""
+        return Leased(self.lease) if self.lease is not None else Unmanaged()

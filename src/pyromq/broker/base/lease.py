@@ -1,4 +1,4 @@
-"""The lease of a broker that a failover agent looks after: whether it may acknowledge, and what it remembers of leases.
+"""The lease of a broker that a failover agent looks after: until when it lasts, and what the broker keeps of leases.
 
     config/failover.json    {"number":4,"log_number":4,"role":"master","master":"","epochs":[{"number":1,"start":0,
                              "mark":77}, …],"members":["10.0.0.2:10911"]}
@@ -10,8 +10,7 @@ lease after its own ``log_number`` began, or the first one that only one of the 
 same. ``members`` are the brokers that could have been master: who is not sure of the lease store asks them. The file is
 written before the broker acts on it, ``log_number`` after the cut.
 
-A grant ends at a moment of the machine's clock. Whether it has is looked at when an acknowledgement leaves, not when a
-timer says so: a process that was stopped for longer than its lease finds it ended, whatever it was about to say.
+A grant ends at a moment of the machine's clock; ``authority`` compares it when acknowledgements leave.
 """
 
 from __future__ import annotations
@@ -25,11 +24,9 @@ from typing import Final
 
 import msgspec
 
-from pyromq.broker.base.refusals import RefusedError
 from pyromq.clock import machine_s
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.whole_file import WholeFile
-from pyromq.wire.codes import ResponseCode
 from pyromq.wire.json.membership import Epoch, parting
 
 logger = logging.getLogger(__name__)
@@ -38,8 +35,6 @@ FILE_NAME: Final = "failover.json"
 EPOCHS_MAX: Final = 1_000  # the oldest are forgotten: a broker that was away for longer starts with an empty folder
 MEMBERS_MAX: Final = 64
 _NOTE_S: Final = 30.0  # an agent says again what it waits for; what is older is not true any more
-_ENDED: Final = "this broker is not the master at the moment: its lease has ended; ask for the route again"
-_UNKNOWN: Final = "the lease of this broker has ended before the message was safe: it may be stored, or not"
 
 
 class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +95,7 @@ class Lease:
             self._file.save(msgspec.json.encode(state))
             self.state = state
 
-    # --- whether it may acknowledge ---
+    # --- until when it lasts ---
 
     @property
     def is_open(self) -> bool:
@@ -142,32 +137,6 @@ class Lease:
     def end(self) -> None:
         """Nothing is acknowledged from now on."""
         self._until_s = float("-inf")
-
-    def admits(self, end: int) -> bool:
-        """Whether messages up to there may be acknowledged, at this moment."""
-        if not self.is_open:
-            return False
-        self.acknowledged = max(self.acknowledged, end)
-        return True
-
-    def showed(self, end: int) -> None:
-        """To consumers."""
-        self.acknowledged = max(self.acknowledged, end)
-
-    @staticmethod
-    def refusal() -> RefusedError:
-        """Of what was not taken: clients try again, as often as they like."""
-        return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, _ENDED)
-
-    @staticmethod
-    def doubt() -> RefusedError:
-        """Of what lies in the log, and may be cut or not: another attempt may make a second copy."""
-        return RefusedError(ResponseCode.SYSTEM_ERROR, _UNKNOWN)
-
-    def check(self) -> None:
-        """Raises RefusedError."""
-        if not self.is_open:
-            raise self.refusal()
 
     # --- what becomes of it ---
 

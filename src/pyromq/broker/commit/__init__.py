@@ -1,4 +1,4 @@
-"""The write path: group commit, flow control before it, internal writes, seals.
+"""The write path: flow control, group commit, stages for disk and replicas, acknowledgements, internal writes, seals.
 
 Owns everything between a staged message and its response. Imports ``base`` only.
 """

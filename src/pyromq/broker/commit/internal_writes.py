@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pyromq.broker.commit.group_commit import GroupCommit, OnStored
+from pyromq.broker.commit.commit import OnStored
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.store.message_store import MessageStore, Placed
 from pyromq.wire.record import Draft
 

@@ -21,12 +21,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from pyromq.broker.base.lease import Lease
+from pyromq.broker.base.authority import Authority
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import send_refusal
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.pressure import Pressure
 from pyromq.clock import Clock
 from pyromq.net.connection import Connection
 from pyromq.net.turns import TURN_S
@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 SCAN_S = 0.01
 HOLD_MS_MAX: Final = 5_000  # a planned change of master keeps sends waiting no longer
 _HELD: Final = "the master changes at this moment, as planned: try again"
+
+OnRequests = Callable[[Connection, list[Received[Any]]], None]
+"""Where sends go on that had to wait at the gate."""
 
 
 class _Parked(NamedTuple):
@@ -51,13 +54,15 @@ class SendGate:
 
     def __init__(
         self,
-        group_commit: GroupCommit,
+        pressure: Pressure,
+        authority: Authority,
         counters: Counters,
         settings: BrokerSettings,
         clock: Clock,
-        handle: Callable[[Connection, list[Received[Any]]], None],
+        handle: OnRequests,
     ) -> None:
-        self._group_commit = group_commit
+        self.pressure = pressure
+        self._authority = authority
         self._counters = counters
         self._settings = settings
         self._clock = clock
@@ -68,9 +73,8 @@ class SendGate:
         self._scanning = False  # a scan is arranged
         self.draining = False  # parked sends are being handled, and pass
         self.closed = False  # ``passes`` has to be asked before a send may pass
-        self.lease: Lease | None = None  # under a failover agent: without it nothing passes
         self.is_held = False  # all sends wait, for a planned change of master
-        group_commit.on_look = self._look
+        self._close_or_open()
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -80,12 +84,12 @@ class SendGate:
 
     def passes(self, connection: Connection, request: Received[Any]) -> bool:
         """False: it waits here and is handled later. Raises RefusedError. Ask only while ``closed``."""
-        if self.lease is not None and (self.draining or not self.is_held):
-            self.lease.check()
-        if self._group_commit.is_stuck:
+        if self.draining or not self.is_held:
+            self._authority.check_accept()
+        if self.pressure.is_stuck:
             self._counters.refused_at_door += 1
             raise self._refused("[REJECTREQUEST]system busy, start flow control for a while")
-        if self.draining or not (self._parked or self._group_commit.is_busy or self.is_held):
+        if self.draining or not (self._parked or self.pressure.is_busy or self.is_held):
             return True
         size = len(request.body)
         full = len(self._parked) >= self._settings.parked_sends_max
@@ -99,13 +103,13 @@ class SendGate:
     def check_stuck(self) -> None:
         """For other requests that write: raises RefusedError while the disk is stuck, or the broker not master."""
         self.check_master()
-        if self._group_commit.is_stuck:
+        if self.pressure.is_stuck:
             self._counters.refused_stuck += 1
             raise self._refused("[PC_SYNCHRONIZED]broker busy, start flow control for a while")
 
     def check_busy(self) -> None:
         """For what can wait until the disk keeps up: raises RefusedError while it does not."""
-        if self._group_commit.is_busy:
+        if self.pressure.is_busy:
             raise self._overloaded()
 
     def _overloaded(self) -> RefusedError:
@@ -118,31 +122,34 @@ class SendGate:
 
     # --- parked sends ---
 
-    def _look(self) -> None:
-        """The disk took something, or did not for a while."""
-        if self._parked and not self._group_commit.is_busy and not self.draining and not self.is_held:
+    def update_pressure(self) -> None:
+        """Recompute the pressure on the disk; handle what waits here, and open or close, as it allows.
+
+        Called after each flush and on every tick, and when the lease or a hold has changed.
+        """
+        self.pressure.update()
+        if self._parked and not self.pressure.is_busy and not self.draining and not self.is_held:
             self._drain()
         self._close_or_open()
 
     def _close_or_open(self) -> None:
-        is_shut = self.is_held or (self.lease is not None and not self.lease.is_open)
-        self.closed = is_shut or bool(self._parked) or self._group_commit.is_busy
+        is_shut = self.is_held or not self._authority.wait_left_ms()
+        self.closed = is_shut or bool(self._parked) or self.pressure.is_busy
 
     # --- planned changes of master ---
 
     def hold(self) -> None:
         """All sends wait from now on, each ``HOLD_MS_MAX`` at most. Only ``release`` ends it: another may be master."""
         self.is_held = True
-        self._look()
+        self.update_pressure()
 
     def release(self) -> None:
         self.is_held = False
-        self._look()
+        self.update_pressure()
 
     def check_master(self) -> None:
         """For requests that change something at once: raises RefusedError where another broker is, or will be, it."""
-        if self.lease is not None:
-            self.lease.check()
+        self._authority.check_accept()
         if self.is_held:
             raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, _HELD)
 
@@ -160,11 +167,11 @@ class SendGate:
         """Handle what waits, for one turn; what is left then has its turn as soon as others had theirs."""
         self.draining, until_s = True, self._clock.monotonic_s() + TURN_S
         try:
-            while self._parked and not self._group_commit.is_busy and not self.is_held:
+            while self._parked and not self.pressure.is_busy and not self.is_held:
                 parked = self._next()
                 self._handle(parked.connection, [parked.request])
                 if self._clock.monotonic_s() >= until_s:
-                    self._loop.call_soon(self._group_commit.look)
+                    self._loop.call_soon(self.update_pressure)
                     break
         finally:
             self.draining = False
@@ -187,8 +194,8 @@ class SendGate:
 
     def scan(self) -> None:
         """Refuse sends that waited too long, or for which waiting makes no sense any more."""
-        self._group_commit.look()
-        stuck, wait_ms = self._group_commit.is_stuck, HOLD_MS_MAX if self.is_held else self._settings.parked_ms_max
+        self.update_pressure()
+        stuck, wait_ms = self.pressure.is_stuck, HOLD_MS_MAX if self.is_held else self._settings.parked_ms_max
         limit_ms = self._clock.monotonic_ms() - wait_ms
         while self._settings.fast_failure and self._parked and (stuck or self._parked[0].since_ms <= limit_ms):
             waited_ms, size = self.head_wait_ms(), len(self._parked)

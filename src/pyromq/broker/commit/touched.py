@@ -24,8 +24,11 @@ class Touched:
         self.keys = set(keys)
         self._unnamed: list[list[QueueTail]] = []
 
+    def __bool__(self) -> bool:
+        return bool(self.keys or self._unnamed)
+
     def add_together(self, queues: list[QueueTail]) -> None:
-        """Of the send lane."""
+        """Add the queues of what the send lane took of one read."""
         self._unnamed.append(queues)
 
     def add_all(self, other: Touched) -> None:
@@ -41,3 +44,7 @@ class Touched:
             self.keys.update([(queue.topic, queue.queue_id) for queues in self._unnamed for queue in queues])
             self._unnamed.clear()
         return self.keys
+
+
+NO_QUEUES: Final = Touched()
+"""Stays empty."""

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from pyromq.broker.base.environment import Environment
-from pyromq.broker.base.queue_key import QueueKey
+from pyromq.broker.commit.touched import Touched
 from pyromq.broker.delays.schedule import Schedule
 from pyromq.broker.delays.timers import QUEUE, Timers
 from pyromq.errors import StoreError
@@ -95,9 +95,9 @@ class DelayRunner:
 
     # --- letting go ---
 
-    def on_visible(self, queues: set[QueueKey]) -> None:
-        """Messages became readable, perhaps some that have to wait."""
-        if not self._queues.isdisjoint(queues):
+    def wake(self, queues: Touched) -> None:
+        """Messages became visible, perhaps some that have to wait."""
+        if not self._queues.isdisjoint(queues.keys):
             self.soon()
 
     def soon(self) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
-from pyromq.broker.commit.group_commit import OnStored
+from pyromq.broker.commit.commit import OnStored
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.clock import Clock
 from pyromq.errors import LocalProtocolError, MQError, StoreError

@@ -388,7 +388,7 @@ class BrokerCollector:
         lease = parts.replication.environment.lease
         yield
         waiting = {
-            "send": parts.write_path.group_commit.waiting,
+            "send": parts.write_path.pressure.waiting_for_disk,
             "async_put": len(parts.write_path.gate),
             "pull": len(parts.waiters),
             "admin": self._long_responses(),

@@ -11,14 +11,14 @@ from pyromq.model.topic import Perm
 def serving_health(parts: Parts, settings: BrokerSettings) -> HealthReport:
     """Health of a broker that answers requests."""
     reasons, findings = [], []
-    store, group_commit, registrar = parts.write_path.store, parts.write_path.group_commit, parts.services.registrar
+    store, pressure, registrar = parts.write_path.store, parts.write_path.pressure, parts.services.registrar
     if not store.health.writable:
         reasons.append(str(store.health.error()))
-    if group_commit.is_stuck:
-        stuck_ms = group_commit.stuck_ms()
+    if pressure.is_stuck:
+        stuck_ms = pressure.stuck_ms()
         reasons.append(f"flow control: sends are refused, one flush of the disk has taken {stuck_ms} ms so far")
-    elif group_commit.is_busy:
-        text = f"flow control: {group_commit.waiting} sends wait for the disk, the next ones wait for these"
+    elif pressure.is_busy:
+        text = f"flow control: {pressure.waiting_for_disk} sends wait for the disk, the next ones wait for these"
         findings.append(Finding(Severity.WARNING, text))
     if settings.nameservers and not registrar.registered_with:
         names = ", ".join(settings.nameservers)

@@ -82,7 +82,7 @@ class Pops:
     ) -> None:
         self._settings = environment.settings
         self._clock = environment.clock
-        self._lease = environment.lease
+        self._authority = environment.authority
         self._store = store
         self._progress = tables.progress
         self._groups = tables.groups
@@ -381,10 +381,9 @@ class Pops:
         if self.waiters.full:
             text = f"{len(self.waiters)} pops wait already; try again in a second"
             raise RefusedError(ResponseCode.POLLING_FULL, text)
-        if self._lease is not None:
-            self._lease.check()
-            deadline_ms = min(deadline_ms, self._clock.monotonic_ms() + round(self._lease.left_s * 1_000) + 1)
-        deadline_ms = min(deadline_ms, self._clock.monotonic_ms() + POLL_MS_MAX)
+        self._authority.check_accept()
+        wait_ms = min(POLL_MS_MAX, self._authority.wait_left_ms())
+        deadline_ms = min(deadline_ms, self._clock.monotonic_ms() + wait_ms)
         held = HeldPop(owner, plan.bucket, deadline_ms, plan, respond, only_look)
         self.waiters.hold(held)
         self._buckets.setdefault(plan.bucket.topic, {})[plan.bucket] = None
@@ -418,7 +417,7 @@ class Pops:
             self._wake_buckets(name, [bucket for bucket in buckets if bucket.group == group])
 
     def _wake_buckets(self, topic: str, buckets: list[Bucket]) -> None:
-        if self._lease is not None and not self._lease.is_open:
+        if not self._authority.wait_left_ms():
             return
         for bucket in buckets:
             waiting = self.waiters.of_queue(bucket)

@@ -7,20 +7,20 @@ until a message arrives that its filter accepts, or until its time is over; then
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
-from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
 from pyromq.broker.base.request_times import HELD, SUCCESS
 from pyromq.broker.base.responses import send_failure, send_refusal
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.base.window_counters import CALL, MESSAGE
+from pyromq.broker.commit.touched import Touched
 from pyromq.broker.pulling.pull_lane import PullLane
 from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters
 from pyromq.broker.state.subscriptions import (
@@ -94,7 +94,7 @@ class PullHandler:
         self._settings = environment.settings
         self._clock = environment.clock
         self._access = environment.access
-        self._lease = environment.lease
+        self._authority = environment.authority
         self.charge: Charge | None = None  # of quotas: hears of what is read
         self._suggests = self._settings.replication.replica_reads  # clients are told where to read
         self.master_is_near: Callable[[], bool] | None = None  # of a replica: whether it follows a master now
@@ -313,9 +313,8 @@ class PullHandler:
         header = request.header
         hold_ms = header.suspend_timeout_millis if self._settings.long_polling else self._settings.short_polling_ms
         now_ms = self._clock.monotonic_ms()
-        if self._lease is not None:
-            self._lease.check()  # what is here may be read; who waits for more should look for the master
-            hold_ms = min(hold_ms, round(self._lease.left_s * 1_000) + 1)
+        self._authority.check_accept()  # what is here may be read; who waits for more should look for the master
+        hold_ms = min(hold_ms, self._authority.wait_left_ms())
         deadline_ms = now_ms + max(0, hold_ms)
         queue = (header.topic, header.queue_id)
         version = self._access.version
@@ -323,13 +322,15 @@ class PullHandler:
         self._waiters.hold(held)
         self._counters.requests.outcome = HELD
 
-    def wake(self, queues: Iterable[QueueKey]) -> None:
+    def wake(self, queues: Touched) -> None:
         """Readers can see new messages of these queues: answer the pulls that wait for one of them.
 
         What they get leaves now, in the turn that made the messages visible, and in one write for each connection.
         """
+        if not len(self._waiters):
+            return
         woken: dict[Connection, None] = {}
-        for queue in queues:
+        for queue in queues.names():
             for held in self._waiters.of_queue(queue):
                 self._attempt(held, self._wake)
                 if held.answered:

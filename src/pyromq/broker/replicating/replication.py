@@ -1,4 +1,4 @@
-"""The replication of one broker: a leader and its gate, or a follower and its metadata, or neither."""
+"""The replication of one broker: a leader, or a follower and its metadata, or neither."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, Final
 from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.lease import LeaseState
-from pyromq.broker.commit.curtain import Curtain
-from pyromq.broker.commit.replica_gate import ReplicaGate
+from pyromq.broker.commit.replica_stage import Copies, NoReplicas, ReplicaStage
+from pyromq.broker.commit.touched import Touched
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.replicating.master_calls import TAKES_NAMES, WANTS_PROOF, MasterCalls
 from pyromq.broker.replicating.members import ReplicaMembers
@@ -25,6 +25,7 @@ from pyromq.net.address import Address
 from pyromq.replication.follower import Follower, Master
 from pyromq.replication.leader import Leader
 from pyromq.replication.proofs import Challenges
+from pyromq.replication.replicas import Replicas
 from pyromq.replication.settings import Role
 from pyromq.security import handover
 from pyromq.store.message_store import MessageStore
@@ -72,9 +73,8 @@ class Replication:
     store: MessageStore
     tables: Tables
     owners: OwnerTable
+    stage: ReplicaStage | NoReplicas
     leader: Leader | None = None
-    gate: ReplicaGate | None = None  # of a sync master
-    curtain: Curtain | None = None  # likewise
     follower: Follower | None = None
     metadata: MetadataSync | None = None
     master: MasterCalls | None = None
@@ -181,7 +181,7 @@ class Replication:
             granted_s=lease.left_s if lease is not None else 0.0,
             acknowledged=lease.acknowledged if lease is not None else 0,
             required=lease.required if lease is not None else (),
-            waits=self.gate is not None,
+            waits=self.stage.waits,
             log_damaged=bool(store.health.damage),
             master=state.master,
             replicas=self.members.statuses() if self.members is not None else (),
@@ -226,10 +226,10 @@ class Replication:
             if self.leader.challenges is not None:
                 told[WANTS_PROOF] = True
             told["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
-        if self.gate is not None:
-            told["replicationWaitingSends"] = self.gate.waiting
-            told["replicationLateSends"] = self.gate.late
-            told["replicationUnconfirmedSends"] = self.gate.alone
+        if isinstance(self.stage, ReplicaStage):
+            told["replicationWaitingSends"] = self.stage.waiting
+            told["replicationLateSends"] = self.stage.late
+            told["replicationUnconfirmedSends"] = self.stage.alone
         if self.follower is not None and self.metadata is not None:
             told["replicationState"] = self.follower.state.name
             told["replicationReason"] = self.follower.reason
@@ -273,59 +273,52 @@ class Replication:
 class ReplicationWiring:
     """Builds the replication of a broker from what is there before it. Call it inside a running loop."""
 
-    def __init__(self, environment: Environment, write_path: WritePath, tables: Tables, owners: OwnerTable) -> None:
+    def __init__(self, environment: Environment, on_open: Callable[[], None]) -> None:
+        """``on_open`` runs when a master under a lease may be read."""
         self._environment = environment
-        self._write_path = write_path
-        self._tables = tables
-        self._owners = owners
+        settings, lease = environment.settings.replication, environment.lease
+        self._replicas = Replicas(settings)
+        self._members: ReplicaMembers | None = None
+        self.copies: Copies | None = None  # what the write path of a master has to know
+        if settings.role.has_port:
+            self.copies = Copies(replicas=self._replicas)
+            if lease is not None:
+                members = self._members = ReplicaMembers(self._replicas, lease, environment.clock)
+                self.copies = Copies(replicas=self._replicas, required=members.required_position, on_open=on_open)
 
-    def of_a_master(self) -> Replication:
-        environment, write_path = self._environment, self._write_path
-        settings, clock = environment.settings.replication, environment.clock
+    def of_a_master(self, write_path: WritePath, tables: Tables, owners: OwnerTable) -> Replication:
+        environment = self._environment
+        settings, clock, stage = environment.settings.replication, environment.clock, write_path.replicas
         if not settings.role.has_port:
             return Replication(
-                environment=environment, store=write_path.store, tables=self._tables, owners=self._owners
+                environment=environment, store=write_path.store, tables=tables, owners=owners, stage=stage
             )
         challenges = Challenges(clock) if isinstance(environment.access, GuardedAccess) else None
-        leader = Leader(write_path.store, settings, clock, challenges)
-        gate, curtain, group_commit = None, None, write_path.group_commit
-
-        def counted(replicas: int) -> None:
-            group_commit.flushes_early = replicas > 0
-
-        leader.on_count = counted
-        lease = environment.lease
-        members = ReplicaMembers(leader.replicas, lease, clock) if lease is not None else None
-        if settings.role is Role.SYNC_MASTER:
-            curtain = Curtain(write_path.store)
-            gate = ReplicaGate(
-                leader, clock, timeout_ms=settings.confirm_timeout_ms, times=group_commit.times, curtain=curtain
-            )
-            group_commit.wait_for(gate)
-            if members is not None and lease is not None:
-                gate.lease, gate.required, gate.refuse = lease, members.required_position, group_commit.refuse
-                curtain.required, curtain.on_shown = members.required_position, lease.showed
-                curtain.is_shut = True
+        leader = Leader(
+            write_path.store, settings, clock, challenges, replicas=self._replicas, on_report=stage.release_confirmed
+        )
         return Replication(
             environment=environment,
             store=write_path.store,
-            tables=self._tables,
-            owners=self._owners,
+            tables=tables,
+            owners=owners,
+            stage=stage,
             leader=leader,
-            gate=gate,
-            curtain=curtain,
-            members=members,
+            members=self._members,
         )
 
     def of_a_replica(
         self,
+        write_path: WritePath,
+        tables: Tables,
+        owners: OwnerTable,
         calls: MasterCalls,
         register: Callable[[], Awaitable[None]],
         saver: Executor,
         address: str,
     ) -> Replication:
         """``register`` asks name servers for the master, by registering with them; ``address`` is this broker's."""
-        environment, store = self._environment, self._write_path.store
+        environment, store = self._environment, write_path.store
         settings = environment.settings.replication
         known = KnownMaster(settings.master_address, settings.master_replication_address)
 
@@ -349,15 +342,16 @@ class ReplicationWiring:
             environment.clock,
             environment.rng,
             find_master=by_lease.find_master if by_lease is not None else find_master,
-            on_copied=self._write_path.group_commit.copied,
+            on_copied=lambda queues: write_path.disk.take_copied(Touched(queues)),
             broker_id=environment.settings.broker_id,
         )
-        metadata = MetadataSync(environment, store, self._tables, self._owners, follower, calls, saver)
+        metadata = MetadataSync(environment, store, tables, owners, follower, calls, saver)
         replication = Replication(
             environment=environment,
             store=store,
-            tables=self._tables,
-            owners=self._owners,
+            tables=tables,
+            owners=owners,
+            stage=write_path.replicas,
             follower=follower,
             metadata=metadata,
             master=calls,

@@ -26,7 +26,7 @@ from pyromq.broker.base.access import AccessDeniedError, GuardedAccess
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE
-from pyromq.broker.commit.group_commit import SendsOfOneRead
+from pyromq.broker.commit.commit import SendsOfOneRead
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.topics import Topics
 from pyromq.compiled_core import Buffer, Core
@@ -77,7 +77,8 @@ class SendLane:
         self._store = write_path.store
         self._gate = write_path.gate
         self._group_commit = write_path.group_commit
-        self._waits = self._group_commit.waits  # for the disk or for replicas; who does not want to is Python's
+        self._disk = write_path.disk
+        self._waits = self._disk.waits  # for the disk or for replicas; who does not want to is Python's
         self._table = topics.table
         self._counters = counters
         self._access = access
@@ -97,7 +98,7 @@ class SendLane:
 
     def _forget_all(self) -> None:
         """Settings may have changed, or what sends wait for."""
-        self._waits = self._group_commit.waits
+        self._waits = self._disk.waits
         self.count_puts()
         self._known.clear()
         self._admitted.clear()
@@ -185,12 +186,12 @@ class SendLane:
             return 0
         if data[FIRST_DIGIT_AT] != FIRST_DIGIT:
             return self.next_lane.take(connection, data) if self.next_lane is not None else 0
-        store, group_commit = self._store, self._group_commit
+        store = self._store
         if not self.is_open or self._gate.closed or not store.health.writable or connection in self.waiting:
             return 0
         if self._table.version is not self._version:
             self._forget()
-        if group_commit.waits is not self._waits:
+        if self._disk.waits is not self._waits:
             self._forget_all()
         if not self._known:
             return 0
@@ -211,5 +212,5 @@ class SendLane:
         counters.put_messages += messages
         counters.put_bytes += body_bytes
         connection.frames_in += sends
-        group_commit.staged_together(connection, SendsOfOneRead(sends, response_count), responses, touched)
+        self._group_commit.staged_together(connection, SendsOfOneRead(sends, response_count), responses, touched)
         return consumed

@@ -7,13 +7,14 @@ places for what differs between responses, so it follows from the typed header.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
-from pyromq.wire.frame import PREFIX_BYTES, SerializeType, pack_prefix
+from pyromq.wire.frame import HEADER_BYTES_MAX, PREFIX_BYTES, SerializeType, pack_prefix, unpack_prefix
 from pyromq.wire.headers.consumer import PullResponseHeader
 from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
 from pyromq.wire.received import CommandFlag, Received
@@ -23,6 +24,8 @@ _ONEWAY: Final = int(CommandFlag.ONEWAY)
 _SUCCESS_CODE: Final = ResponseCode.SUCCESS
 _NUMBER: Final = 123_454_321  # stands in a template where a number will be
 _SUCCESS: Final = encode_response(_SUCCESS_CODE, _NUMBER)[PREFIX_BYTES:].replace(b"%d" % _NUMBER, b"%d")
+_SUCCESS_HEAD: Final = b'{"code":0,'
+_SUCCESS_TAIL: Final = _SUCCESS.partition(b"%d")[2]  # behind the correlation id; a remark stands before it
 
 
 def success(request: Received[Any]) -> bytes:
@@ -33,6 +36,44 @@ def success(request: Received[Any]) -> bytes:
         header = _SUCCESS % request.correlation_id
         return pack_prefix(len(header) + 4, len(header)) + header
     return encode_response(_SUCCESS_CODE, request.correlation_id, serialize_type=request.serialize_type)
+
+
+def with_status(responses: bytes, code: int, remark: str) -> Iterator[bytes]:
+    """The same responses, each under another code and with a remark: what stands between is carried over unread.
+
+    They were made here or by the compiled core, say success and have no body. Others stay as they are.
+    """
+    for start, header, end in _headers(responses):
+        if responses[start + 4]:  # binary: code, eleven bytes, remark, fields
+            text = remark.encode()
+            parts = (code.to_bytes(2, "big"), header[2:13], len(text).to_bytes(4, "big"), text, header[17:])
+        elif header.startswith(_SUCCESS_HEAD):
+            facts = header[len(_SUCCESS_HEAD) : -len(_SUCCESS_TAIL)]
+            parts = (b'{"code":%d,' % code, facts, b',"remark":', msgspec.json.encode(remark), _SUCCESS_TAIL)
+        else:
+            yield responses[start:end]
+            continue
+        text = b"".join(parts)
+        yield pack_prefix(len(text) + 4, responses[start + 4] << 24 | len(text)) + text
+
+
+def correlation_ids(responses: bytes) -> Iterator[int]:
+    """Whose responses these are; ``with_status`` says which ones it knows."""
+    for start, header, _ in _headers(responses):
+        if responses[start + 4]:
+            yield int.from_bytes(header[5:9], "big", signed=True)
+        else:
+            yield int(header[: -len(_SUCCESS_TAIL)].rpartition(b":")[2])
+
+
+def _headers(responses: bytes) -> Iterator[tuple[int, bytes, int]]:
+    """Where each frame begins, its header, and where it ends."""
+    start = 0
+    while start < len(responses):
+        length, word = unpack_prefix(responses, start)
+        end = start + 4 + length
+        yield start, responses[start + PREFIX_BYTES : start + PREFIX_BYTES + (word & HEADER_BYTES_MAX)], end
+        start = end
 
 
 def found_messages_head(correlation_id: int, next_offset: int, first: int, end: int, body_size: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pyromq.broker.base.authority import Leased
 from pyromq.broker.base.lease import EPOCHS_MAX, FILE_NAME, Lease, LeaseState
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.errors import CorruptFileError
@@ -30,14 +31,19 @@ def lease_of(disk: FaultyDisk, watch: Watch | None = None) -> Lease:
 def test_a_grant_ends_at_its_moment_whatever_happens_meanwhile() -> None:
     watch = Watch()
     lease = lease_of(FaultyDisk(), watch)
+    authority = Leased(lease)
     lease.promoted(3, 500)
-    assert not lease.is_open and not lease.admits(600)
+    assert not lease.is_open and not authority.may_acknowledge(600)
     assert lease.grant(3, 107.0, ("b:1",)) and lease.is_open and lease.left_s == 7.0
-    assert lease.admits(600) and lease.acknowledged == 600
+    assert authority.wait_left_ms() == 7_001
+    assert authority.may_acknowledge(600) and lease.acknowledged == 600
     watch.now_s = 107.0
-    assert not lease.is_open and not lease.admits(700) and lease.acknowledged == 600 and lease.left_s == 0.0
+    assert (
+        not lease.is_open and not authority.may_acknowledge(700) and lease.acknowledged == 600 and lease.left_s == 0.0
+    )
+    assert authority.wait_left_ms() == 0
     with pytest.raises(RefusedError):
-        lease.check()
+        authority.check_accept()
 
 
 def test_a_grant_of_another_lease_is_none() -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import errno
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.queue_key import QueueKey
-from pyromq.broker.commit.group_commit import GroupCommit, SendsOfOneRead
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.commit.commit import SendsOfOneRead
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.touched import Touched
+from pyromq.broker.commit.write_path import open_write_path
 from pyromq.errors import DiskFullError, MQError, UntrustedDiskError
 from pyromq.store.derived.queue_tail import QueueTail
 from pyromq.store.maintenance import Maintenance
@@ -22,7 +27,7 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.record import Draft
-from tests.unit.broker.builders import ROOT, Wire, request
+from tests.unit.broker.builders import ROOT, Wire, environment, request
 from tests.unit.broker.workers import HeldThread
 from tests.unit.net.fakes import turn
 
@@ -32,18 +37,24 @@ ORDERS = ("orders", 0)
 class Rig:
     """Everything around a group commit; make it inside a running loop."""
 
-    def __init__(self, flush: Flush = Flush.SYNC, **limits: int) -> None:
+    def __init__(
+        self, flush: Flush = Flush.SYNC, lease: Lease | None = None, on_requests: Any = None, **limits: int
+    ) -> None:
         self.disk, self.clock, self.worker = FaultyDisk(), ManualClock(), HeldThread()
         settings = StoreSettings(flush=flush, segment_bytes=1 << 16, index_slots=10, index_entries=50)
         self.store = MessageStore.open(ROOT, settings, disk=self.disk, clock=self.clock)
         self.woken: list[set[QueueKey]] = []
-        self.group_commit = GroupCommit(self.store, self.worker, self.clock, **limits)
-        self.group_commit.on_visible = self._wake
+        around = replace(environment(BrokerSettings(**limits), self.clock, self.disk), lease=lease)
+        self.counters = Counters()
+        path = open_write_path(around, self.store, self.worker, self.counters, on_requests)
+        self.group_commit, self.stage, self.gate, self.pressure = path.group_commit, path.disk, path.gate, path.pressure
+        self.readers = path.readers
+        self.readers.join(self)
         self.failing = ""
         self.disk.before_each(self._fail)
         self._number = 0
 
-    def _wake(self, queues: Touched) -> None:
+    def wake(self, queues: Touched) -> None:
         if names := queues.names():
             self.woken.append(set(names))
 
@@ -70,9 +81,9 @@ async def test_what_arrives_together_is_flushed_once_and_answered_after_that() -
     for wire in (one, two, one):
         rig.send(wire)
     await turn()
-    assert (one.codes, two.codes, rig.group_commit.waiting, len(rig.worker.waiting)) == ([], [], 3, 1)
+    assert (one.codes, two.codes, rig.pressure.waiting_for_disk, len(rig.worker.waiting)) == ([], [], 3, 1)
     await rig.worker.work()
-    assert (one.codes, two.codes, rig.group_commit.waiting) == ([0, 0], [0], 0)
+    assert (one.codes, two.codes, rig.pressure.waiting_for_disk) == ([0, 0], [0], 0)
     assert [response.correlation_id for response in one.responses] == [1, 3]
     assert rig.worker.waiting == []
 
@@ -174,7 +185,7 @@ async def test_after_a_failed_flush_nothing_is_acknowledged_any_more() -> None:
     rig.failing = "sync"
     await rig.worker.work()
     assert (first.codes, second.codes) == ([ResponseCode.SERVICE_NOT_AVAILABLE],) * 2
-    assert (rig.woken, rig.visible(), rig.group_commit.waiting, rig.worker.waiting) == ([], 0, 0, [])
+    assert (rig.woken, rig.visible(), rig.pressure.waiting_for_disk, rig.worker.waiting) == ([], 0, 0, [])
     rig.failing = ""
     with pytest.raises(UntrustedDiskError):
         rig.send(first)
@@ -194,18 +205,18 @@ async def test_a_message_that_was_staged_when_the_flush_failed_is_refused_too() 
 
 
 async def test_waiting_sends_hear_of_a_flush_that_hangs_with_the_address_of_their_message() -> None:
-    rig, wire = Rig(flush_timeout_ms=5_000, stuck_disk_ms=1_000), Wire()
+    rig, wire = Rig(sync_flush_timeout_ms=5_000, stuck_disk_ms=1_000), Wire()
     rig.send(wire)
     await turn()
     rig.clock.advance_ms(5_000)
-    rig.group_commit.respond_overdue()
-    assert wire.codes == [] and rig.group_commit.oldest_wait_ms() == 5_000
+    rig.stage.answer_overdue()
+    assert wire.codes == [] and rig.stage.oldest_wait_ms() == 5_000
     rig.clock.advance_ms(1)
-    rig.group_commit.respond_overdue()
+    rig.stage.answer_overdue()
     (response,) = wire.responses
     assert response.code == ResponseCode.FLUSH_DISK_TIMEOUT and "did not confirm" in (response.remark or "")
     assert response.ext["msgId"] == "0" * 32 and response.ext["queueOffset"] == "0", "Java reads them"
-    (((_, code, _), histogram),) = rig.group_commit.times.latency.items()
+    (((_, code, _), histogram),) = rig.counters.requests.latency.items()
     assert (code, histogram.count, histogram.now().total) == (ResponseCode.FLUSH_DISK_TIMEOUT, 1, 5_001), (
         "it is counted"
     )
@@ -219,25 +230,25 @@ async def test_a_disk_that_is_stuck_makes_the_broker_busy_until_it_moves_again()
     rig.send(wire)
     await turn()
     rig.clock.advance_ms(1_000)
-    rig.group_commit.respond_overdue()
-    assert not rig.group_commit.is_busy
+    rig.stage.answer_overdue()
+    assert not rig.pressure.is_busy
     rig.clock.advance_ms(1)
-    rig.group_commit.respond_overdue()
-    assert rig.group_commit.is_busy and rig.group_commit.stuck_ms() == 1_001
+    rig.stage.answer_overdue()
+    assert rig.pressure.is_busy and rig.pressure.stuck_ms() == 1_001
     await rig.worker.work()
-    assert not rig.group_commit.is_busy and rig.group_commit.stuck_ms() == 0
+    assert not rig.pressure.is_busy and rig.pressure.stuck_ms() == 0
 
 
 async def test_too_many_waiting_sends_make_the_broker_busy() -> None:
-    rig, wire = Rig(waiting_max=2), Wire()
+    rig, wire = Rig(unflushed_sends_max=2), Wire()
     rig.send(wire)
     await turn()
-    assert not rig.group_commit.is_busy
+    assert not rig.pressure.is_busy
     rig.send(wire)
     await turn()
-    assert rig.group_commit.is_busy
+    assert rig.pressure.is_busy
     await rig.worker.work()
-    assert not rig.group_commit.is_busy
+    assert not rig.pressure.is_busy
 
 
 @pytest.mark.parametrize("end", ["well", "late", "badly"])
@@ -247,7 +258,7 @@ async def test_one_way_sends_are_never_answered(end: str) -> None:
     await turn()
     if end == "late":
         rig.clock.advance_ms(60_000)
-        rig.group_commit.respond_overdue()
+        rig.stage.answer_overdue()
     rig.failing = "sync" if end == "badly" else ""
     await rig.worker.work()
     assert wire.frames == []
@@ -395,10 +406,11 @@ async def test_work_that_fails_before_a_commit_keeps_no_send_from_its_response()
 async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush: Flush) -> None:
     rig, told = Rig(flush), list[MQError | None]()
 
-    def fail(queues: set[QueueKey]) -> None:
-        raise ZeroDivisionError
+    class Failing:
+        def wake(self, queues: Touched) -> None:
+            raise ZeroDivisionError
 
-    rig.group_commit.on_visible = fail
+    rig.readers.join(Failing())
     InternalWrites(rig.store, rig.group_commit).put(Draft(topic="orders", queue_id=0, body=b"x"), told.append)
     await turn()
     if flush is Flush.SYNC:
@@ -435,7 +447,7 @@ async def send(rig: Rig, wire: Wire) -> None:
 
 
 def paced(rig: Rig) -> Maintenance:
-    return Maintenance(rig.store, rig.disk, rig.clock, flush=rig.group_commit.flush_soon, seal=lambda: None)
+    return Maintenance(rig.store, rig.disk, rig.clock, flush=rig.stage.flush_soon, seal=lambda: None)
 
 
 async def test_under_load_an_asynchronous_store_flushes_as_often_as_its_settings_say() -> None:
@@ -470,11 +482,11 @@ async def test_a_flush_asked_for_while_one_runs_follows_it_once() -> None:
     rig, wire = Rig(Flush.ASYNC), Wire()
     rig.send(wire)
     await turn()
-    rig.group_commit.flush_soon()
+    rig.stage.flush_soon()
     rig.send(wire)
     await turn()
-    rig.group_commit.flush_soon()  # a seal that needs the second message on disk
-    rig.group_commit.flush_soon()
+    rig.stage.flush_soon()  # a seal that needs the second message on disk
+    rig.stage.flush_soon()
     await rig.worker.work()
     assert len(rig.worker.waiting) == 1
     await rig.worker.work()
@@ -485,7 +497,7 @@ async def test_drain_ends_with_the_running_flush_of_an_asynchronous_store() -> N
     rig, wire = Rig(Flush.ASYNC), Wire()
     rig.send(wire)
     await turn()
-    rig.group_commit.flush_soon()
+    rig.stage.flush_soon()
     rig.send(wire)
     draining = asyncio.ensure_future(rig.group_commit.drain())
     await turn()

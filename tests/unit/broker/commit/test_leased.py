@@ -6,41 +6,42 @@ from typing import Any, cast
 
 import pytest
 
+from pyromq.broker.base.authority import Leased, not_master
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.commit.group_commit import SendsOfOneRead
+from pyromq.broker.commit.commit import SendsOfOneRead
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.send_gate import HOLD_MS_MAX
 from pyromq.broker.dispatching.plan import Lanes, plan_requests
 from pyromq.broker.replicating.replica_refusals import leased_layer, shut_layer
 from pyromq.errors import MQError
 from pyromq.store.settings import Flush
-from pyromq.testing import ManualClock
+from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.record import Draft
 from tests.unit.broker.base.test_lease import Watch, lease_of
 from tests.unit.broker.builders import Wire
 from tests.unit.broker.commit.test_group_commit import ORDERS, Rig
-from tests.unit.broker.commit.test_replica_gate import Rig as GateRig
+from tests.unit.broker.commit.test_replica_stage import Rig as StageRig
 from tests.unit.broker.commit.test_send_gate import Door
 from tests.unit.net.fakes import turn
 
 IN_DOUBT, MOVED = int(ResponseCode.SYSTEM_ERROR), int(ResponseCode.SERVICE_NOT_AVAILABLE)
 
 
-def granted(rig: Rig, watch: Watch) -> Lease:
-    lease = lease_of(rig.disk, watch)
+def granted(watch: Watch) -> Lease:
+    lease = lease_of(FaultyDisk(), watch)
     lease.promoted(1, 0)
     assert lease.grant(1, watch.now_s + 5, ())
-    rig.group_commit.lease = lease
     return lease
 
 
 @pytest.mark.parametrize("flush", list(Flush))
 async def test_a_grant_that_ends_while_a_message_is_under_way_makes_its_answer_a_doubt(flush: Flush) -> None:
-    rig, wire, watch = Rig(flush), Wire(), Watch()
-    lease = granted(rig, watch)
+    wire, watch = Wire(), Watch()
+    lease = granted(watch)
+    rig = Rig(flush, lease)
     rig.send(wire)
     await turn()
     while rig.worker.waiting:
@@ -55,8 +56,8 @@ async def test_a_grant_that_ends_while_a_message_is_under_way_makes_its_answer_a
 
 
 async def test_what_the_send_lane_staged_is_looked_at_when_its_answers_leave() -> None:
-    rig, wire, watch = Rig(Flush.ASYNC), Wire(), Watch()
-    granted(rig, watch)
+    wire, watch = Wire(), Watch()
+    rig = Rig(Flush.ASYNC, granted(watch))
     responses = b"".join(encode_response(ResponseCode.SUCCESS, number) for number in (7, 8))
     rig.store.stage(Draft(topic="orders", queue_id=0, body=b"x"))
     rig.group_commit.staged_together(wire.as_connection, SendsOfOneRead(2, 2), responses, [rig.store.queues[ORDERS]])
@@ -66,20 +67,20 @@ async def test_what_the_send_lane_staged_is_looked_at_when_its_answers_leave() -
 
 
 async def test_a_disk_that_is_too_slow_does_not_say_stored_after_the_end_of_the_lease() -> None:
-    rig, wire, watch = Rig(Flush.SYNC, flush_timeout_ms=1_000), Wire(), Watch()
-    granted(rig, watch)
+    wire, watch = Wire(), Watch()
+    rig = Rig(Flush.SYNC, granted(watch), sync_flush_timeout_ms=1_000)
     rig.send(wire)
     await turn()
     rig.clock.advance_ms(1_001)
     watch.now_s += 5
-    rig.group_commit.respond_overdue()
+    rig.stage.answer_overdue()
     assert wire.codes == [IN_DOUBT], "FLUSH_DISK_TIMEOUT would mean that it is stored"
 
 
 @pytest.mark.parametrize("flush", list(Flush))
 async def test_internal_writes_hear_that_the_lease_has_ended(flush: Flush) -> None:
-    rig, watch = Rig(flush), Watch()
-    granted(rig, watch)
+    watch = Watch()
+    rig = Rig(flush, granted(watch))
     told: list[MQError | None] = []
     writes = InternalWrites(rig.store, rig.group_commit)
     writes.put(Draft(topic="orders", queue_id=0, body=b"x"), told.append)
@@ -93,42 +94,36 @@ async def test_internal_writes_hear_that_the_lease_has_ended(flush: Flush) -> No
 # --- replicas ---
 
 
-def leased_gate(watch: Watch, floor: list[int | None]) -> tuple[GateRig, Lease]:
-    rig, lease = GateRig(), Lease(watch)
+def leased_stage(watch: Watch, floor: list[int | None]) -> tuple[StageRig, Lease]:
+    lease = Lease(watch)
+    rig = StageRig(authority=Leased(lease))
+    rig.required = floor
     lease.state = lease.state.__class__(number=1, role="master", members=("b:1",))  # as on disk: nothing is saved here
     assert lease.grant(1, watch.now_s + 5, ())
-    rig.gate.lease, rig.gate.required = lease, lambda: floor[0]
-
-    def refuse(sends: Any, error: MQError) -> None:
-        for connection, _, response in sends:
-            if response:
-                connection.send(response.replace(b'"code":0', b'"code":1'))
-
-    rig.gate.refuse = refuse
     return rig, lease
 
 
 async def test_all_members_that_the_lease_names_must_have_it() -> None:
     floor: list[int | None] = [0]
-    rig, lease = leased_gate(Watch(), floor)
+    rig, lease = leased_stage(Watch(), floor)
     replica = rig.replica(0)
     number = rig.send(500)
     rig.says(replica, 1_000)
     assert rig.answered == [], "another member misses it"
     floor[0] = 499
-    rig.gate.look()
+    rig.gate.release_confirmed()
     assert rig.answered == [] and lease.acknowledged == 0
     floor[0] = 500
-    rig.gate.look()
+    rig.gate.release_confirmed()
     assert rig.answered == [(number, 0)] and lease.acknowledged == 500
 
 
 async def test_what_waits_for_replicas_when_the_lease_ends_is_refused_although_they_have_it() -> None:
     watch, told = Watch(), cast(list[MQError | None], [])
-    rig, lease = leased_gate(watch, [None])
+    rig, lease = leased_stage(watch, [None])
     replica = rig.replica(0)
     number = rig.send(500)
-    rig.gate.hold_internal(500, [told.append])
+    rig.write_internally(500, [told.append])
     watch.now_s += 5
     rig.says(replica, 500)
     assert [code for _, code in rig.answered] == [1] and rig.answered[0][0] == number
@@ -138,7 +133,7 @@ async def test_what_waits_for_replicas_when_the_lease_ends_is_refused_although_t
 
 async def test_too_few_replicas_are_no_reason_to_say_stored_without_a_lease() -> None:
     watch = Watch()
-    rig, _ = leased_gate(watch, [None])
+    rig, _ = leased_stage(watch, [None])
     watch.now_s += 5
     rig.send(500)
     assert [code for _, code in rig.answered] == [1]
@@ -146,13 +141,13 @@ async def test_too_few_replicas_are_no_reason_to_say_stored_without_a_lease() ->
 
 async def test_a_member_that_is_gone_is_waited_for_until_the_lease_names_it_no_more() -> None:
     floor: list[int | None] = [0]
-    rig, lease = leased_gate(Watch(), floor)
+    rig, lease = leased_stage(Watch(), floor)
     assert lease.grant(1, Watch.now_s + 5, ("b:1",))
     number = rig.send(500)
     assert rig.answered == [], "it could take over, and lacks the message"
     floor[0] = None
     assert lease.grant(1, Watch.now_s + 5, ())
-    rig.gate.look()
+    rig.gate.release_confirmed()
     assert rig.answered == [(number, ResponseCode.SLAVE_NOT_AVAILABLE)]
     assert lease.acknowledged == 500, "who joins has to have it"
 
@@ -161,13 +156,12 @@ async def test_a_member_that_is_gone_is_waited_for_until_the_lease_names_it_no_m
 
 
 async def test_without_a_lease_no_send_passes() -> None:
-    door, wire, watch = Door(), Wire(), Watch()
-    lease = granted(door.rig, watch)
-    door.gate.lease = lease
-    door.rig.group_commit.look()
+    wire, watch = Wire(), Watch()
+    door = Door(lease=granted(watch))
+    door.gate.update_pressure()
     assert not door.gate.closed
     watch.now_s += 5
-    door.rig.group_commit.look()
+    door.gate.update_pressure()
     assert door.gate.closed
     with pytest.raises(RefusedError) as refused:
         door.send(wire)
@@ -179,8 +173,8 @@ async def test_without_a_lease_no_send_passes() -> None:
 
 
 async def test_sends_that_waited_are_refused_when_the_lease_has_ended_meanwhile() -> None:
-    door, wire, watch = Door(), Wire(), Watch()
-    door.gate.lease = granted(door.rig, watch)
+    wire, watch = Wire(), Watch()
+    door = Door(lease=granted(watch))
     door.gate.hold()
     door.send(wire)
     watch.now_s += 5
@@ -222,7 +216,7 @@ async def test_held_sends_are_sent_away_when_another_broker_is_master() -> None:
     door, wire = Door(), Wire()
     door.gate.hold()
     door.send(wire)
-    door.gate.send_away(Lease.refusal())
+    door.gate.send_away(not_master())
     assert (len(door.gate), wire.codes, door.handled) == (0, [MOVED], [])
 
 

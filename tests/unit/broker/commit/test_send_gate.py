@@ -8,10 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.base.stats import Counters
-from pyromq.broker.commit.send_gate import SendGate
 from pyromq.net import Connection
 from pyromq.net.turns import TURN_S
 from pyromq.store.settings import Flush
@@ -24,12 +22,12 @@ from tests.unit.net.fakes import turn
 class Door:
     """A gate before a group commit of which two sends may wait for the disk."""
 
-    def __init__(self, flush: Flush = Flush.SYNC, **limits: Any) -> None:
-        self.rig = Rig(flush, waiting_max=2, stuck_disk_ms=1_000, unflushed_bytes_max=200)  # a record has 100 and more
-        self.counters = Counters()
+    def __init__(self, flush: Flush = Flush.SYNC, lease: Lease | None = None, **limits: Any) -> None:
+        limits = {"parked_sends_max": 3, "parked_bytes_max": 1_000} | limits
+        limits |= {"unflushed_sends_max": 2, "stuck_disk_ms": 1_000, "unflushed_bytes_max": 200}  # a record has 100
+        self.rig = Rig(flush, lease, self._handle, **limits)
+        self.counters, self.gate = self.rig.counters, self.rig.gate
         self.handled: list[int] = []
-        settings = BrokerSettings(**{"parked_sends_max": 3, "parked_bytes_max": 1_000} | limits)
-        self.gate = SendGate(self.rig.group_commit, self.counters, settings, self.rig.clock, self._handle)
         self._wires: dict[int, Wire] = {}
         self._number = 0
 
@@ -99,8 +97,8 @@ async def test_many_sends_that_waited_have_several_turns(monkeypatch: pytest.Mon
         door.rig.clock.advance_ms(ceil(TURN_S * 500))
 
     monkeypatch.setattr(door.gate, "_handle", slowly)
-    monkeypatch.setattr(door.rig.group_commit, "_waiting_max", 100)
-    door.rig.group_commit.look()
+    monkeypatch.setattr(door.rig.pressure, "_waiting_max", 100)
+    door.gate.update_pressure()
     assert (door.handled, door.gate.closed) == ([1, 2, 3, 4], True), "as many as fit into a turn"
     door.send(wire)
     assert door.handled == [1, 2, 3, 4], "and the next one is not before those that wait"
@@ -221,7 +219,7 @@ async def test_both_flush_modes_refuse_in_rocketmqs_four_ways(flush: Flush) -> N
     door.gate.check_stuck()
     door.send(wire)
     await turn()
-    assert not door.rig.group_commit.is_stuck
+    assert not door.rig.pressure.is_stuck
 
 
 async def test_without_fast_failure_waiting_sends_wait_on(flush: Flush) -> None:
@@ -240,7 +238,7 @@ async def test_a_slow_flush_alone_refuses_nothing_with_async_flush() -> None:
     door, wire = Door(Flush.ASYNC), Wire()
     door.send(wire)
     await turn()
-    door.rig.group_commit.flush_soon()
+    door.rig.stage.flush_soon()
     door.rig.clock.advance_ms(60_000)
     door.gate.scan()
     assert not door.gate.closed
@@ -254,5 +252,5 @@ async def test_a_disk_that_failed_is_no_reason_to_wait_with_async_flush() -> Non
     await door.fill(wire)
     door.rig.failing = "sync"
     await door.rig.worker.work()
-    door.rig.group_commit.look()
+    door.gate.update_pressure()
     assert not door.gate.closed, "the store itself says why it refuses"

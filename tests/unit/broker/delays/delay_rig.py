@@ -7,7 +7,7 @@ from pathlib import Path
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.steady_clock import SteadyClock
-from pyromq.broker.commit.group_commit import OnStored
+from pyromq.broker.commit.commit import OnStored
 from pyromq.broker.delays.delays import Delays
 from pyromq.broker.delays.delivered import DeliveredBefore
 from pyromq.broker.delays.due_messages import DueMessages

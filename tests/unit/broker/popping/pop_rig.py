@@ -7,11 +7,8 @@ from typing import Any, cast
 
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.commit.internal_writes import InternalWrites
-from pyromq.broker.commit.send_gate import SendGate
 from pyromq.broker.commit.touched import Touched
-from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.commit.write_path import open_write_path
 from pyromq.broker.popping.calls import PoppedMessage, PopRequest, PopResult
 from pyromq.broker.popping.keeping import open_popping
 from pyromq.model.topic import TopicConfig
@@ -44,7 +41,6 @@ class PopRig:
         store = StoreSettings(flush=flush, segment_bytes=1 << 16, index_slots=10, index_entries=50)
         self.settings = BrokerSettings(**{"store": store, "name": "broker-a"} | changes)
         self.store = MessageStore.open(ROOT, self.settings.store, disk=self.disk, clock=self.clock)
-        self.group_commit = GroupCommit(self.store, PromptThread(), self.clock)
         self.topics, _ = topics(self.settings, disk=self.disk)
         attributes = {"message.type": kind} if kind else {}
         self.topics.update(
@@ -55,16 +51,12 @@ class PopRig:
         self.counters = Counters()
         self.environment = environment(self.settings, self.clock, self.disk)
         self.tables = tables(topics=self.topics, groups=self.groups, progress=self.progress)
-        self.write_path = WritePath(
-            store=self.store,
-            group_commit=self.group_commit,
-            gate=SendGate(self.group_commit, self.counters, self.settings, self.clock, lambda *_: None),
-            internal_writes=InternalWrites(self.store, self.group_commit),
-        )
+        self.write_path = open_write_path(self.environment, self.store, PromptThread(), self.counters, lambda *_: None)
+        self.group_commit = self.write_path.group_commit
+        self.write_path.readers.join(self)
         worker = cast(Executor, None)  # nothing here ticks that long
         self.popping = open_popping(self.environment, self.tables, self.write_path, worker, self.counters)
         self.pops = self.popping.pops
-        self.group_commit.on_visible = self.wake
 
     def wake(self, queues: Touched) -> None:
         self.popping.wake(queues)

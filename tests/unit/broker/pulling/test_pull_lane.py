@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.disk_stage import DiskStage
 from pyromq.broker.dispatching import dispatcher as dispatcher_module
 from pyromq.broker.pulling import pull as pull_module
 from pyromq.broker.pulling import pull_lane
@@ -362,7 +362,7 @@ async def test_what_is_not_on_disk_is_not_shown(monkeypatch: pytest.MonkeyPatch)
         await learned(rig)
         store, lane = rig.broker.store, rig.pulls.lane
         store.append([])
-        monkeypatch.setattr(GroupCommit, "_flush", lambda self: None)
+        monkeypatch.setattr(DiskStage, "_flush", lambda self: None)
         rig.arrive(0, sends(50, 3))
         rig.broker.parts.write_path.group_commit.commit_now()
         assert store.end_position > store.flushed_position

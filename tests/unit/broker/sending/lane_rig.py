@@ -171,7 +171,7 @@ class LaneRig:
             "gets": dict(counters.gets),
             "end": (store.end_position, store.flushed_position, store.last_stored_ms, store.indexer.position),
             "queues": {key: (queue.first, queue.end, queue.next_offset) for key, queue in store.queues.items()},
-            "waiting": self.broker.parts.write_path.group_commit.waiting,
+            "waiting": self.broker.parts.write_path.pressure.waiting_for_disk,
             **self._readers(),
         }
 

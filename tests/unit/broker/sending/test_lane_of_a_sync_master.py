@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.commit.replica_gate import ReplicaGate
+from pyromq.broker.base.authority import Unmanaged
+from pyromq.broker.base.request_times import RequestTimes
+from pyromq.broker.commit.acknowledger import Acknowledger
+from pyromq.broker.commit.replica_stage import Copies, ReplicaStage
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.replication.leader import Leader
-from pyromq.replication.replicas import ReplicaConnection
+from pyromq.replication.replicas import ReplicaConnection, Replicas
 from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.store.settings import Flush
 from pyromq.wire.batch import BatchItem, encode_batch
@@ -40,10 +43,21 @@ class SyncMaster:
 
     def __init__(self, rig: LaneRig) -> None:
         self.rig = rig
-        self.group_commit = rig.broker.parts.write_path.group_commit
-        self.leader = Leader(rig.broker.store, PATIENT, rig.clock)
-        self.gate = ReplicaGate(self.leader, rig.clock, timeout_ms=TIMEOUT_MS)
-        self.group_commit.wait_for(self.gate)
+        path = self.path = rig.broker.parts.write_path
+        replicas, authority = Replicas(PATIENT), Unmanaged()
+        acknowledger = Acknowledger(authority, RequestTimes(), rig.clock)
+        self.stage = ReplicaStage(
+            path.store,
+            Copies(replicas=replicas),
+            authority,
+            acknowledger,
+            path.readers,
+            path.pressure,
+            rig.clock,
+            timeout_ms=TIMEOUT_MS,
+        )
+        self.leader = Leader(path.store, PATIENT, rig.clock, replicas=replicas, on_report=self.stage.release_confirmed)
+        path.disk.pass_on_to(self.stage)
         self.replica: ReplicaConnection | None = None
         self._looked_at = [0] * len(rig.clients)
         self.waived: set[int] = set()  # sends that do not wait for replicas
@@ -70,14 +84,14 @@ class SyncMaster:
 
     def time_passes(self, milliseconds: int) -> None:
         self.rig.clock.advance_ms(milliseconds)
-        self.gate.look()
+        self.stage.release_confirmed()
 
     # --- what clients see ---
 
     async def on_disk(self) -> None:
         """Until what has arrived is on the master's disk."""
         await turn()
-        while self.group_commit._running or self.group_commit._scheduled:  # noqa: ASYNC110, of others
+        while self.path.disk._running or self.path.group_commit._scheduled:  # noqa: ASYNC110, of others
             await asyncio.sleep(0)
         await turn()
 
@@ -156,7 +170,7 @@ async def told_by(seed: int, flush: Flush, *, with_core: bool) -> tuple[list[Any
                         rig.arrive(peer, b"".join(frames))
             await master.on_disk()
             answers = [(each.correlation_id, each.code, each.remark, each.ext) for each in master.new_answers()]
-            told.append((answers, master.gate.waiting, master.gate.late, master.gate.alone, master.leader.end))
+            told.append((answers, master.stage.waiting, master.stage.late, master.stage.alone, master.leader.end))
         if master.replica is not None:
             master.goes()
         await master.on_disk()
@@ -210,7 +224,7 @@ async def test_what_the_lane_took_waits_for_the_replica_and_leaves_in_one_write(
             assert rig.sends.lane.take(rig.clients[0].connection, plain(first, 3)) == len(plain(first, 3))
             await master.on_disk()
         writes = len(rig.clients[0].transport.writes)
-        assert master.new_answers() == [] and master.gate.waiting == 9
+        assert master.new_answers() == [] and master.stage.waiting == 9
         master.confirms(master.leader.end - 1)
         await turn()
         assert [each.correlation_id for each in master.new_answers()] == [2, 3, 4, 5, 6, 7]
@@ -237,7 +251,7 @@ async def test_senders_who_do_not_wait_are_left_to_python_as_long_as_there_is_so
         await master.on_disk()
         assert [each.correlation_id for each in master.new_answers()] == [2], "it does not wait behind the other"
         master.confirms(master.leader.end)
-        master.group_commit.wait_for(None)  # an async master from now on
+        master.path.disk.pass_on_to(master.path.replicas)  # an async master from now on
         assert lane.take(connection, plain(4)) == 0 and lane.known == 0, "what it knew was known of a sync master"
         rig.arrive(0, plain(5))
         await rig.settle()
@@ -250,12 +264,12 @@ async def test_senders_who_do_not_wait_are_left_to_python_as_long_as_there_is_so
 async def test_a_broker_that_becomes_a_sync_master_acknowledges_nothing_more_without_replicas() -> None:
     rig = LaneRig(with_core=True)
     async with sync_master(rig) as master:
-        master.group_commit.wait_for(None)
+        master.path.disk.pass_on_to(master.path.replicas)
         master.waived = {1}  # it is none yet
         rig.arrive(0, plain(1))
         await rig.settle()
         assert rig.sends.lane.known == 1 and len(rig.clients[0].transport.writes) == 1
-        master.group_commit.wait_for(master.gate)
+        master.path.disk.pass_on_to(master.stage)
         rig.arrive(0, plain(2, 3))
         await master.on_disk()
         assert len(rig.clients[0].transport.writes) == 1

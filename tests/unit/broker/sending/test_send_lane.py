@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyromq.broker.base.window_counters import MESSAGE
-from pyromq.broker.commit.group_commit import SendsOfOneRead
+from pyromq.broker.commit.commit import SendsOfOneRead
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.topic import TopicConfig, TopicFilterType
 from pyromq.store.settings import Flush
@@ -159,22 +159,22 @@ async def test_sends_whose_commit_fails_are_refused_one_by_one() -> None:
 async def test_with_sync_flush_each_send_counts_and_is_told_when_the_disk_is_late() -> None:
     async with LaneRig(with_core=True, flush=Flush.SYNC) as rig:
         await learned(rig)
-        group_commit = rig.broker.parts.write_path.group_commit
-        group_commit._running = running = object()  # type: ignore[assignment]  # a flush that does not end
+        path = rig.broker.parts.write_path
+        path.disk._running = running = object()  # type: ignore[assignment]  # a flush that does not end
         rig.arrive(0, sends(2, 3))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert group_commit.waiting == 3 and len(answers(rig.clients[0])) == 1
-        assert running is group_commit._running
+        assert path.pressure.waiting_for_disk == 3 and len(answers(rig.clients[0])) == 1
+        assert running is path.disk._running
         rig.clock.advance_ms(60_000)
-        group_commit.respond_overdue()
+        path.disk.answer_overdue()
         await asyncio.sleep(0)
         late = answers(rig.clients[0])[1:]
         assert [(each.correlation_id, each.code) for each in late] == [
             (number, ResponseCode.FLUSH_DISK_TIMEOUT) for number in (2, 3, 4)
         ]
-        assert all(each.ext["msgId"] for each in late) and group_commit.waiting == 0
-        group_commit._running = None
+        assert all(each.ext["msgId"] for each in late) and path.pressure.waiting_for_disk == 0
+        path.disk._running = None
 
 
 async def test_a_defect_of_the_core_ends_one_connection() -> None:

@@ -7,10 +7,8 @@ from typing import Any, cast
 from pyromq.broker.base.refusals import RefusedError, refusal_of
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.commit.internal_writes import InternalWrites
-from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.commit.touched import Touched
+from pyromq.broker.commit.write_path import open_write_path
 from pyromq.broker.delays.delays import Delays
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.progress import Progress
@@ -70,24 +68,23 @@ class Rig:
         self.settings = BrokerSettings(**{"store": store} | changes)
         self.store = MessageStore.open(ROOT, self.settings.store, disk=self.disk, clock=self.clock)
         self.woken: set[tuple[str, int]] = set()
-        self.group_commit = GroupCommit(self.store, PromptThread(), self.clock)
-        self.group_commit.on_visible = lambda queues: self.woken.update(queues.names())
         self.topics, _ = topics(self.settings, disk=self.disk)
         self.topics.create("orders", queues=4)
         self.members: Members[Connection] = Members(self.clock)
         self.progress = Progress(OffsetTable.load(self.disk, ROOT), self.clock)
         self.counters = Counters()
-        write_path = WritePath(
-            store=self.store,
-            group_commit=self.group_commit,
-            gate=SendGate(self.group_commit, self.counters, self.settings, self.clock, lambda *_: None),
-            internal_writes=InternalWrites(self.store, self.group_commit),
-        )
+        around = environment(self.settings, self.clock, self.disk)
+        write_path = open_write_path(around, self.store, PromptThread(), self.counters, lambda *_: None)
+        self.group_commit = write_path.group_commit
+        write_path.readers.join(self)
         self.log = TransactionLog(write_path, self.progress, self.clock)
-        around, delays = environment(self.settings, self.clock, self.disk), Delays(self.settings, self.clock)
+        delays = Delays(self.settings, self.clock)
         state = tables(topics=self.topics, members=self.members, progress=self.progress)
         self.handler = TransactionHandler(around, self.topics, write_path, self.log, delays, self.counters)
         self.checks = TransactionChecks(around, state, write_path, self.log, span_max=span_max)
+
+    def wake(self, queues: Touched) -> None:
+        self.woken.update(queues.names())
 
     # --- what clients do ---
 

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyromq.wire.codes import RequestCode, ResponseCode
-from pyromq.wire.command import encode_request, encode_response
-from pyromq.wire.fast.responses import SendResponses, success
+from pyromq.wire.command import decode_command, encode_request, encode_response
+from pyromq.wire.fast.responses import SendResponses, correlation_ids, success, with_status
 from pyromq.wire.frame import FrameDecoder, SerializeType
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.received import Received, decode_received
@@ -92,3 +92,31 @@ def test_success_is_an_empty_response(correlation_id: int, serialize_type: Seria
 
 def test_a_one_way_request_has_no_response() -> None:
     assert success(asked(5, oneway=True)) == b""
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(I32, st.sampled_from(SerializeType), KEYS), max_size=4), REGIONS, st.sampled_from([1, 10, 12])
+)
+@example([(7, SerializeType.JSON, '"opaque":1,"serializeTypeCurrentRPC":"JSON"')], '{"code":0,', 10)
+def test_another_status_is_what_a_response_with_that_status_would_have_been(
+    facts: list[tuple[int, SerializeType, str]], remark: str, code: int
+) -> None:
+    """The facts are carried over: ids, offset and key come out as they would have gone in."""
+    found, wanted = b"", []
+    for correlation_id, serialize_type, key in facts:
+        request = asked(correlation_id, serialize_type)
+        found += SendResponses(HOST, "r").encode(request, 3, 4, 5, key, "true", None)
+        header = SendResponseHeader(
+            msg_id=f"{HOST}{4:016X}",
+            queue_id=3,
+            queue_offset=5,
+            transaction_id=key,
+            region="r",
+            trace_on="true",
+            on_disk="true",
+        )
+        wanted.append(encode_response(code, correlation_id, header, remark=remark, serialize_type=serialize_type))
+    assert list(correlation_ids(found)) == [correlation_id for correlation_id, _, _ in facts]
+    late = [decode_command(frame) for each in with_status(found, code, remark) for frame in FrameDecoder().feed(each)]
+    assert late == [decode_command(frame) for each in wanted for frame in FrameDecoder().feed(each)]

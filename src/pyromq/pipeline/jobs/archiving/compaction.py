@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyromq.pipeline.jobs.archiving.files import OWN, ArchiveFolder, Commit, StagedFile
+from pyromq.pipeline.jobs.archiving.files import OWN, ArchiveCommit, ArchiveFolder, StagedFile
 from pyromq.pipeline.jobs.archiving.writer import GROUP_BYTES
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.common.errors import ArchiveError
@@ -94,7 +94,7 @@ def _compacted(
         merged = _merge(folder, group, f"{_PREFIX}{name_of()}", compression)
         rows += merged.rows
         removed = tuple(f"{each.folder}/{each.name}" for each in group)
-        folder.commit(Commit(name=merged.name.removesuffix(".parquet"), added=(merged,), removed=removed))
+        folder.commit(ArchiveCommit(name=merged.name.removesuffix(".parquet"), added=(merged,), removed=removed))
     merged_files = sum(map(len, groups))
     return Compacted(files_before=len(found), files_after=len(found) - merged_files + len(groups), rows=rows)
 

@@ -45,7 +45,7 @@ class StagedFile(msgspec.Struct, frozen=True):
     size: int
 
 
-class Commit(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveCommit(msgspec.Struct, frozen=True, kw_only=True):
     """``added``: staged files; ``removed``: paths in the archive."""
 
     name: str
@@ -103,7 +103,7 @@ class ArchiveFolder:
             orphan.unlink(missing_ok=True)
         return len(orphans)
 
-    def commit(self, commit: Commit) -> bool:
+    def commit(self, commit: ArchiveCommit) -> bool:
         """Make it part of the archive; False if one of that name was carried out before, and this one is dropped."""
         with self._locked():
             self._finish_pending()
@@ -115,11 +115,11 @@ class ArchiveFolder:
             self._carry_out(commit)
             return True
 
-    def committed(self, query: str, after: int = -1) -> Iterator[Commit]:
+    def committed(self, query: str, after: int = -1) -> Iterator[ArchiveCommit]:
         """Commits of a query's batches behind one, in order."""
         for path in sorted(self.commits.glob(f"{query}-*.json")):
             if int(path.stem.rpartition("-")[2]) > after:
-                yield msgspec.json.decode(path.read_bytes(), type=Commit)
+                yield msgspec.json.decode(path.read_bytes(), type=ArchiveCommit)
 
     def last_batch(self, query: str) -> int:
         """-1 without any."""
@@ -127,14 +127,14 @@ class ArchiveFolder:
 
     # --- the steps of a commit ---
 
-    def _decide(self, commit: Commit) -> None:
+    def _decide(self, commit: ArchiveCommit) -> None:
         path = self._file(self.pending, commit.name)
         aside = path.with_suffix(".tmp")
         whole_text.write_flushed(aside, msgspec.json.encode(commit))
         aside.rename(path)
         sync_folder(self.pending)
 
-    def _carry_out(self, commit: Commit) -> None:
+    def _carry_out(self, commit: ArchiveCommit) -> None:
         """May be repeated, and begun by one process and ended by another."""
         folders = set()
         for file in commit.added:
@@ -156,7 +156,7 @@ class ArchiveFolder:
 
     def _finish_pending(self) -> None:
         for path in sorted(self.pending.glob("*.json")):
-            self._carry_out(msgspec.json.decode(path.read_bytes(), type=Commit))
+            self._carry_out(msgspec.json.decode(path.read_bytes(), type=ArchiveCommit))
 
     @staticmethod
     def _file(folder: Path, name: str) -> Path:
@@ -191,5 +191,5 @@ def sync_folder(folder: Path) -> None:
         whole_text.sync_folder(folder)
 
 
-def total_rows(commits: Iterable[Commit]) -> int:
+def total_rows(commits: Iterable[ArchiveCommit]) -> int:
     return sum(commit.rows for commit in commits)

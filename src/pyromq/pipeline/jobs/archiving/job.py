@@ -19,7 +19,7 @@ import msgspec
 from pyromq.errors import ConfigError
 from pyromq.pipeline.arrow.columns import COLUMNS
 from pyromq.pipeline.core.keywords import settings_from
-from pyromq.pipeline.jobs.archiving.files import OWN, ArchiveFolder, Commit, StagedFile, batch_name, total_rows
+from pyromq.pipeline.jobs.archiving.files import OWN, ArchiveCommit, ArchiveFolder, StagedFile, batch_name, total_rows
 from pyromq.pipeline.jobs.archiving.options import ArchiveFormat, ArchiveOptions, ArchiveSettings
 from pyromq.pipeline.jobs.archiving.spark_writer import FOLDERS, PARQUET_OPTIONS, several_files_open
 from pyromq.pipeline.jobs.common.errors import ArchiveError
@@ -124,7 +124,7 @@ class _Committing:
         files = [StagedFile(row["name"], row["folder"], row["rows"], row["size"]) for row in staged.collect()]
         if files:
             query = _query_of(self._checkpoint) or files[0].name.rsplit("-", 4)[0]
-            self._folder.commit(Commit(name=batch_name(query, batch), added=tuple(files)))
+            self._folder.commit(ArchiveCommit(name=batch_name(query, batch), added=tuple(files)))
 
 
 def _with_spark(spark: SparkSession, run: _Run) -> Archived:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyromq.pipeline.jobs.archiving.compaction import SmallFile, compact_archive, plan_compaction
-from pyromq.pipeline.jobs.archiving.files import ArchiveFolder, Commit
+from pyromq.pipeline.jobs.archiving.files import ArchiveCommit, ArchiveFolder
 from pyromq.pipeline.jobs.common.errors import ArchiveError
 from tests.unit.pipeline.jobs.archiving.archives import names, staged
 
@@ -24,7 +24,7 @@ def test_small_files_of_one_folder_are_merged_up_to_the_target() -> None:
 
 def test_merging_keeps_every_row_and_removes_the_small_files(folder: ArchiveFolder) -> None:
     for number in range(3):
-        folder.commit(Commit(name=f"c{number}", added=(staged(folder, f"f{number}", rows=number + 1),)))
+        folder.commit(ArchiveCommit(name=f"c{number}", added=(staged(folder, f"f{number}", rows=number + 1),)))
     done = compact_archive(folder.path, name_of=lambda: "x")
     assert (done.files_before, done.files_after, done.rows) == (3, 1, 6)
     assert names(folder) == ["compacted-x.parquet"]
@@ -34,7 +34,7 @@ def test_merging_keeps_every_row_and_removes_the_small_files(folder: ArchiveFold
 
 def test_one_process_merges_at_a_time(folder: ArchiveFolder) -> None:
     for number in range(2):
-        folder.commit(Commit(name=f"c{number}", added=(staged(folder, f"f{number}"),)))
+        folder.commit(ArchiveCommit(name=f"c{number}", added=(staged(folder, f"f{number}"),)))
 
     def meanwhile() -> str:
         with pytest.raises(ArchiveError, match="another process is merging files"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.pipeline.jobs.archiving.files import ArchiveFolder, Commit, StagedFile, batch_name, folder_of
+from pyromq.pipeline.jobs.archiving.files import ArchiveCommit, ArchiveFolder, StagedFile, batch_name, folder_of
 from pyromq.pipeline.jobs.common.errors import ArchiveError
 from tests.unit.pipeline.jobs.archiving.archives import names, staged
 
@@ -18,15 +18,17 @@ class KilledError(Exception):
 
 
 def test_a_commit_moves_staged_files_to_where_readers_look(folder: ArchiveFolder) -> None:
-    assert folder.commit(Commit(name=batch_name("q", 0), added=(staged(folder, "q-0-0"), staged(folder, "q-0-1"))))
+    assert folder.commit(
+        ArchiveCommit(name=batch_name("q", 0), added=(staged(folder, "q-0-0"), staged(folder, "q-0-1")))
+    )
     assert names(folder) == ["q-0-0.parquet", "q-0-1.parquet"]
     assert not list(folder.staged.iterdir()) and not list(folder.pending.iterdir())
     assert [commit.rows for commit in folder.committed("q")] == [6] and folder.last_batch("q") == 0
 
 
 def test_a_batch_that_is_written_again_is_kept_once(folder: ArchiveFolder) -> None:
-    folder.commit(Commit(name=batch_name("q", 7), added=(staged(folder, "q-7-first"),)))
-    assert not folder.commit(Commit(name=batch_name("q", 7), added=(staged(folder, "q-7-second"),)))
+    folder.commit(ArchiveCommit(name=batch_name("q", 7), added=(staged(folder, "q-7-first"),)))
+    assert not folder.commit(ArchiveCommit(name=batch_name("q", 7), added=(staged(folder, "q-7-second"),)))
     assert names(folder) == ["q-7-first.parquet"] and not list(folder.staged.iterdir())
 
 
@@ -35,8 +37,8 @@ def test_a_kill_before_any_step_leaves_all_or_nothing_after_the_next_start(
     folder: ArchiveFolder, monkeypatch: pytest.MonkeyPatch, killed_before: int
 ) -> None:
     """Every change of the file system counts as a step; the one before which the process dies, and all later, fail."""
-    folder.commit(Commit(name="old", added=(staged(folder, "old"),)))
-    commit = Commit(
+    folder.commit(ArchiveCommit(name="old", added=(staged(folder, "old"),)))
+    commit = ArchiveCommit(
         name=batch_name("q", 1),
         added=(staged(folder, "a"), staged(folder, "b")),
         removed=("topic=t/date=2026-11-15/hour=08/old.parquet",),
@@ -73,7 +75,7 @@ def _until(count: int, steps: list[str], inner: Callable[..., Any]) -> Callable[
 
 def test_a_staged_file_that_is_missing_is_named(folder: ArchiveFolder) -> None:
     with pytest.raises(ArchiveError, match="missing"):
-        folder.commit(Commit(name="c", added=(StagedFile("gone.parquet", "topic=t/date=d/hour=01", 1, 1),)))
+        folder.commit(ArchiveCommit(name="c", added=(StagedFile("gone.parquet", "topic=t/date=d/hour=01", 1, 1),)))
 
 
 def test_sweeping_takes_what_a_query_left_and_nothing_else(folder: ArchiveFolder) -> None:

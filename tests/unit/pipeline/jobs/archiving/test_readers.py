@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyromq.pipeline.jobs.archiving.compaction import compact_archive
-from pyromq.pipeline.jobs.archiving.files import ArchiveFolder, Commit, batch_name
+from pyromq.pipeline.jobs.archiving.files import ArchiveCommit, ArchiveFolder, batch_name
 from pyromq.pipeline.jobs.archiving.writer import ArchiveWriter
 from tests.unit.pipeline.jobs.archiving.archives import staged
 from tests.unit.pipeline.jobs.archiving.test_writer import batch
@@ -30,13 +30,13 @@ READERS: dict[str, Callable[[Path], int]] = {
 @pytest.mark.parametrize("reader", READERS)
 def test_a_reader_counts_what_was_committed_and_nothing_that_is_staged(reader: str, folder: ArchiveFolder) -> None:
     count = READERS[reader]
-    folder.commit(Commit(name=batch_name("q", 0), added=(staged(folder, "q-0-0", rows=5),)))
+    folder.commit(ArchiveCommit(name=batch_name("q", 0), added=(staged(folder, "q-0-0", rows=5),)))
     staged(folder, "q-1-0", rows=7)  # a task has finished it, its batch is not committed
     files = ArchiveWriter(folder, "q-1-1", "snappy").write([batch("a", [1, 1]), batch("a", [2])])
     next(files)  # a task is killed while another file is open, without its footer
     assert count(folder.path) == 5
 
-    folder.commit(Commit(name=batch_name("q", 1), added=(staged(folder, "q-1-2", rows=7),)))
+    folder.commit(ArchiveCommit(name=batch_name("q", 1), added=(staged(folder, "q-1-2", rows=7),)))
     assert count(folder.path) == 12
 
 
@@ -45,7 +45,7 @@ def test_a_reader_counts_rows_once_after_a_killed_compaction(
     reader: str, folder: ArchiveFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(2):
-        folder.commit(Commit(name=batch_name("q", number), added=(staged(folder, f"q-{number}-0", rows=4),)))
+        folder.commit(ArchiveCommit(name=batch_name("q", number), added=(staged(folder, f"q-{number}-0", rows=4),)))
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt

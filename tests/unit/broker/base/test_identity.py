@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from pyromq.broker.base.advertised import advertised_host, resolved
+from pyromq.broker.base.identity import advertised_host, resolved
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.errors import ConfigError
 

@@ -7,30 +7,45 @@ from typing import cast
 
 import pytest
 
+from pyromq.broker.base.authority import Authority, Unmanaged
 from pyromq.broker.base.request_times import RequestTimes
-from pyromq.broker.commit.group_commit import PendingSend, SendsOfOneRead, WaitingCommit
-from pyromq.broker.commit.replica_gate import ReplicaGate
+from pyromq.broker.commit.acknowledger import Acknowledger
+from pyromq.broker.commit.commit import Commit, OnStored, PendingSend, SendsOfOneRead
+from pyromq.broker.commit.pressure import Pressure
+from pyromq.broker.commit.readers import Readers
+from pyromq.broker.commit.replica_stage import Copies, ReplicaStage
+from pyromq.broker.commit.touched import NO_QUEUES
 from pyromq.errors import MQError
-from pyromq.replication.leader import Leader
 from pyromq.replication.replicas import ReplicaConnection, Replicas
 from pyromq.replication.settings import ReplicationSettings, Role
+from pyromq.store.message_store import MessageStore
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import decode_command, encode_response
 from pyromq.wire.frame import FrameDecoder
+from tests.unit.broker.commit.test_high_watermark import FakeStore
 
-TIMEOUT_MS, STALL_MS = 5_000, 2_000
+TIMEOUT_MS, STALL_MS, END = 5_000, 2_000, 1_000
 
 
 class Rig:
-    """A gate over replicas that say what a test lets them say."""
+    """A stage over replicas that say what a test lets them say."""
 
-    def __init__(self, stall_ms_max: int = 2 * TIMEOUT_MS) -> None:
+    def __init__(self, stall_ms_max: int = 2 * TIMEOUT_MS, authority: Authority | None = None) -> None:
         self.clock = ManualClock()
         self.replicas = Replicas(ReplicationSettings(role=Role.SYNC_MASTER, stall_ms_max=stall_ms_max))
-        self.leader = SimpleNamespace(replicas=self.replicas, end=1_000, on_report=None)
-        self.times = RequestTimes()
-        self.gate = ReplicaGate(cast(Leader, self.leader), self.clock, timeout_ms=TIMEOUT_MS, times=self.times)
+        self.store = FakeStore(end_position=0, flushed_position=END)  # of which nothing is shown
+        self.times, self.required, authority = RequestTimes(), list[int | None]([None]), authority or Unmanaged()
+        self.gate = ReplicaStage(
+            cast(MessageStore, self.store),
+            Copies(replicas=self.replicas, required=lambda: self.required[0]),
+            authority,
+            Acknowledger(authority, self.times, self.clock),
+            Readers(),
+            cast(Pressure, SimpleNamespace(waiting_for_replicas=0)),
+            self.clock,
+            timeout_ms=TIMEOUT_MS,
+        )
         self.answered: list[tuple[int, int]] = []  # correlation id and code
         self._next = 0
 
@@ -38,12 +53,12 @@ class Rig:
         connection = self.replicas.connected("10.0.0.1", "10.0.0.1:1")
         self.replicas.begins(connection, position)
         self.replicas.reported(connection, position)
-        connection.sent = self.leader.end
+        connection.sent = END
         return connection
 
     def says(self, connection: ReplicaConnection, position: int) -> None:
         self.replicas.reported(connection, position)
-        self.gate.look()
+        self.gate.release_confirmed()
 
     def counted(self) -> dict[int, tuple[int, float]]:
         """By response: how many sends, and how long they took together."""
@@ -64,8 +79,11 @@ class Rig:
         response = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._next)
         connection = SimpleNamespace(send=self._sent, send_now=self._sent_now, flush=lambda: None)
         pending = cast(PendingSend, (connection, request, response))
-        self.gate.hold(WaitingCommit(end, self.clock.monotonic_ms(), [pending], 1))
+        self.gate.take(Commit(end, [pending], 1, [], NO_QUEUES, self.clock.monotonic_ms()))
         return self._next
+
+    def write_internally(self, end: int, told: list[OnStored]) -> None:
+        self.gate.take(Commit(end, [], 0, told, NO_QUEUES, self.clock.monotonic_ms()))
 
     def _sent_now(self, response: bytes, count: int) -> None:
         self._sent(response)
@@ -101,9 +119,9 @@ async def test_a_replica_that_goes_ends_the_wait_of_all() -> None:
     replica = rig.replica(0)
     numbers = [rig.send(500), rig.send(600)]
     told: list[MQError | None] = []
-    rig.gate.hold_internal(600, [told.append])
+    rig.write_internally(600, [told.append])
     rig.replicas.disconnected(replica)
-    rig.gate.look()
+    rig.gate.release_confirmed()
     assert rig.answered == [(number, ResponseCode.SLAVE_NOT_AVAILABLE) for number in numbers]
     assert told == [None], "it is stored here"
 
@@ -113,12 +131,12 @@ async def test_a_replica_that_is_late_is_not_waited_for_any_longer() -> None:
     replica = rig.replica(0)
     first = rig.send(500)
     told: list[MQError | None] = []
-    rig.gate.hold_internal(500, [told.append])
+    rig.write_internally(500, [told.append])
     rig.clock.advance_ms(TIMEOUT_MS - 1)
     second = rig.send(600)
     assert rig.answered == []
     rig.clock.advance_ms(1)
-    rig.gate.look()
+    rig.gate.release_confirmed()
     assert rig.answered == [(first, ResponseCode.FLUSH_SLAVE_TIMEOUT)] and told == [None]
     rig.says(replica, 600)
     assert rig.answered[1:] == [(second, 0)], "the one that came later was in time"
@@ -134,7 +152,7 @@ async def test_a_send_back_that_the_next_master_may_lack_is_not_done(is_late: bo
         rig.clock.advance_ms(TIMEOUT_MS)
     else:
         rig.replicas.disconnected(replica)
-    rig.gate.look()
+    rig.gate.release_confirmed()
     code = ResponseCode.SYSTEM_ERROR if is_late else ResponseCode.SUCCESS
     assert rig.answered == [(sent_back, code), (ended, ResponseCode.SUCCESS)]
 
@@ -147,7 +165,7 @@ async def test_a_silent_replica_ends_the_wait_of_all_and_nobody_waits_for_it_aga
     numbers.append(rig.send(600))
     assert rig.answered == []
     rig.clock.advance_ms(1)
-    rig.gate.look()
+    rig.gate.release_confirmed()
     assert rig.answered == [(number, ResponseCode.SLAVE_NOT_AVAILABLE) for number in numbers]
     later = rig.send(700)
     assert rig.answered[2:] == [(later, ResponseCode.SLAVE_NOT_AVAILABLE)], "at once"
@@ -161,14 +179,13 @@ async def test_a_silent_replica_ends_the_wait_of_all_and_nobody_waits_for_it_aga
 async def test_a_silent_member_is_waited_for_until_the_lease_names_it_no_more() -> None:
     rig = Rig(STALL_MS)
     rig.replica(0)
-    required: list[int | None] = [0]
-    rig.gate.required = lambda: required[0]
+    rig.required[0] = 0
     number = rig.send(500)
     rig.clock.advance_ms(STALL_MS)
-    rig.gate.look()
+    rig.gate.release_confirmed()
     assert rig.answered == [], "it could still take over"
-    required[0] = None
-    rig.gate.look()
+    rig.required[0] = None
+    rig.gate.release_confirmed()
     assert rig.answered == [(number, ResponseCode.SLAVE_NOT_AVAILABLE)]
 
 
@@ -190,7 +207,7 @@ async def test_what_an_internal_write_does_wrong_is_its_own_affair() -> None:
     def fails(error: MQError | None) -> None:
         raise RuntimeError("a defect")
 
-    rig.gate.hold_internal(500, [fails, told.append])
+    rig.write_internally(500, [fails, told.append])
     number = rig.send(500)
     rig.says(replica, 500)
     assert told == [None] and rig.answered == [(number, 0)]
@@ -206,7 +223,7 @@ async def test_times_are_taken_when_replicas_have_answered_and_each_status_is_co
     assert rig.counted() == {0: (1, 70)}
     rig.send(600)
     rig.clock.advance_ms(TIMEOUT_MS)
-    rig.gate.look()
+    rig.gate.release_confirmed()
     rig.replicas.disconnected(replica)
     rig.send(700)
     assert rig.counted() == {
@@ -235,7 +252,7 @@ async def test_what_one_report_confirms_leaves_in_one_write_for_each_connection(
     peers = {name: peer(name) for name in written}
     for number in range(3):
         sends = [cast(PendingSend, (peers[name], SendsOfOneRead(1, 1), f"{number}".encode())) for name in "ab"]
-        rig.gate.hold(WaitingCommit(100 * number + 100, rig.clock.monotonic_ms(), sends, 2))
+        rig.gate.take(Commit(100 * number + 100, sends, 2, [], NO_QUEUES, rig.clock.monotonic_ms()))
     rig.says(replica, 300)
     assert written == {"a": ["012"], "b": ["012"]}
 
@@ -247,7 +264,7 @@ async def test_the_disk_of_the_master_is_part_of_the_time_but_not_of_the_patienc
     pending = cast(PendingSend, (connection, SendsOfOneRead(1, 1), b"x"))
     committed_ms = rig.clock.monotonic_ms()
     rig.clock.advance_ms(TIMEOUT_MS - 1)
-    rig.gate.hold(WaitingCommit(500, committed_ms, [pending], 1))
+    rig.gate.take(Commit(500, [pending], 1, [], NO_QUEUES, committed_ms))
     rig.clock.advance_ms(TIMEOUT_MS - 1)
     rig.says(replica, 500)
     assert rig.counted() == {0: (1, 2 * TIMEOUT_MS - 2)}
@@ -256,10 +273,9 @@ async def test_the_disk_of_the_master_is_part_of_the_time_but_not_of_the_patienc
 async def test_with_too_few_replicas_what_those_have_that_the_lease_names_is_answered_alone() -> None:
     """Three copies are wanted, one replica is gone, the other may take over: it is waited for, and no longer."""
     rig = Rig()
-    position = [0]
-    rig.gate.required = lambda: position[0]
+    rig.required[0] = 0
     number = rig.send(500)
     assert rig.answered == []
-    position[0] = 500
-    rig.gate.look()
+    rig.required[0] = 500
+    rig.gate.release_confirmed()
     assert rig.answered == [(number, ResponseCode.SLAVE_NOT_AVAILABLE)] and rig.gate.alone == 1
