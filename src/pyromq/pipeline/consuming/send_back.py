@@ -1,13 +1,11 @@
-"""Send-back of rows that are not done, to the broker that has them.
+"""Send-back of rows that are not done: the carrier whose copies go to the broker of the row.
 
-    retry   36 CONSUMER_SEND_MSG_BACK: the broker delivers a copy again after the delay; if it refuses (the message has
-            expired since), or takes no story of a failure (Apache's), a copy is sent to %RETRY%group
-    dead    a send to %RETRY%group that has more attempts than it may have, which brokers put to %DLQ%group: unlike a
-            send-back it carries properties, so the letter tells what happened; and it needs no topic to exist. A body
-            that cannot be decompressed is sent as the broker has it
+    Retry   delivered again after the delay
+    Dead    a dead letter that says why, in which batch, and from which offset the row was read; a body that cannot be
+            decompressed is sent as the broker has it
 
-A row is sent back before its batch counts as done, and tried again for ``retryTimeout``. The requests are those of all
-consumers: ``client.consumer.base.send_back``.
+``client.consumer.rules.send_back_plan`` has the steps, for rows as for messages of consumers. A row is sent back before
+its batch counts as done, and tried again for ``retryTimeout``.
 """
 
 from __future__ import annotations
@@ -23,10 +21,11 @@ import msgspec
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.failure_recorder import code_version
-from pyromq.client.consumer.base.send_back import BODY_FLAGS, SendBackCalls
+from pyromq.client.consumer.base.send_back import BODY_FLAGS, Content, SendBackCarrier
 from pyromq.client.consumer.rules.failure_capture import Mask, Raised, masked
-from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties
+from pyromq.client.consumer.rules.send_back_plan import Fate, Step, letter_facts
 from pyromq.client.core.client import Client
+from pyromq.client.producer.outgoing import OutgoingMessage
 from pyromq.errors import BrokerError, MQError
 from pyromq.model import property_names as names
 from pyromq.model.failure import FACT_BYTES_MAX, printable
@@ -48,9 +47,7 @@ DLQ_STAGE: Final = names.DLQ_STAGE
 DLQ_BATCH: Final = "DLQ_BATCH"
 DLQ_SOURCE: Final = "DLQ_SOURCE"
 """Properties of dead letters: why, where in the way of a row, in which batch, and from which offset it was read."""
-_ERROR_CHARACTERS_MAX: Final = 1_000
 _AT_A_TIME: Final = 256
-_WITHOUT_MARKS: Final = str.maketrans({names.NAME_END: " ", names.ITEM_END: " "})
 
 
 def decided(record: Record, verdict: Retry | Dead, attempts_max: int) -> Retry | Dead:
@@ -58,6 +55,13 @@ def decided(record: Record, verdict: Retry | Dead, attempts_max: int) -> Retry |
     if isinstance(verdict, Retry) and record.delivery_attempt >= attempts_max:
         return Dead(verdict.reason or f"it was tried {record.delivery_attempt + 1} times", STAGE_ATTEMPTS)
     return verdict
+
+
+def fate_of(record: Record, verdict: Retry | Dead, batch: str) -> Fate:
+    """What the policy of all consumers needs to know; a dead letter says in which batch and where it was read."""
+    if isinstance(verdict, Retry):
+        return Fate(verdict.delay_level)
+    return Fate(facts=letter_facts(verdict.reason, verdict.stage, {DLQ_BATCH: batch, DLQ_SOURCE: record.source}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,25 +93,13 @@ class Telling:
             logger.exception("failure not told, the row goes back without: id=%s", record.message_id)
 
 
-def letter_properties(record: Record, dead: Dead, batch: str, stored_id: str = "") -> str:
-    """Those of the message, and what happened to it; ``stored_id`` leads its broker to it."""
-    reason = dead.reason.translate(_WITHOUT_MARKS).strip()[:_ERROR_CHARACTERS_MAX] or "no reason given"
-    source = f"{record.stored_topic}/{record.broker}/{record.queue_id}/{record.queue_offset}"
-    facts = {DLQ_ERROR: reason, DLQ_STAGE: dead.stage, DLQ_BATCH: batch, DLQ_SOURCE: source}
-    return copy_properties(
-        record.raw_properties,
-        topic=record.stored_topic,
-        message_id=stored_id or record.message_id,
-        story=record.untold_story,
-        more=facts,
-    )
-
-
 _TELLING: Final = Telling()
 
 
-class RowSendBack:
-    """For one task; ``batch`` names it in dead letters."""
+class RowSendBack(SendBackCarrier[Record]):
+    """For one task; ``batch`` names it in dead letters. Copies go to the broker of the row."""
+
+    next_step_after = BrokerError  # without a response the same step is repeated, within ``retryTimeout``
 
     def __init__(
         self,
@@ -118,86 +110,60 @@ class RowSendBack:
         batch: str,
         telling: Telling = _TELLING,
     ) -> None:
+        client: Client = connected.client
+        name = client.wire_name(group)
+        super().__init__(client, BrokerCalls(client, name), name, attempts_max)
         self._connected = connected
         self._telling = telling
         self._options = options
         self._batch = batch
-        self._client: Client = connected.client
-        self._attempts_max = attempts_max
-        self._group = self._client.wire_name(group)
-        calls = BrokerCalls(self._client, self._group)
-        self._calls = SendBackCalls(self._client, calls, self._group, attempts_max)
+        self._limit = attempts_max
         self.retried = 0  # rows that come again
         self.dead = 0  # rows that are dead letters now
 
     def send_back(self, judged: Sequence[Judged]) -> None:
         """All of them are with their brokers when it returns. Raises SourceUnreachableError, BrokerError."""
         for start in range(0, len(judged), _AT_A_TIME):
-            self._connected.call(self._send_back(judged[start : start + _AT_A_TIME]))
+            self._connected.call(self._send_rows(judged[start : start + _AT_A_TIME]))
 
-    async def _send_back(self, judged: Iterable[Judged]) -> None:
-        limit = self._attempts_max
+    async def _send_rows(self, judged: Iterable[Judged]) -> None:
         work = []
         for record, verdict in judged:
             if verdict is not None:
                 self._telling.note(record, verdict, self._client.clock.now_ms())
                 shown = replace(verdict, reason=self._telling.masked(verdict.reason))
-                work.append(self._surely(record, decided(record, shown, limit)))
+                work.append(self._surely(record, decided(record, shown, self._limit)))
         for outcome in await asyncio.gather(*work, return_exceptions=True):
             if outcome is not None:
                 raise outcome
 
     async def _surely(self, record: Record, verdict: Retry | Dead) -> None:
         window: RetryWindow | None = None
+        topic, source = self._client.wire_name(record.stored_topic), record.source
         while True:
             try:
-                await self._client.routes.get(
-                    self._client.wire_name(record.stored_topic), timeout_ms=self._options.request_ms
-                )
-                if isinstance(verdict, Dead):
-                    await self._send_dead_letter(record, verdict)
-                    self.dead += 1
-                else:
-                    await self._retry(record, verdict)
-                    self.retried += 1
-                return
+                await self._client.routes.get(topic, timeout_ms=self._options.request_ms)
+                await self.carry(record, fate_of(record, verdict, self._batch))
+                break
             except MQError as error:
-                what = f"sending back {record.stored_topic}/{record.broker}/{record.queue_id}/{record.queue_offset}"
-                window = window or RetryWindow(what, self._options.retry_ms, self._client.clock)
+                window = window or RetryWindow(f"sending back {source}", self._options.retry_ms, self._client.clock)
                 pause_ms = window.failed(error)
                 logger.info("row not sent back, trying again: error=%s", error)
                 await asyncio.sleep(pause_ms / 1000)
-
-    async def _retry(self, record: Record, verdict: Retry) -> None:
-        if record.body is None:
-            await self._calls.send_back(record, verdict.delay_level)
-        elif await self._calls.takes_story(record):
-            try:
-                await self._calls.send_back(record, verdict.delay_level)
-            except BrokerError as error:
-                logger.info("not sent back, sending a copy: id=%s error=%s", record.message_id, error)
-                await self._send_retry_copy(record, verdict)
+        if isinstance(verdict, Dead):
+            self.dead += 1
         else:
-            try:
-                await self._send_retry_copy(record, verdict)
-            except BrokerError as error:
-                logger.info("copy not taken, sending back without the story: id=%s error=%s", record.message_id, error)
-                await self._calls.send_back(record, verdict.delay_level)
+            self.retried += 1
 
-    async def _send_retry_copy(self, record: Record, verdict: Retry) -> None:
-        properties = copy_properties(
-            record.raw_properties,
-            topic=record.stored_topic,
-            message_id=self._stored_id(record) or record.message_id,
-            delay_level=copy_level(verdict.delay_level, record.delivery_attempt),
-            story=record.untold_story,
-        )
-        await self._send_copy(record, properties, record.body, attempts_max=self._attempts_max)
+    def _has_body(self, message: Record) -> bool:
+        return message.body is not None
 
-    async def _send_dead_letter(self, record: Record, dead: Dead) -> None:
-        body, sys_flag = (record.body, 0) if record.body is not None else await self._as_stored(record)
-        properties = letter_properties(record, dead, self._batch, self._stored_id(record))
-        await self._send_copy(record, properties, body, sys_flag, attempts_max=0)
+    async def _content(self, message: Record) -> Content:
+        body, sys_flag = (message.body, 0) if message.body is not None else await self._as_stored(message)
+        return Content(message.raw_properties, self._stored_id(message) or message.message_id, body, sys_flag)
+
+    async def _send_copies(self, copy: OutgoingMessage, message: Record, step: Step) -> None:
+        await self._send_copy(copy, QueueId(self.retry_topic, message.broker, 0), message, step)
 
     def _stored_id(self, record: Record) -> str:
         """What brokers call the origin of a copy; empty where the broker is known by a name."""
@@ -213,10 +179,3 @@ class RowSendBack:
         response = await self._client.ask(link, RequestCode.VIEW_MESSAGE_BY_ID, header)
         found = decode_record(response.body)
         return found.body, found.sys_flag & BODY_FLAGS
-
-    async def _send_copy(
-        self, record: Record, properties: str, body: bytes, sys_flag: int = 0, *, attempts_max: int
-    ) -> None:
-        copy = self._calls.copy_of(record, properties, body, sys_flag)
-        queue = QueueId(self._calls.retry_topic, record.broker, 0)
-        await self._calls.send_copy(copy, queue, record.delivery_attempt, attempts_max)

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyromq.client.core.errors import error_of
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.outgoing import SEND, SEND_BATCH, OutgoingMessage
+from pyromq.client.producer.raw_send import send_raw
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
@@ -27,11 +27,9 @@ from pyromq.pipeline.sink.keys import next_run
 from pyromq.pipeline.sink.options import SinkOptions
 from pyromq.pipeline.sink.requests import SinkRequest
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.received import Received
-from pyromq.wire.send_statuses import STORED_CODES
 
 logger = logging.getLogger(__name__)
 
@@ -213,15 +211,11 @@ class RequestSender:
             request.flag,
             self._sys_flag,
         )
-        settings = self._settings
-        fields = header_fields(outgoing, queue, self._group, settings.template_topic, str(settings.new_topic_queues))
-        if client.signer.is_needed:
-            fields = client.signer.signed_fields(fields, outgoing.body)
-        link = topic_queues.links.get(queue.broker) or client.master_link(queue.broker)
-        response = await link.request(outgoing.code, fields, outgoing.body, timeout_ms=timeout_ms)
-        if response.code not in STORED_CODES:
-            raise error_of(response, topic=topic_queues.topic)
-        return response
+        template = (self._settings.template_topic, self._settings.new_topic_queues)
+        link = topic_queues.links.get(queue.broker)
+        return await send_raw(
+            client, outgoing, queue, group=self._group, template=template, link=link, timeout_ms=timeout_ms
+        )
 
     def _note(self, request: SinkRequest, queue: QueueId, response: Received[Any]) -> None:
         self._sent.rows += len(request.keys)

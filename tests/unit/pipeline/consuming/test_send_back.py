@@ -12,7 +12,8 @@ import pytest
 from pyromq.client.consumer.rules.failure_capture import MASK_FAILED
 from pyromq.errors import BrokerError, MQError, TransportError
 from pyromq.model.failure import FailureStory
-from pyromq.pipeline.consuming.send_back import RowSendBack, Telling, decided, letter_properties
+from pyromq.pipeline.consuming.rows import Record
+from pyromq.pipeline.consuming.send_back import RowSendBack, Telling, decided, fate_of
 from pyromq.pipeline.consuming.verdicts import Dead, Retry, failed
 from pyromq.pipeline.core.errors import SourceUnreachableError
 from pyromq.pipeline.core.options import SourceOptions
@@ -163,6 +164,16 @@ def test_a_dead_row_is_a_copy_that_has_no_attempts_left() -> None:
 # --- decisions ---
 
 
+def letter(of: Record, verdict: Dead, batch: str) -> str:
+    """The properties of the dead letter that a row becomes."""
+    broker = Broker()
+    rows = RowSendBack(cast(Any, broker), SourceOptions(nameserver="n:1"), "g", 16, batch)
+    rows.send_back([(of, verdict)])
+    [(_, copy)] = broker.got
+    assert fate_of(of, verdict, batch).facts.items() <= split_items(copy["i"]).items()
+    return cast(str, copy["i"])
+
+
 def test_rows_that_were_tried_often_enough_are_dead() -> None:
     assert decided(record(delivery_attempt=2), Retry(reason="r"), 3) == Retry(reason="r")
     assert decided(record(delivery_attempt=3), Retry(reason="r"), 3) == Dead("r", "attempts")
@@ -171,11 +182,11 @@ def test_rows_that_were_tried_often_enough_are_dead() -> None:
 
 def test_a_dead_letter_tells_what_happened_and_keeps_what_it_had() -> None:
     raw = "UNIQ_KEY\x01ID\x02shop\x01north\x02DELAY\x013\x02TRAN_MSG\x01true\x02"
-    text = letter_properties(record(raw_properties=raw), Dead("no\x01 \x02way" + "!" * 2_000), "query/5")
+    text = letter(record(raw_properties=raw), Dead("no\x01 \x02way" + "!" * 2_000), "query/5")
     found = decode_properties(text.encode())
     assert len(found["DLQ_ERROR"]) == 1_000 and found["DLQ_ERROR"].startswith("no   way!")
     assert (found["DLQ_STAGE"], found["DLQ_BATCH"], found["DLQ_SOURCE"]) == ("handler", "query/5", "orders/a/1/7")
     assert (found["RETRY_TOPIC"], found["ORIGIN_MESSAGE_ID"], found["shop"]) == ("orders", "ID", "north")
     assert "DELAY" not in found and "TRAN_MSG" not in found
-    second = letter_properties(record(stored_topic="%RETRY%g", raw_properties=text), Dead(""), "query/6")
+    second = letter(record(stored_topic="%RETRY%g", raw_properties=text), Dead(""), "query/6")
     assert decode_properties(second.encode())["RETRY_TOPIC"] == "orders", "the first topic stays"

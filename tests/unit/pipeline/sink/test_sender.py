@@ -74,7 +74,7 @@ def sender(thread: LoopThread, brokers: Brokers, *, in_flight: int = 2, **more: 
     client = SimpleNamespace(
         wire_name=lambda name: name,
         clock=ManualClock(),
-        signer=SimpleNamespace(is_needed=False),
+        signer=SimpleNamespace(signed=lambda fields, body=b"": fields),
         routes=SimpleNamespace(refresh_soon=lambda topic: None),
     )
     connected = SimpleNamespace(client=client, thread=thread, call=thread.call)
