@@ -18,7 +18,7 @@ from pyromq.errors import (
     StoreInUseError,
     UntrustedDiskError,
 )
-from pyromq.store import queue_reader
+from pyromq.store import queue_scan
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import Boundary, ReadStatus
 from pyromq.store.sealing.seal import load_seal, save_seal
@@ -245,7 +245,7 @@ def test_cold_records_are_read_in_smaller_portions() -> None:
 
 
 def test_neighbours_in_the_log_are_one_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_reader, "core", None)  # which copies short runs together
+    monkeypatch.setattr(queue_scan, "core", None)  # which copies short runs together
     bench.send(message(0), message(1), message(2, queue_id=1), message(3))
     assert [len(split_records(bytes(run))) for run in bench.store.reader.read("orders", 0, 0).runs] == [2, 1]
 

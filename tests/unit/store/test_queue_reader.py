@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.store import queue_reader
+from pyromq.store import queue_scan
 from pyromq.store.derived import queue_entry
 from pyromq.store.derived.queue_entry import ENTRY, positions_and_sizes, tag_hashes
 from pyromq.store.message_store import MessageStore
@@ -55,7 +55,7 @@ def test_a_read_looks_at_so_many_records_and_bytes_only(monkeypatch: pytest.Monk
     result = store.reader.read("orders", 0, 0, accept_record=refuse)
     assert (result.status, result.next_offset, len(looked)) == (ReadStatus.NO_MATCHED_MESSAGE, 8, 8)
     looked.clear()
-    monkeypatch.setattr(queue_reader, "_FILTER_BYTES_MAX", 250)  # two records are less, three are more
+    monkeypatch.setattr(queue_scan, "_FILTER_BYTES_MAX", 250)  # two records are less, three are more
     result = store.reader.read("orders", 0, 0, accept_record=refuse)
     assert (result.status, result.next_offset, len(looked)) == (ReadStatus.NO_MATCHED_MESSAGE, 3, 3)
 
@@ -73,7 +73,7 @@ def test_messages_that_are_read_all_at_once_are_those_that_are_read_one_by_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neighbours, lost ones, several segments and queue files, tags, limits of all kinds, records to be verified."""
-    monkeypatch.setattr(queue_reader, "core", None)
+    monkeypatch.setattr(queue_scan, "core", None)
     rng = Random(seed)
     sizes = rng.choice(((6_000, 40, 25, 9_000), (60_000, 100, 80, 90_000)))
     segment_bytes, entries, scanned, hot_bytes = sizes
@@ -95,7 +95,7 @@ def test_messages_that_are_read_all_at_once_are_those_that_are_read_one_by_one(
             store.queues["orders", 0].write_staged()
     store.flush()
     store.log.trusted_from = rng.choice((0, 6_000, 20_000))
-    plain, found, together = store.reader._collect_plain, 0, 0
+    plain, found, together = store.reader.scan._scan_plain, 0, 0
     for _ in range(400):
         offset, count, bytes_max = rng.randrange(80), rng.choice((1, 2, 5, 32)), rng.choice((None, None, 1, 300, 4_000))
         codes = rng.choice((None, frozenset((java_hash("a"),)), frozenset((java_hash("a"), 0)), frozenset((1,))))
@@ -110,23 +110,23 @@ def test_messages_that_are_read_all_at_once_are_those_that_are_read_one_by_one(
                 accept_tag=codes.__contains__ if codes else None,  # noqa: B023
             )
 
-        monkeypatch.setattr(store.reader, "_collect_plain", lambda *_: None)
+        monkeypatch.setattr(store.reader.scan, "_scan_plain", lambda *_: None)
         expected = read()
-        monkeypatch.setattr(store.reader, "_collect_plain", plain)
+        monkeypatch.setattr(store.reader.scan, "_scan_plain", plain)
         assert read() == expected
         found += expected.count > 0
         if not expected.count:
             continue
-        queue, limits = store.queues["orders", 0], store.reader.limits_in_memory(count, bytes_max)
-        within = (store.reader.plain_from, store.end_position)
+        queue, limits = store.queues["orders", 0], store.reader.scan.limits_in_memory(count, bytes_max)
+        within = (store.reader.scan.plain_from, store.end_position)
         accept_tag = codes.__contains__ if codes else None
-        records = store.reader.plain_records(queue, offset, expected.end, limits, accept_tag, within)
+        records = store.reader.scan.plain_records(queue, offset, expected.end, limits, accept_tag, within)
         if records is not None:
             facts = (b"".join(records.pieces()), len(records.positions), records.size_bytes, records.next_offset)
             assert facts == (expected.to_bytes(), expected.count, expected.size_bytes, expected.next_offset)
             together += 1
     assert found > 100
-    assert together > 10 or store.reader.plain_from > 0, "most are old, or have to be verified"
+    assert together > 10 or store.reader.scan.plain_from > 0, "most are old, or have to be verified"
 
 
 @pytest.mark.parametrize("accept_tag", [None, frozenset((java_hash("a"),)).__contains__])
@@ -135,7 +135,7 @@ def test_an_entry_that_points_elsewhere_is_not_read_all_at_once(
     change: tuple[int, int], accept_tag: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the response would be shorter than its head says, and all that follow would be read at the wrong place."""
-    monkeypatch.setattr(queue_reader, "core", None)
+    monkeypatch.setattr(queue_scan, "core", None)
     store = MessageStore.open(Path("/data"), SETTINGS, disk=FaultyDisk(), clock=ManualClock())
     for number in range(20):  # of two queues in turns: no neighbours
         store.append([Draft(topic="orders", queue_id=number % 2, body=b"x" * 200, properties=b"TAGS\x01a\x02")])
@@ -146,8 +146,8 @@ def test_an_entry_that_points_elsewhere_is_not_read_all_at_once(
     position, size, tag = ENTRY.unpack(file.read_at(5 * ENTRY.size, ENTRY.size))
     file.write_at(5 * ENTRY.size, ENTRY.pack(position + change[0], size + change[1], tag))
     within = (0, store.end_position)
-    assert store.reader.plain_records(queue, 0, queue.end, (5, 1 << 20), accept_tag, within) is not None
-    assert store.reader.plain_records(queue, 0, queue.end, (10, 1 << 20), accept_tag, within) is None
+    assert store.reader.scan.plain_records(queue, 0, queue.end, (5, 1 << 20), accept_tag, within) is not None
+    assert store.reader.scan.plain_records(queue, 0, queue.end, (10, 1 << 20), accept_tag, within) is None
 
 
 @pytest.mark.parametrize("count", [0, 1, 32, 128, 129, 3_000])

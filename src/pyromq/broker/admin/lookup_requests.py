@@ -14,7 +14,7 @@ from pyromq.net.connection import Connection
 from pyromq.security.resources import Action
 from pyromq.store.key_search import FoundKeys
 from pyromq.store.message_store import MessageStore
-from pyromq.store.queue_reader import TagFilter
+from pyromq.store.queue_scan import TagFilter
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import QueryConsumeQueueHeader
 from pyromq.wire.headers.consumer import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader

@@ -337,7 +337,7 @@ class BrokerCollector:
             _one(table.UNREAD_DELETED, self._parts.stats.counters.unread_deleted),
             _one(table.RECOVERY_CUTS, len(store.recovered.cuts)),
             _one(table.RECOVERY_DAMAGED, len(store.recovered.damaged)),
-            _one(table.DAMAGED_READS, store.reader.damaged_reads),
+            _one(table.DAMAGED_READS, store.reader.scan.damaged_reads),
             _one(table.SCRUBBED, self._parts.services.maintenance.scrub.progress),
             _one(table.LOG_DAMAGED, self._parts.services.maintenance.scrub.damaged_bytes),
         ]

@@ -35,7 +35,7 @@ from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.system_names import is_run_by_broker, is_run_by_broker_group
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
-from pyromq.store.queue_reader import tags_of
+from pyromq.store.queue_scan import tags_of
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.fast.responses import found_messages_pieces
 from pyromq.wire.frame import FRAME_BYTES_MAX
@@ -94,7 +94,7 @@ class PullLane:
     def _new_lane(self) -> CoreLane:
         if self._core is None:
             return PythonLane(self._reader, self._now_s)
-        return self._reader.new_lane(self._core, FRAME_BYTES_MAX, found_messages_pieces())
+        return self._reader.scan.new_lane(self._core, FRAME_BYTES_MAX, found_messages_pieces())
 
     @property
     def known(self) -> int:
@@ -120,7 +120,7 @@ class PullLane:
         ``end_position``: where the last of these ends in the log.
         """
         header = request.header
-        if self._core is None and end_position <= self._reader.plain_from:
+        if self._core is None and end_position <= self._reader.scan.plain_from:
             return  # the next ones will not be plain, either
         tags = tags_of(wanted.accept_tag)
         queue = self._store.queues.get((header.topic, header.queue_id))

@@ -15,7 +15,8 @@ from pyromq.errors import StoreError
 from pyromq.net.connection import UNJOINED_BYTES
 from pyromq.net.turns import TURN_S
 from pyromq.store.derived.consume_queue import ConsumeQueue
-from pyromq.store.queue_reader import QueueReader, TagFilter
+from pyromq.store.queue_reader import QueueReader
+from pyromq.store.queue_scan import TagFilter
 from pyromq.wire.fast.pull_request import read_pull
 from pyromq.wire.fast.responses import found_messages_head
 from pyromq.wire.flags import PullFlag
@@ -67,7 +68,7 @@ class PythonLane:
         _, trusted_from, hot_from, visible_end, log_end = log
         within = (trusted_from if trusted_from > hot_from else hot_from, log_end)
         pulls: list[TakenPull] = []
-        reader, at, total_bytes, until_s = self._reader, 0, 0, 0.0
+        reader, scan, at, total_bytes, until_s = self._reader, self._reader.scan, 0, 0, 0.0
         while True:
             found = read_pull(data, at)
             if found is None:
@@ -80,13 +81,13 @@ class PythonLane:
             if known is None or (bytes_max is not None and bytes_max <= 0):
                 break
             queue, key, pair, accept_tag = known
-            limits = reader.limits_in_memory(header.max_msg_nums, bytes_max)
+            limits = scan.limits_in_memory(header.max_msg_nums, bytes_max)
             try:
                 end = reader.end_of(queue) if queue.owed_bytes or visible_end < log_end else queue.end
                 first = queue.first
                 if not first <= offset < end:
                     break
-                records = reader.plain_records(queue, offset, end, limits, accept_tag, within)
+                records = scan.plain_records(queue, offset, end, limits, accept_tag, within)
             except (OSError, StoreError):
                 break  # the ordinary way meets the same failure, and explains it
             if records is None or not 0 < records.size_bytes < _BYTES_MAX:

@@ -13,7 +13,7 @@ from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.state.filters import Filters
 from pyromq.filters import InvalidFilterError, SqlFilter, compile_filter
 from pyromq.model.property_names import RETRY_TOPIC
-from pyromq.store.queue_reader import TagFilter, WeighedFilter
+from pyromq.store.queue_scan import TagFilter, WeighedFilter
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.fast.record_parts import stored_properties
 from pyromq.wire.java_hash import java_hash

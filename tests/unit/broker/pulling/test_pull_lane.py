@@ -22,7 +22,7 @@ from pyromq.broker.sending import send as send_module
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.topic import GroupConfig, TopicConfig
 from pyromq.net.turns import TURN_S
-from pyromq.store import queue_reader
+from pyromq.store import queue_scan
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Command, decode_command, encode_request
@@ -48,7 +48,7 @@ def lane_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 def without_core(patch: pytest.MonkeyPatch) -> None:
-    for module in (dispatcher_module, pull_module, send_module, queue_reader):
+    for module in (dispatcher_module, pull_module, send_module, queue_scan):
         patch.setattr(module, "core", None)
 
 

@@ -18,7 +18,7 @@ from pyromq.security.policies import PolicyEntry, PolicyType, UserStatus, make_u
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
 from pyromq.security.user_store import UserStore
-from pyromq.store import queue_reader
+from pyromq.store import queue_scan
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.json.access import PolicyEntryInfo
@@ -326,7 +326,7 @@ async def test_the_same_signed_pulls_are_answered_the_same(
 ) -> None:
     print(f"seed {seed}")
     with monkeypatch.context() as patch:
-        for module in (queue_reader, validators, dispatcher_module):
+        for module in (queue_scan, validators, dispatcher_module):
             patch.setattr(module, "core", None)
         expected, _ = await outcome_of(seed, flush, with_core=False)
     found, answered = await outcome_of(seed, flush, with_core=True)

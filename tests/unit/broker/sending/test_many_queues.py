@@ -11,7 +11,7 @@ import pytest
 
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.topic import TopicConfig
-from pyromq.store import queue_reader
+from pyromq.store import queue_scan
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import ManualClock
@@ -116,7 +116,7 @@ async def test_many_queues_get_what_python_gives_them(
     flush: Flush, between: Between, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(queue_reader, "core", None)
+        patch.setattr(queue_scan, "core", None)
         use_pure_queues(patch)
         expected = await outcome_of(1, 60, between, with_core=False, flush=flush)
     found = await outcome_of(1, 60, between, with_core=True, flush=flush)
@@ -126,7 +126,7 @@ async def test_many_queues_get_what_python_gives_them(
 
 async def test_a_thousand_topics_get_what_python_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(queue_reader, "core", None)
+        patch.setattr(queue_scan, "core", None)
         use_pure_queues(patch)
         expected = await outcome_of(2, TOPICS, commits_fail, with_core=False, flush=Flush.ASYNC)
     found = await outcome_of(2, TOPICS, commits_fail, with_core=True, flush=Flush.ASYNC)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyromq.compiled_core import DESCRIPTION, core
-from pyromq.store import queue_reader
+from pyromq.store import queue_scan
 from pyromq.store.settings import Flush
 from pyromq.wire.command import decode_command
 from pyromq.wire.frame import FrameDecoder
@@ -96,7 +96,7 @@ def compare(found: dict[str, Any], expected: dict[str, Any]) -> None:
 async def test_the_same_bytes_bring_about_the_same(seed: int, flush: Flush, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"seed {seed}")
     with monkeypatch.context() as patch:
-        patch.setattr(queue_reader, "core", None, raising=False)
+        patch.setattr(queue_scan, "core", None, raising=False)
         expected, _ = await outcome_of(seed, flush, with_core=False)
     found, taken = await outcome_of(seed, flush, with_core=True)
     compare(found, expected)
@@ -130,7 +130,7 @@ async def test_the_same_bytes_bring_about_the_same_on_a_disk_that_fails(
     seed: int, then: Callable[[LaneRig, int], None], flush: Flush, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(queue_reader, "core", None)
+        patch.setattr(queue_scan, "core", None)
         expected, _ = await outcome_of(seed, flush, with_core=False, then=then)
     found, taken = await outcome_of(seed, flush, with_core=True, then=then)
     compare(found, expected)
