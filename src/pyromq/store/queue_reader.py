@@ -17,7 +17,7 @@ from pyromq.store.derived.queue_entry import FILLER_SIZE, QueueEntry
 from pyromq.store.files.health import DiskHealth
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.log.log_reader import LogReader
-from pyromq.store.queue_scan import QueueScan, ReadLimits, RecordFilter, TagFilter, WeighedFilter
+from pyromq.store.queue_scan import EntryScan, ReadLimits, RecordFilter, TagFilter, WeighedFilter
 from pyromq.store.read_result import Boundary, QueueRange, ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.record import Record, decode_record
@@ -43,7 +43,7 @@ class QueueReader:
         self._settings = settings
         self._health = health
         self._visible_end = visible_end
-        self.scan = QueueScan(log, records, settings)
+        self.scan = EntryScan(log, records, settings)
 
     # --- offsets ---
 

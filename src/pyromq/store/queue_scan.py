@@ -86,7 +86,7 @@ class PlainRecords(NamedTuple):
         return tuple([view[at : at + size] for at, size in zip(positions, sizes, strict=True)])
 
 
-class QueueScan:
+class EntryScan:
     """Of one store; ``QueueReader`` knows where queues begin and end."""
 
     def __init__(self, log: CommitLog, records: LogReader, settings: StoreSettings) -> None:

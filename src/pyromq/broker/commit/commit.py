@@ -60,7 +60,7 @@ class Commit(msgspec.Struct):
         return self.sends[0][1].code
 
 
-class Stage(Protocol):
+class CommitStage(Protocol):
     """What stands between the disk and the responses."""
 
     waits: bool  # a send may wait here, unless its sender does not want to

@@ -16,7 +16,7 @@ from typing import Protocol
 from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.base.workers import JobRunner
 from pyromq.broker.commit.acknowledger import Acknowledger
-from pyromq.broker.commit.commit import Commit, Stage
+from pyromq.broker.commit.commit import Commit, CommitStage
 from pyromq.broker.commit.send_gate import SendGate
 from pyromq.broker.commit.touched import NO_QUEUES, Touched
 from pyromq.clock import Clock
@@ -63,7 +63,7 @@ class DiskStage:
         store: MessageStore,
         flusher: JobRunner,
         gate: SendGate,
-        next_stage: Stage,
+        next_stage: CommitStage,
         acknowledger: Acknowledger,
         clock: Clock,
         times: RequestTimes,
@@ -89,7 +89,7 @@ class DiskStage:
         self._idle = asyncio.Event()  # no fsync is under way
         self._idle.set()
 
-    def pass_on_to(self, stage: Stage) -> None:
+    def pass_on_to(self, stage: CommitStage) -> None:
         """Give that stage what is on disk; sends wait (``waits``) if either of the two makes them."""
         self._next, self.waits = stage, self._sync or stage.waits
 

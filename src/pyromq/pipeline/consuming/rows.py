@@ -71,11 +71,6 @@ class Record(msgspec.Struct, gc=False):
         """What its broker does not know yet."""
         return self._story
 
-    @property
-    def source(self) -> str:
-        """Where it was read: topic, broker, queue and offset."""
-        return f"{self.stored_topic}/{self.broker}/{self.queue_id}/{self.queue_offset}"
-
     def note_failure(self, failure: Failure) -> None:
         """It failed once more; it is sent back with that."""
         self._story = story_after(self.failure_story, failure)

@@ -57,11 +57,15 @@ def decided(record: Record, verdict: Retry | Dead, attempts_max: int) -> Retry |
     return verdict
 
 
+def _source_of(record: Record) -> str:
+    return f"{record.stored_topic}/{record.broker}/{record.queue_id}/{record.queue_offset}"
+
+
 def fate_of(record: Record, verdict: Retry | Dead, batch: str) -> Fate:
     """What the policy of all consumers needs to know; a dead letter says in which batch and where it was read."""
     if isinstance(verdict, Retry):
         return Fate(verdict.delay_level)
-    return Fate(facts=letter_facts(verdict.reason, verdict.stage, {DLQ_BATCH: batch, DLQ_SOURCE: record.source}))
+    return Fate(facts=letter_facts(verdict.reason, verdict.stage, {DLQ_BATCH: batch, DLQ_SOURCE: _source_of(record)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ class RowSendBack(SendBackCarrier[Record]):
 
     async def _surely(self, record: Record, verdict: Retry | Dead) -> None:
         window: RetryWindow | None = None
-        topic, source = self._client.wire_name(record.stored_topic), record.source
+        topic, source = self._client.wire_name(record.stored_topic), _source_of(record)
         while True:
             try:
                 await self._client.routes.get(topic, timeout_ms=self._options.request_ms)

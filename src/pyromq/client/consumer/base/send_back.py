@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from pyromq.client.consumer.base.broker_calls import SEND_BACK_MS, BrokerCalls
 from pyromq.client.consumer.rules.retry_copy import FailedMessage, copy_properties, send_back_header
-from pyromq.client.consumer.rules.send_back_plan import Fate, Form, Step, send_back_steps
+from pyromq.client.consumer.rules.send_back_plan import Fate, SendBackForm, Step, send_back_steps
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
@@ -96,7 +96,7 @@ class SendBackCarrier(Generic[FailedT]):
         failed: MQError | None = None
         for step in await self._steps(message, fate, is_begun=begun is not None):
             try:
-                if step.form is Form.SEND_BACK:
+                if step.form is SendBackForm.SEND_BACK:
                     await self._send_back(message, step.delay_level, begun)
                 else:
                     await self._send_copies(await self._copy_of(message, step), message, step)
@@ -110,7 +110,11 @@ class SendBackCarrier(Generic[FailedT]):
     async def _steps(self, message: FailedT, fate: Fate, *, is_begun: bool) -> tuple[Step, ...]:
         steps_of = partial(send_back_steps, message, fate, self._attempts_max, has_body=self._has_body(message))
         steps = steps_of(takes_story=True)
-        if is_begun or message.untold_story is None or [step.form for step in steps] != [Form.SEND_BACK, Form.COPY]:
+        if (
+            is_begun
+            or message.untold_story is None
+            or [step.form for step in steps] != [SendBackForm.SEND_BACK, SendBackForm.COPY]
+        ):
             return steps
         try:
             return steps_of(takes_story=await self._calls.takes_stories(message.broker))

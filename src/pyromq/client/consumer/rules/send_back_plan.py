@@ -27,7 +27,7 @@ _NO_FACTS: Final[Mapping[str, str]] = {}
 _WITHOUT_MARKS: Final = str.maketrans({names.NAME_END: " ", names.ITEM_END: " "})
 
 
-class Form(Enum):
+class SendBackForm(Enum):
     """How a failed message travels."""
 
     SEND_BACK = "request 36, which names the stored message"
@@ -37,7 +37,7 @@ class Form(Enum):
 class Step(NamedTuple):
     """One attempt to hand a message back; the next one follows if no broker takes it."""
 
-    form: Form
+    form: SendBackForm
     delay_level: int  # of a send-back as in its header; of a copy 0 for none
     attempts_max: int | None = None  # of a copy: with more attempts it is a dead letter; None: as the group has it
     facts: Mapping[str, str] = _NO_FACTS  # properties that a copy gets
@@ -67,11 +67,11 @@ def send_back_steps(
     """
     attempt, level = message.delivery_attempt, fate.delay_level
     if fate.facts:  # one attempt more than it may have
-        return Step(Form.COPY, 0, attempt, fate.facts), Step(Form.SEND_BACK, DEAD_LETTER_LEVEL)
-    copy = Step(Form.COPY, copy_level(level, attempt), attempt if level < 0 else attempts_max)
+        return Step(SendBackForm.COPY, 0, attempt, fate.facts), Step(SendBackForm.SEND_BACK, DEAD_LETTER_LEVEL)
+    copy = Step(SendBackForm.COPY, copy_level(level, attempt), attempt if level < 0 else attempts_max)
     if fate.is_orderly:
         return (copy,)
-    send_back = Step(Form.SEND_BACK, level)
+    send_back = Step(SendBackForm.SEND_BACK, level)
     if not has_body:
         return (send_back,)
     return (send_back, copy) if takes_story else (copy._replace(own_first=True), send_back)

@@ -10,13 +10,13 @@ import pytest
 from pyromq.client.consumer.rules.send_back_plan import (
     LETTER_REASON_CHARACTERS_MAX,
     Fate,
-    Form,
+    SendBackForm,
     Step,
     letter_facts,
     send_back_steps,
 )
 
-BACK, COPY = Form.SEND_BACK, Form.COPY
+BACK, COPY = SendBackForm.SEND_BACK, SendBackForm.COPY
 
 
 def steps(fate: Fate, *, attempt: int = 2, takes_story: bool = True, has_body: bool = True) -> tuple[Step, ...]:
