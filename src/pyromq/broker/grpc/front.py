@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from typing import Any, Final
 
-from pyromq.broker.base.advertised import advertised_host
+from pyromq.broker.base.identity import advertised_host
 from pyromq.broker.grpc.certificate import grpc_tls
 from pyromq.broker.grpc.clients import GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
