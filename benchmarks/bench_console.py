@@ -21,7 +21,7 @@ from typing import Final
 import httpx
 
 from pyromq.console.app import Console, create_app
-from pyromq.console.auth.roles import Identity, Role
+from pyromq.console.auth.roles import ConsoleIdentity, ConsoleRole
 from pyromq.console.settings import ConsoleSettings
 from pyromq.model.topic import GroupConfig, TopicConfig
 from pyromq.security.secret import Secret
@@ -70,7 +70,7 @@ async def fill(console: Console, topics: int, groups: int) -> None:
 
 async def measure(nameserver: str, topics: int, groups: int) -> bool:
     console = create_app(ConsoleSettings(nameservers=nameserver, password=Secret(secrets.token_hex())))
-    session = console.desk.sessions.begin(Identity("admin", Role.OPERATOR))
+    session = console.desk.sessions.begin(ConsoleIdentity("admin", ConsoleRole.OPERATOR))
     base, good = "http://127.0.0.1:8082", True
     async with console.desk, httpx.AsyncClient(transport=httpx.ASGITransport(app=console), base_url=base) as http:
         http.cookies.set("pyromq_console_8082", session.id, domain="127.0.0.1")

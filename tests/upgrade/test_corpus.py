@@ -15,7 +15,7 @@ import pytest
 from pyromq.aio import Admin, PushConsumer, ReceivedMessage
 from pyromq.clock import SystemClock
 from pyromq.console.auth.accounts import Accounts
-from pyromq.console.auth.roles import Identity, Role
+from pyromq.console.auth.roles import ConsoleIdentity, ConsoleRole
 from pyromq.console.settings import ConsoleSettings
 from pyromq.idempotent import Marks, once
 from pyromq.operate.jobs.files import JobFiles
@@ -114,10 +114,10 @@ def test_beside_a_store_passwords_and_tokens_of_a_console_are_good(folder: Path)
     written = json.loads((folder / "written.json").read_text())
     accounts = Accounts(ConsoleSettings(data=folder / "console"), SystemClock())
     assert not accounts.generated
-    assert accounts.verify("admin", written["password"]) == Identity("admin", Role.OPERATOR)
+    assert accounts.verify("admin", written["password"]) == ConsoleIdentity("admin", ConsoleRole.OPERATOR)
     assert accounts.verify("admin", "another") is None
     [token] = accounts.tokens
-    assert (token.name, token.role) == ("robot", Role.READER)
+    assert (token.name, token.role) == ("robot", ConsoleRole.READER)
     assert accounts.token(written["token"]) is not None
 
 

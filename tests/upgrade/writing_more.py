@@ -56,7 +56,7 @@ def settings_of(file: Path) -> dict[str, object]:
 def keep_console(folder: Path) -> dict[str, object]:
     """Accounts with a password and a token; a job that ended, and one whose console was killed."""
     from pyromq.console.auth.accounts import ADMIN, Accounts
-    from pyromq.console.auth.roles import Role
+    from pyromq.console.auth.roles import ConsoleRole
     from pyromq.console.settings import ConsoleSettings
 
     with (
@@ -64,7 +64,7 @@ def keep_console(folder: Path) -> dict[str, object]:
         patch("pyromq.console.auth.accounts.secrets.token_urlsafe", lambda size: "a-token-for-tests"),
     ):
         accounts = Accounts(ConsoleSettings(data=folder), SystemClock())
-        token = accounts.add_token("robot", Role.READER)
+        token = accounts.add_token("robot", ConsoleRole.READER)
     jobs = _jobs()
     for number, state in enumerate(("FINISHED", "RUNNING")):
         spec = jobs["specs"].Redrive(group="billing", run_id=f"{number}-abc")

@@ -1,4 +1,4 @@
-"""RunHealth of a run over HTTP, for whoever watches processes: ``/live`` and ``/ready``, 200 or 503, with JSON.
+"""Health of a run over HTTP, for whoever watches processes: ``/live`` and ``/ready``, 200 or 503, with JSON.
 
 /live    the process does its work; 503: restart it            /ready   messages are consumed; 503: not yet, no more
 """
@@ -19,7 +19,7 @@ _LIMITS: Final = HttpLimits(connections_max=32)
 
 
 class RunHealth(NamedTuple):
-    """RunHealth of a run as probes see it."""
+    """Health of a run as probes see it."""
 
     is_live: bool
     is_ready: bool

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from pyromq.aio import Client
 from pyromq.clock import Clock
 from pyromq.console import api, pages
-from pyromq.console.auth.roles import Identity
+from pyromq.console.auth.roles import ConsoleIdentity
 from pyromq.console.desk import Desk
 from pyromq.console.settings import ConsoleSettings
 from pyromq.console.web.admission import CSRF_FIELD, Admitted, admit, check_csrf
@@ -163,7 +163,7 @@ class Console:
 
     def _function_endpoint(self, function: ApiFunction) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            who: Identity | None = None
+            who: ConsoleIdentity | None = None
             try:
                 admitted = admit(request, self.desk, function.role, by_token=True)
                 check_csrf(request, admitted, "")
@@ -220,7 +220,7 @@ def _by_method(
     return endpoint
 
 
-def _note(request: Request, who: Identity | None, response: Response) -> None:
+def _note(request: Request, who: ConsoleIdentity | None, response: Response) -> None:
     """Who changed what, or tried to."""
     if request.method not in SAFE_METHODS:
         name = "nobody" if who is None else f"token {who.token}" if who.token else who.name

@@ -16,7 +16,7 @@ FORECAST_MS_MIN: Final = 10 * 60_000  # a trend of less says nothing
 FAR_MS: Final = 365 * 86_400_000
 
 
-class Disk(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerDisk(msgspec.Struct, frozen=True, kw_only=True):
     """The disk of a broker's log, in bytes; 0 where the broker did not tell."""
 
     total: int = 0
@@ -41,7 +41,7 @@ class BrokerSample(msgspec.Struct, frozen=True, kw_only=True):
     log_end: int = 0
     put_bytes: int = 0
     messages_today: int = 0
-    disk: Disk = Disk()
+    disk: BrokerDisk = BrokerDisk()
 
     @property
     def is_master(self) -> bool:
@@ -76,7 +76,7 @@ def sample_of(place: tuple[str, str, int, str], time_ms: int, told: Mapping[str,
         log_end=int(first_number(told.get("commitLogMaxOffset", ""))),
         put_bytes=int(first_number(told.get("putMessageSizeTotal", ""))),
         messages_today=_today(told),
-        disk=Disk(total=total, free=free, percent=first_number(told.get("commitLogDiskRatio", "")) * 100),
+        disk=BrokerDisk(total=total, free=free, percent=first_number(told.get("commitLogDiskRatio", "")) * 100),
     )
 
 

@@ -14,12 +14,12 @@ from typing import Any, Final, Self
 from pyromq.aio import Admin, Client, Producer
 from pyromq.clock import Clock, default_clock
 from pyromq.console.auth.accounts import Accounts
-from pyromq.console.auth.attempts import Attempts
+from pyromq.console.auth.attempts import SignInAttempts
 from pyromq.console.auth.sessions import Sessions
 from pyromq.console.caches import Cache
-from pyromq.console.lag_history import LagHistory
+from pyromq.console.lag_history import LagSampler
 from pyromq.console.queue_rates import QueueRates
-from pyromq.console.sampling import EVERY_MS, Sample, Sampler
+from pyromq.console.sampling import EVERY_MS, ClusterSample, Sampler
 from pyromq.console.settings import ConsoleSettings
 from pyromq.operate.dead_letters import LetterCounts
 from pyromq.operate.jobs.book import Jobs
@@ -42,7 +42,7 @@ class Desk:
         self.admin = Admin(client=client) if client is not None else Admin(settings.nameservers)
         self.cache = Cache(self.clock)
         self.accounts = Accounts(settings, self.clock)
-        self.attempts = Attempts(self.clock)
+        self.attempts = SignInAttempts(self.clock)
         self.sessions = Sessions(
             self.clock,
             idle_ms_max=settings.idle_ms_max,
@@ -55,7 +55,7 @@ class Desk:
         self.password_checks = asyncio.Semaphore(_PASSWORD_CHECKS_MAX)
         self.streams_open = 0
         self.jobs = Jobs(self.admin, settings.data / "jobs" if settings.data is not None else None, self.clock)
-        self.lags = LagHistory(self.admin, self.clock)
+        self.lags = LagSampler(self.admin, self.clock)
         self.closing = asyncio.Event()  # streams end when the console does
         self._stack = AsyncExitStack()
         self._producer: asyncio.Task[Producer] | None = None
@@ -80,7 +80,7 @@ class Desk:
         """Return how many dead letters of a group wait, and how many there are. Raises MQError."""
         return await self.cache.get(("dead letters", group), NUMBERS_MS, lambda: self.admin.dead_letters.count(group))
 
-    async def sample(self) -> Sample:
+    async def sample(self) -> ClusterSample:
         """All brokers, a moment ago."""
         recent = self.sampler.recent
         if recent and self.clock.now_ms() - recent[-1].time_ms < EVERY_MS:

@@ -24,7 +24,7 @@ GROUPS_MAX: Final = 5_000
 _SHARE: Final = 20  # a sample that takes long is taken less often: at most one part in so many of the time
 
 
-class LagHistory:
+class LagSampler:
     """``run`` samples again and again. Owner of the points."""
 
     def __init__(self, admin: Admin, clock: Clock) -> None:

@@ -28,7 +28,7 @@ COARSE: Final = 288  # a day
 _BROKERS_MAX: Final = 500
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterSample(msgspec.Struct, frozen=True, kw_only=True):
     """All brokers at one moment; ``problem`` is why name servers could not be asked, or empty."""
 
     time_ms: int
@@ -53,15 +53,15 @@ class Sampler:
 
     def __init__(self, admin: Admin, clock: Clock) -> None:
         self._admin, self._clock = admin, clock
-        self._recent: deque[Sample] = deque(maxlen=RECENT)
-        self._day: deque[Sample] = deque(maxlen=COARSE)
+        self._recent: deque[ClusterSample] = deque(maxlen=RECENT)
+        self._day: deque[ClusterSample] = deque(maxlen=COARSE)
 
     @property
-    def recent(self) -> list[Sample]:
+    def recent(self) -> list[ClusterSample]:
         return list(self._recent)
 
     @property
-    def day(self) -> list[Sample]:
+    def day(self) -> list[ClusterSample]:
         return list(self._day)
 
     def past_of(self, key: str) -> list[BrokerSample]:
@@ -76,13 +76,13 @@ class Sampler:
             await self.take()
             await asyncio.sleep(EVERY_MS / 1000)
 
-    async def take(self) -> Sample:
+    async def take(self) -> ClusterSample:
         """Never raises MQError: that a server does not answer is what a sample tells."""
         time_ms = self._clock.now_ms()
         try:
             table = (await self._admin.brokers.cluster()).broker_addr_table
         except MQError as error:
-            sample = Sample(time_ms=time_ms, problem=printable(str(error)))
+            sample = ClusterSample(time_ms=time_ms, problem=printable(str(error)))
         else:
             places = [
                 (broker.cluster, name, number, address)
@@ -90,7 +90,7 @@ class Sampler:
                 for number, address in sorted(broker.broker_addrs.items())
             ][:_BROKERS_MAX]
             found = await asyncio.gather(*(self._ask(place, time_ms) for place in places))
-            sample = Sample(time_ms=time_ms, brokers=tuple(found))
+            sample = ClusterSample(time_ms=time_ms, brokers=tuple(found))
         self._recent.append(sample)
         if not self._day or time_ms - self._day[-1].time_ms >= COARSE_MS:
             self._day.append(sample)
@@ -107,6 +107,6 @@ class Sampler:
             )
 
 
-def gaps(samples: Sequence[Sample], every_ms: int = EVERY_MS) -> set[int]:
+def gaps(samples: Sequence[ClusterSample], every_ms: int = EVERY_MS) -> set[int]:
     """Times after which samples are missing: the console was down, or could not ask."""
     return {before.time_ms for before, after in pairwise(samples) if after.time_ms - before.time_ms > 4 * every_ms}

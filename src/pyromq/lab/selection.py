@@ -1,4 +1,4 @@
-"""MessageSelection: which messages are replayed, and reading them without leaving a trace.
+"""Selection: which messages are replayed, and reading them without leaving a trace.
 
     message_id      that one                     offsets         [begin, end) of one queue
     key             those that carry it          dead_letters    those that a group gave up

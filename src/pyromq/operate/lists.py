@@ -25,7 +25,7 @@ from pyromq.model.system_names import TopicKind, is_system_group, kind_of_topic,
 from pyromq.model.topic import GroupConfig, TopicConfig
 from pyromq.operate.consumers.members import MemberFacet
 from pyromq.operate.dead_letters import DeadLetterFacet
-from pyromq.operate.sweep import ClusterSweep, Progress, Sweeper
+from pyromq.operate.sweep import ClusterSweep, Sweeper, TopicProgress
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class ClusterLists:
         asked = question or ListQuestion()
         info, told = await self._requests.directory.recent_cluster(), await self.sweeper.read()
         servers, problems = names_of_servers(info.cluster_addr_table, info.broker_addr_table), list(told.problems)
-        groups_of: defaultdict[str, dict[str, Progress]] = defaultdict(dict)
+        groups_of: defaultdict[str, dict[str, TopicProgress]] = defaultdict(dict)
         for group, topics in (told.progress or {}).items():
             for topic, one in topics.items():
                 groups_of[topic][group] = one
@@ -171,7 +171,7 @@ class ClusterLists:
     # --- rows ---
 
     def _topic_row(
-        self, name: str, kind: TopicKind, configs: dict[str, TopicConfig], progress: dict[str, Progress] | None
+        self, name: str, kind: TopicKind, configs: dict[str, TopicConfig], progress: dict[str, TopicProgress] | None
     ) -> TopicRow:
         one = next(iter(configs.values()))
         return TopicRow(
@@ -186,7 +186,7 @@ class ClusterLists:
             lag=sum(each.lag for each in progress.values()) if progress else None,
         )
 
-    def _group_row(self, name: str, config: GroupConfig, progress: dict[str, Progress] | None) -> GroupRow:
+    def _group_row(self, name: str, config: GroupConfig, progress: dict[str, TopicProgress] | None) -> GroupRow:
         topics = progress or {}
         retrying = [each.lag for topic, each in topics.items() if topic.startswith(RETRY_PREFIX)]
         return GroupRow(

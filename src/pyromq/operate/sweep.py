@@ -19,7 +19,7 @@ from pyromq.model.topic import GroupConfig, TopicConfig
 from pyromq.wire.json.bodies import BrokerConsumeStats
 
 
-class Progress(NamedTuple):
+class TopicProgress(NamedTuple):
     """How far one group is behind in one topic over all brokers, and how many messages a second it gets."""
 
     lag: int = 0
@@ -65,9 +65,9 @@ class ClusterSweep:
         return {name: config for tables in reversed(self.brokers.values()) for name, config in tables.groups.items()}
 
     @cached_property
-    def progress(self) -> dict[str, dict[str, Progress]] | None:
+    def progress(self) -> dict[str, dict[str, TopicProgress]] | None:
         """By group, then by topic; None where a broker did not tell: a sum without it would be wrong."""
-        found: dict[str, dict[str, Progress]] = {}
+        found: dict[str, dict[str, TopicProgress]] = {}
         for tables in self.brokers.values():
             if isinstance(tables.progress, MQError):
                 return None
@@ -120,7 +120,7 @@ class Sweeper:
         return BrokerTables(topics=topics, groups=groups, progress=progress)
 
 
-def _add_progress(found: dict[str, dict[str, Progress]], told: BrokerConsumeStats) -> None:
+def _add_progress(found: dict[str, dict[str, TopicProgress]], told: BrokerConsumeStats) -> None:
     for group, stats in ((group, each) for table in told.consume_stats_list for group, each in table.items()):
         topics = found.setdefault(group, {})
         for each in stats:  # of one topic
@@ -128,11 +128,11 @@ def _add_progress(found: dict[str, dict[str, Progress]], told: BrokerConsumeStat
             for queue, held in each.offset_table.items():
                 behind[queue.topic] = behind.get(queue.topic, 0) + max(0, held.broker_offset - held.consumer_offset)
             for topic, lag in behind.items():
-                was = topics.get(topic, Progress())
-                topics[topic] = Progress(was.lag + lag, was.rate + each.consume_tps)
+                was = topics.get(topic, TopicProgress())
+                topics[topic] = TopicProgress(was.lag + lag, was.rate + each.consume_tps)
 
 
-def _total(topics: dict[str, Progress], plain_name: Callable[[str], str]) -> GroupTotals:
+def _total(topics: dict[str, TopicProgress], plain_name: Callable[[str], str]) -> GroupTotals:
     return GroupTotals(
         lag=sum(each.lag for each in topics.values()),
         retrying=sum(each.lag for topic, each in topics.items() if topic.startswith(RETRY_PREFIX)),

@@ -1,4 +1,4 @@
-"""UserStore: users and policies of one server, changed one by one and kept in one file.
+"""User store: users and policies of one server, changed one by one and kept in one file.
 
     {"users":[{"username":"…","password":"…","userType":"Super","userStatus":"enable"}],
      "acls":[{"subject":"User:…","policies":[…]}]}

@@ -3,7 +3,7 @@
     parse(request, peer) ─▶ claim ─▶ validate(claim) ─▶ Voucher, or None: nothing against it, but no name either
 
 Several may be configured, and all must pass. ``signature`` and ``certificate`` are built in; ``module:name`` is a class
-or function of yours that takes the ``UserStore`` of users and returns an object with these two methods.
+or function of yours that takes the ``UserStore`` and returns an object with these two methods.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import httpx
 from pyromq.aio import Admin, Producer
 from pyromq.clock import Clock
 from pyromq.console.app import Console, create_app
-from pyromq.console.auth.roles import Identity, Role
+from pyromq.console.auth.roles import ConsoleIdentity, ConsoleRole
 from pyromq.console.settings import ConsoleSettings, ScryptCost
 from pyromq.security.secret import Secret
 from pyromq.testing import LoopbackBroker
@@ -33,14 +33,14 @@ XSS: Final = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
 class Browser:
     """Keeps its cookies; knows the CSRF token of its session as its pages would tell it."""
 
-    def __init__(self, console: Console, role: Role | None) -> None:
+    def __init__(self, console: Console, role: ConsoleRole | None) -> None:
         self._console = console
         transport = httpx.ASGITransport(app=console, raise_app_exceptions=False)
         self.http = httpx.AsyncClient(transport=transport, base_url=BASE, headers={"Origin": BASE})
         self.csrf = ""
         if role is not None:
-            name = "admin" if role is Role.OPERATOR else "viewer"
-            session = console.desk.sessions.begin(Identity(name, role))
+            name = "admin" if role is ConsoleRole.OPERATOR else "viewer"
+            session = console.desk.sessions.begin(ConsoleIdentity(name, role))
             self.csrf = session.csrf
             self.http.cookies.set("pyromq_console_8082", session.id, domain="127.0.0.1")
 
@@ -89,8 +89,8 @@ class ConsoleRig:
         )
         self.console = create_app(replace(settings, **self._changes), clock=self._clock)
         self.desk = await self._stack.enter_async_context(self.console.desk)
-        self.operator = await self.browser(Role.OPERATOR)
-        self.viewer = await self.browser(Role.READER)
+        self.operator = await self.browser(ConsoleRole.OPERATOR)
+        self.viewer = await self.browser(ConsoleRole.READER)
         self.stranger = await self.browser(None)
         self.get, self.page = self.operator.get, self.operator.page
         self.post, self.act = self.operator.post, self.operator.act
@@ -99,7 +99,7 @@ class ConsoleRig:
     async def __aexit__(self, *exc_info: object) -> None:
         await self._stack.aclose()
 
-    async def browser(self, role: Role | None) -> Browser:
+    async def browser(self, role: ConsoleRole | None) -> Browser:
         browser = Browser(self.console, role)
         await self._stack.enter_async_context(browser.http)
         return browser

@@ -21,7 +21,7 @@ from starlette.requests import Request
 
 from pyromq.aio import Message
 from pyromq.console import api
-from pyromq.console.auth.roles import Role
+from pyromq.console.auth.roles import ConsoleRole
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.discovery import declared_in
 from pyromq.console.web.openapi import description_of
@@ -223,7 +223,7 @@ async def test_lists_in_a_query_take_every_value() -> None:
     async with ConsoleRig() as rig:
         scope = {"type": "http", "method": "GET", "headers": [], "query_string": b"tags=a&tags=b&most=3"}
         who = rig.desk.accounts.token(TOKEN)
-        assert who is not None and who.role is Role.OPERATOR
+        assert who is not None and who.role is ConsoleRole.OPERATOR
         response = await functions.functions[0](Call(rig.desk, who, Request(scope)))
         assert not isinstance(response, Events)
         assert bytes(response.body) == b'["a","b","3"]'

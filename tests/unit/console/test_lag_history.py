@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.console.lag_history import EVERY_MS, POINTS_MAX, LagHistory
+from pyromq.console.lag_history import EVERY_MS, POINTS_MAX, LagSampler
 from pyromq.errors import ConnectFailedError
 from pyromq.operate.sweep import GroupTotals
 from pyromq.testing import ManualClock
@@ -29,7 +29,7 @@ class Told:
 
 def test_points_are_kept_by_group_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock()
-    history = LagHistory(Told(), clock)  # type: ignore[arg-type]
+    history = LagSampler(Told(), clock)  # type: ignore[arg-type]
     for number in range(POINTS_MAX + 10):
         clock.advance_ms(1)
         history.add({"g": GroupTotals(lag=number)})
@@ -49,7 +49,7 @@ def test_a_cluster_that_does_not_answer_leaves_a_gap_and_sampling_goes_on(monkey
         slept.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    history = LagHistory(Told(3, ConnectFailedError("away"), 5), ManualClock())  # type: ignore[arg-type]
+    history = LagSampler(Told(3, ConnectFailedError("away"), 5), ManualClock())  # type: ignore[arg-type]
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(history.run())
     assert [lag for _, lag in history.points("g")] == [3, 5]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyromq.aio import Admin
-from pyromq.console.broker_samples import BrokerSample, Disk, capacity, forecast, sample_of
+from pyromq.console.broker_samples import BrokerDisk, BrokerSample, capacity, forecast, sample_of
 from pyromq.console.queue_rates import QueueRates
-from pyromq.console.sampling import COARSE_MS, EVERY_MS, RECENT, Sample, Sampler, gaps
+from pyromq.console.sampling import COARSE_MS, EVERY_MS, RECENT, ClusterSample, Sampler, gaps
 from pyromq.console.views.cluster import rates_chart
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
@@ -41,7 +41,7 @@ def test_a_broker_that_tells_little_is_shown_as_far_as_it_goes() -> None:
 
 def broker_at(time_ms: int, free: int, **more: int) -> BrokerSample:
     return BrokerSample(
-        broker="b", cluster="c", number=0, address="a", time_ms=time_ms, disk=Disk(total=1_000, free=free), **more
+        broker="b", cluster="c", number=0, address="a", time_ms=time_ms, disk=BrokerDisk(total=1_000, free=free), **more
     )
 
 
@@ -94,7 +94,7 @@ async def test_that_nobody_answers_is_a_sample() -> None:
 
 
 def test_a_chart_has_a_gap_where_samples_are_missing() -> None:
-    samples = [Sample(time_ms=at * EVERY_MS) for at in (0, 1, 2, 50, 51)]
+    samples = [ClusterSample(time_ms=at * EVERY_MS) for at in (0, 1, 2, 50, 51)]
     assert gaps(samples) == {2 * EVERY_MS}
     assert rates_chart(samples).count('class="line s0"') == 2
     assert rates_chart(samples[:1]) == ""

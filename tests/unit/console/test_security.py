@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from pyromq.console.auth.attempts import FREE_ATTEMPTS
-from pyromq.console.auth.roles import Role
+from pyromq.console.auth.roles import ConsoleRole
 from pyromq.console.web.protection import CSP, HEADERS, is_allowed_host
 from pyromq.console.web.visit import Moved
 from pyromq.errors import ConfigError
@@ -51,10 +51,10 @@ async def test_a_stranger_gets_no_page_no_action_and_no_function() -> None:
 
 async def test_a_reader_is_refused_by_every_unsafe_route_that_is_not_declared_for_readers() -> None:
     async with ConsoleRig() as rig:
-        token = rig.desk.accounts.add_token("reader", Role.READER)
+        token = rig.desk.accounts.add_token("reader", ConsoleRole.READER)
         tried = 0
         for page in rig.console.pages:
-            if page.role is Role.OPERATOR:
+            if page.role is ConsoleRole.OPERATOR:
                 response = (
                     await rig.viewer.post(filled(page.path))
                     if page.method == "POST"
@@ -63,7 +63,7 @@ async def test_a_reader_is_refused_by_every_unsafe_route_that_is_not_declared_fo
                 assert response.status_code == 403, page.path
                 tried += 1
         for function in rig.console.functions:
-            if function.role is Role.OPERATOR:
+            if function.role is ConsoleRole.OPERATOR:
                 path = filled(function.path).removeprefix("/api/v1")
                 response = await rig.api(function.method, path, token=token, json={})
                 assert response.status_code == 403, function.path
@@ -79,13 +79,13 @@ async def test_what_readers_may_send_is_a_short_list() -> None:
         for_all = {
             (each.method, each.path)
             for each in rig.console.pages
-            if each.method not in SAFE and each.role is not Role.OPERATOR
+            if each.method not in SAFE and each.role is not ConsoleRole.OPERATOR
         }
         assert for_all <= {("POST", "/login"), ("POST", "/logout")} | READERS_MAY
         functions = {
             (each.method, each.path)
             for each in rig.console.functions
-            if each.method not in SAFE and each.role is not Role.OPERATOR
+            if each.method not in SAFE and each.role is not ConsoleRole.OPERATOR
         }
         assert functions <= READERS_MAY
         assert len(pages) > len(for_all)

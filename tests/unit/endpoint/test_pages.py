@@ -1,4 +1,4 @@
-"""EndpointPages of an endpoint."""
+"""Pages of an endpoint."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ FormatOption = Annotated[str, Option("-f", "--bodyFormat", help="Character set o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectConsumption:
+class ConsumeDirectly:
     """To hand a message to a member of a group."""
 
     group: Annotated[str, Option("-g", "--consumerGroup", complete="groups", help="Consumer group name.")] = ""
@@ -74,7 +74,7 @@ def query_msg_by_id(
     *,
     topic: TopicOption,
     message_id: Annotated[str, Option("-i", "--msgId", help="Message Id; several are separated by commas.")],
-    directly: DirectConsumption,
+    directly: ConsumeDirectly,
     charset: FormatOption = "UTF-8",
     resend: Annotated[str, Option("-s", "--sendMessage", hidden=True, help="Resend message.")] = "",
     cluster: RouteOption = "",
@@ -97,7 +97,7 @@ def query_msg_by_unique_key(
     *,
     topic: TopicOption,
     message_id: Annotated[str, Option("-i", "--msgId", help="Message Id.")],
-    directly: DirectConsumption,
+    directly: ConsumeDirectly,
     show_all: Annotated[bool, Option("-a", "--showAll", help="Print all message, the limit is 32.")] = False,
     start: Annotated[str, Option("-s", "--startTime", hidden=True, help="startTime")] = "",
     end: Annotated[str, Option("-e", "--endTime", hidden=True, help="endTime")] = "",

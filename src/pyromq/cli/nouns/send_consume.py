@@ -37,7 +37,7 @@ _GROUP: Final = "pyromq-cli"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageOptions:
+class MessageFlags:
     """What all messages of a command have in common."""
 
     tags: Annotated[str, Option("--tags", "-t", help="Tag of the messages.")] = ""
@@ -101,7 +101,7 @@ def send(
     body: Annotated[
         str | None, Argument(metavar="BODY", help="Body; by default each line of standard input is a message.")
     ] = None,
-    options: MessageOptions,
+    options: MessageFlags,
     lines: LineOptions,
     quiet: QuietOption = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,

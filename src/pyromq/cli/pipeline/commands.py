@@ -17,7 +17,7 @@ from pyromq.cli.output.resent_rows import RESENT_COLUMNS, resent_row
 from pyromq.cli.output.tables import Form, form_for, write_json, write_rows
 from pyromq.cli.pipeline.checks import check_source, check_topics, has_dead_letters
 from pyromq.cli.pipeline.options import (
-    ArchiveOptions,
+    ArchiveFlags,
     BeginOption,
     ClusterOptions,
     DedupeTarget,
@@ -27,8 +27,8 @@ from pyromq.cli.pipeline.options import (
     KeyOptions,
     LetterOptions,
     ParquetCompression,
-    RedriveOptions,
-    ReplayOptions,
+    RedriveFlags,
+    ReplayFlags,
     SparkOptions,
     StretchOptions,
     TopicsArgument,
@@ -62,7 +62,7 @@ def archive(
     topics: TopicsArgument,
     *,
     to: Annotated[str, Option("--to", metavar="DIR", help="Folder of the archive (Iceberg: name of the table).")],
-    writing: ArchiveOptions,
+    writing: ArchiveFlags,
     begin: BeginOption = "",
     filters: FilterOptions,
     follow: FollowOption = 0,
@@ -105,7 +105,7 @@ def replay(
     to: Annotated[str, Option("--to", metavar="TOPIC", help="Topic to send to.")],
     stretch: StretchOptions,
     filters: FilterOptions,
-    sending: ReplayOptions,
+    sending: ReplayFlags,
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
@@ -148,7 +148,7 @@ def redrive(
     group: GroupArgument,
     *,
     which: LetterOptions,
-    sending: RedriveOptions,
+    sending: RedriveFlags,
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:

@@ -98,7 +98,7 @@ class SparkOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveOptions:
+class ArchiveFlags:
     """How ``archive`` writes, and under which group it remembers how far it is."""
 
     group: GroupOption = "pyromq-archive"
@@ -127,7 +127,7 @@ class StretchOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOptions:
+class ReplayFlags:
     """How ``replay`` sends."""
 
     rate: RateOption = 0
@@ -157,7 +157,7 @@ class LetterOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedriveOptions:
+class RedriveFlags:
     """How ``redrive`` sends."""
 
     dry_run: DryRunOption = False

@@ -15,7 +15,7 @@ from pyromq.cli.servers.settings_sources import (
     Layers,
     Schema,
     Setting,
-    Source,
+    SettingsSource,
     from_assignments,
     from_environment,
     from_flags,
@@ -83,8 +83,8 @@ def _shared_nameservers(environment: Mapping[str, str]) -> Given:
     """Those that clients use too, for a broker that was given none."""
     for variable in NAMESERVER_VARIABLES:
         if found := parse_nameservers(environment.get(variable, "")):
-            return Given(found, Source.ENVIRONMENT, variable)
-    return Given((DEFAULT_NAMESERVER,), Source.DEFAULT)
+            return Given(found, SettingsSource.ENVIRONMENT, variable)
+    return Given((DEFAULT_NAMESERVER,), SettingsSource.DEFAULT)
 
 
 def _gather(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pyromq.cli.servers.properties import Property, parse_properties
-from pyromq.cli.servers.settings_sources import Given, Schema, Source
+from pyromq.cli.servers.settings_sources import Given, Schema, SettingsSource
 from pyromq.errors import ConfigError
 from pyromq.net.own_ip import is_ip
 from pyromq.setting_keys import KeyTable, suggestion
@@ -91,7 +91,7 @@ def _read_table(
             _read_table(file, schema, value, f"{name}.", found)
         elif name in schema.settings:
             try:
-                found[name] = Given(schema.read(name, value, is_text=False), Source.FILE, place)
+                found[name] = Given(schema.read(name, value, is_text=False), SettingsSource.FILE, place)
             except ConfigError as error:
                 raise ConfigError(f"{place}: {schema.table}.{name}: {error}") from error
         else:
@@ -131,7 +131,7 @@ def given_by(properties: Mapping[str, Property], table: KeyTable) -> dict[str, G
     for name, each in properties.items():
         if (key := table.keys.get(name)) is not None:
             try:
-                given[key.field] = Given(key.parse(each.value), Source.FILE, f"{each.where}: {name}")
+                given[key.field] = Given(key.parse(each.value), SettingsSource.FILE, f"{each.where}: {name}")
             except ConfigError as error:
                 raise ConfigError(f"{each.where}: {name}: {error}") from error
     return given
@@ -152,7 +152,7 @@ def read_broker_conf(path: Path) -> dict[str, Given]:
     given = given_by(properties, BROKER_CONF)
     folder = properties.get(FOLDER_KEY)
     if folder is not None:
-        given["data"] = Given(Path(folder.value), Source.FILE, f"{folder.where}: {FOLDER_KEY}")
+        given["data"] = Given(Path(folder.value), SettingsSource.FILE, f"{folder.where}: {FOLDER_KEY}")
     for key, part in PARTS_OF_FOLDER.items():
         if each := properties.get(key):
             _require_place(each, Path(folder.value) if folder else None, part)
@@ -177,7 +177,7 @@ def _listening(given: Mapping[str, Given], path: Path) -> dict[str, Given]:
     if host == "localhost" or (is_ip(host) and ip_address(host).is_loopback):
         return {}
     everywhere = "::" if is_ip(host) and ip_address(host).version == 6 else "0.0.0.0"
-    return {"host": Given(everywhere, Source.FILE, advertised.where)}
+    return {"host": Given(everywhere, SettingsSource.FILE, advertised.where)}
 
 
 def _cleaning(given: Mapping[str, Given]) -> dict[str, Given]:

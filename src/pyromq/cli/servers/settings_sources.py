@@ -24,7 +24,7 @@ from pyromq.security.secret import Secret
 from pyromq.setting_keys import shown, suggestion
 
 
-class Source(StrEnum):
+class SettingsSource(StrEnum):
     DEFAULT = "default"
     FILE = "file"
     ENVIRONMENT = "environment"
@@ -35,7 +35,7 @@ class Given(NamedTuple):
     """A value, and where it comes from: the file with its line, the variable, the flag."""
 
     value: Any
-    source: Source
+    source: SettingsSource
     where: str = ""
 
 
@@ -87,7 +87,7 @@ class Layers:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self._given = {name: Given(each.default, Source.DEFAULT) for name, each in schema.settings.items()}
+        self._given = {name: Given(each.default, SettingsSource.DEFAULT) for name, each in schema.settings.items()}
 
     def __getitem__(self, name: str) -> Given:
         return self._given[name]
@@ -98,7 +98,7 @@ class Layers:
 
     def lay_under(self, values: Mapping[str, Given]) -> None:
         """Put values where no source has given one."""
-        self.lay({name: value for name, value in values.items() if self[name].source is Source.DEFAULT})
+        self.lay({name: value for name, value in values.items() if self[name].source is SettingsSource.DEFAULT})
 
     def build(self) -> Any:
         """The settings object. Raises ConfigError, which says who gave the values that do not fit."""
@@ -120,7 +120,7 @@ class Layers:
 
     def _blame(self, text: str) -> str:
         """Where the values come from that an error is about: settings that it names, or else whose value it shows."""
-        given = {name: each for name, each in self._given.items() if each.source is not Source.DEFAULT}
+        given = {name: each for name, each in self._given.items() if each.source is not SettingsSource.DEFAULT}
         words = set(text.replace(",", " ").split())
         guilty = [name for name in given if name.rpartition(".")[2] in words]
         guilty = guilty or [name for name, each in given.items() if each.value and repr(_plain(each.value)) in text]
@@ -134,7 +134,7 @@ def from_environment(schema: Schema, environment: Mapping[str, str]) -> tuple[di
     for variable, name in names.items():
         if variable in environment:
             value = _read_variable(schema, name, variable, environment[variable])
-            given[name] = Given(value, Source.ENVIRONMENT, variable)
+            given[name] = Given(value, SettingsSource.ENVIRONMENT, variable)
     beginning = schema.variable("")
     strange = [each for each in environment if each.startswith(beginning) and each not in names]
     return given, [f"{each} is not a setting{suggestion(each, list(names))}" for each in sorted(strange)]
@@ -152,7 +152,7 @@ def _read_variable(schema: Schema, name: str, variable: str, text: str) -> Any:
 
 def from_flags(flags: Mapping[str, tuple[str, Any]]) -> dict[str, Given]:
     """Flags by setting, each with its own name; those not given are None."""
-    return {name: Given(value, Source.FLAG, flag) for name, (flag, value) in flags.items() if value is not None}
+    return {name: Given(value, SettingsSource.FLAG, flag) for name, (flag, value) in flags.items() if value is not None}
 
 
 def from_assignments(schemas: Sequence[Schema], assignments: Sequence[str]) -> dict[str, dict[str, Given]]:
@@ -171,7 +171,7 @@ def from_assignments(schemas: Sequence[Schema], assignments: Sequence[str]) -> d
             parsed = tables[table].read(rest, value.strip(), is_text=True)
         except ConfigError as error:
             raise ConfigError(f"--set {name.strip()}: {error}") from error
-        found[table][rest] = Given(parsed, Source.FLAG, "--set")
+        found[table][rest] = Given(parsed, SettingsSource.FLAG, "--set")
     return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, Self, TypeAlias
 
-from pyromq.client.consumer.assigning.group_view import GroupView, Subscriptions
+from pyromq.client.consumer.assigning.group_view import RebalanceView, Subscriptions
 from pyromq.client.consumer.assigning.owned_queues import OwnedQueues, QueueCallbacks
 from pyromq.client.consumer.assigning.rebalancer import Rebalancer
 from pyromq.client.consumer.base.admission import Admission
@@ -136,7 +136,7 @@ class GroupMember(ConsumerRole, PullTarget):
             ),
             uses_locks=self._uses_locks,
         )
-        self._view = GroupView(client, self._calls, self._subscriptions, self._share, self._flow, self._admission)
+        self._view = RebalanceView(client, self._calls, self._subscriptions, self._share, self._flow, self._admission)
         self._rebalancer = Rebalancer(
             self._view, self._share, client.id, settings.assign, settings.model, period_ms=settings.rebalance_ms
         )

@@ -33,7 +33,7 @@ class LettersQuery(msgspec.Struct, frozen=True, kw_only=True):
     size: Annotated[int, msgspec.Meta(ge=1, le=SIZES[-1])] = 50
 
 
-class Letters(msgspec.Struct, frozen=True, kw_only=True):
+class DeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
     """Newest first. ``read`` letters were looked at; ``is_cut``: there are older ones."""
 
     letters: list[LetterRow]
@@ -60,7 +60,7 @@ async def groups(call: Call) -> LetterGroups:
 
 
 @functions.get("/groups/{group}/dead-letters", summary="Dead letters of a group")
-async def letters(call: Call, path: GroupPath, query: LettersQuery) -> Letters:
+async def letters(call: Call, path: GroupPath, query: LettersQuery) -> DeadLetterPage:
     """A page of them, with the error that each failed with. To send them again, start a job of kind ``redrive``."""
     which = LetterFilter.of(
         {"errors": query.error, "keys": query.key, "tags": query.tag, "topics": query.topic, "search": query.q}
@@ -69,7 +69,9 @@ async def letters(call: Call, path: GroupPath, query: LettersQuery) -> Letters:
     hides = query.redriven == "no"
     found = await view.list_letters(call.desk, path.group, asked, which, hides_redriven=hides)
     page = found.page
-    return Letters(letters=page.rows, total=page.total, page=page.query.page, read=found.read, is_cut=found.is_cut)
+    return DeadLetterPage(
+        letters=page.rows, total=page.total, page=page.query.page, read=found.read, is_cut=found.is_cut
+    )
 
 
 @functions.get("/groups/{group}/dead-letters/by-error", summary="Dead letters of a group by error")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pyromq.console.views.delays import Cancelled, Delays, cancel, read_delays
+from pyromq.console.views.delays import Cancelled, DelaysView, cancel, read_delays
 from pyromq.console.web.api import Api, Call
 
 functions = Api("delays")
@@ -25,7 +25,7 @@ class CancelOutcomes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @functions.get("/delays", summary="Messages that wait for their time, and how many are due in each hour")
-async def delays(call: Call, query: DelayQuery) -> Delays:
+async def delays(call: Call, query: DelayQuery) -> DelaysView:
     return await read_delays(call.desk, query.topic)
 
 

@@ -61,7 +61,7 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
 
 
-class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+class GroupQueueView(msgspec.Struct, frozen=True, kw_only=True):
     """A queue of a group: where it stands, its owner, and the message it stands at (``offset`` null: none)."""
 
     topic: str
@@ -81,7 +81,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     stack: str
 
 
-class GroupView(msgspec.Struct, frozen=True, kw_only=True):
+class GroupDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A group at this moment. ``lag`` is null for one that broadcasts: brokers do not know."""
 
     group: str
@@ -92,20 +92,20 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
     lag_ms: int | None
     subscriptions: dict[str, str]
     members: list[MemberView]
-    queues: list[QueueView]
+    queues: list[GroupQueueView]
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
     stack: str
 
 
-class Changed(msgspec.Struct, frozen=True, kw_only=True):
+class ChangedBrokers(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses of brokers whose configuration changed."""
 
     brokers: list[str]
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class QueueHead(msgspec.Struct, frozen=True, kw_only=True):
     """The message that a queue stands at."""
 
     topic: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
@@ -142,10 +142,10 @@ async def list_groups(call: Call, query: GroupsQuery) -> GroupPage:
 
 
 @functions.get("/groups/{group}", summary="One consumer group")
-async def get(call: Call, path: GroupPath) -> GroupView:
+async def get(call: Call, path: GroupPath) -> GroupDetails:
     """Members, queues with their owners, and what holds them up."""
     state = await view.group_state(call.desk, path.group)
-    return GroupView(
+    return GroupDetails(
         group=state.group,
         is_online=state.is_online,
         is_paused=state.is_paused,
@@ -166,7 +166,7 @@ async def get(call: Call, path: GroupPath) -> GroupView:
             for each in state.members
         ],
         queues=[
-            QueueView(
+            GroupQueueView(
                 topic=each.queue.topic,
                 broker=each.queue.broker,
                 queue=each.queue.number,
@@ -202,23 +202,23 @@ async def stack(call: Call, path: MemberPath) -> Stack:
 
 
 @functions.post("/groups/{group}/pause", summary="Pause a group")
-async def pause(call: Call, path: GroupPath) -> Changed:
+async def pause(call: Call, path: GroupPath) -> ChangedBrokers:
     """Brokers refuse its pulls until it is resumed; its offsets stay."""
     changed = await call.desk.admin.groups.pause(path.group)
     view.forget(call.desk, path.group)
-    return Changed(brokers=changed)
+    return ChangedBrokers(brokers=changed)
 
 
 @functions.post("/groups/{group}/resume", summary="Resume a group")
-async def resume(call: Call, path: GroupPath) -> Changed:
+async def resume(call: Call, path: GroupPath) -> ChangedBrokers:
     """It may consume again."""
     changed = await call.desk.admin.groups.resume(path.group)
     view.forget(call.desk, path.group)
-    return Changed(brokers=changed)
+    return ChangedBrokers(brokers=changed)
 
 
 @functions.post("/groups/{group}/park", summary="Move the message at the head of a queue to the dead letters")
-async def park(call: Call, path: GroupPath, body: Head) -> ParkedMessage:
+async def park(call: Call, path: GroupPath, body: QueueHead) -> ParkedMessage:
     """Only if it still is the head. A member that works on it may finish it all the same."""
     queue = QueueId(call.desk.admin.client.wire_name(body.topic), body.broker, body.queue)
     await require_broker(call.desk, body.broker)

@@ -9,7 +9,7 @@ import msgspec
 from pyromq.console.api.topics import TopicName, TopicPath
 from pyromq.console.views.messages import (
     MessageLine,
-    MessageRow,
+    MessageListRow,
     MessageView,
     TimelineEvent,
     line_of,
@@ -63,7 +63,7 @@ class StreamQuery(msgspec.Struct, frozen=True, kw_only=True):
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """Newest first. ``scan`` says what was looked at and whether there is more; its ``cursor`` is for the next page."""
 
-    messages: list[MessageRow]
+    messages: list[MessageListRow]
     scan: Scan
 
 

@@ -54,7 +54,7 @@ class PolicyQuery(msgspec.Struct, frozen=True, kw_only=True):
     is_default: bool = False
 
 
-class Role(msgspec.Struct, frozen=True, kw_only=True):
+class RoleTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """producer, consumer, pipeline, operator or read-only"""
 
     template: str
@@ -135,7 +135,7 @@ async def forget(call: Call, path: UserPath, query: PolicyQuery) -> None:
 
 
 @functions.post("/users/{user}/role", summary="Give a user the rights of a role")
-async def give(call: Call, path: UserPath, body: Role) -> Entries:
+async def give(call: Call, path: UserPath, body: RoleTemplate) -> Entries:
     entries = await call.desk.admin.access.apply_template(
         path.user, body.template, topics=body.topics, groups=body.groups
     )

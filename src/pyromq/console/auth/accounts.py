@@ -16,7 +16,7 @@ import msgspec
 
 from pyromq.clock import Clock
 from pyromq.console.auth.passwords import hash_password, is_password, new_password, nobodys_hash
-from pyromq.console.auth.roles import Identity, Role
+from pyromq.console.auth.roles import ConsoleIdentity, ConsoleRole
 from pyromq.console.settings import ConsoleSettings, ScryptCost
 from pyromq.errors import ConfigError, NotFoundError
 from pyromq.whole_text import WholeText
@@ -35,7 +35,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     """An API token as it is kept: not the token itself."""
 
     name: str
-    role: Role
+    role: ConsoleRole
     sha256: str
     created_ms: int
 
@@ -88,22 +88,22 @@ class Accounts:
         self._save()
         return password
 
-    def verify(self, name: str, password: str) -> Identity | None:
+    def verify(self, name: str, password: str) -> ConsoleIdentity | None:
         """Takes as long for a name that does not exist. Slow on purpose: called on a worker thread."""
         self._read_again()
         hashed = self._hashes.get(name) or self._kept.passwords.get(name) or self._no_such
         if not is_password(password, hashed) or hashed is self._no_such:
             return None
-        return Identity(name, self._most(Role.OPERATOR) if name == ADMIN else Role.READER)
+        return ConsoleIdentity(name, self._most(ConsoleRole.OPERATOR) if name == ADMIN else ConsoleRole.READER)
 
     def proof_of(self, name: str) -> str:
         """What a session of an account rests on: another text as soon as its password is another one."""
         self._read_again()
         return self._hashes.get(name) or self._kept.passwords.get(name, "")
 
-    def _most(self, role: Role) -> Role:
+    def _most(self, role: ConsoleRole) -> ConsoleRole:
         """In a console that only shows things everybody is a reader."""
-        return Role.READER if self._is_read_only else role
+        return ConsoleRole.READER if self._is_read_only else role
 
     # --- tokens ---
 
@@ -112,7 +112,7 @@ class Accounts:
         self._read_again()
         return list(self._kept.tokens)
 
-    def add_token(self, name: str, role: Role) -> str:
+    def add_token(self, name: str, role: ConsoleRole) -> str:
         """The token, returned this once. Raises ConfigError."""
         name = name.strip()
         if not name or len(name) > _NAME_CHARACTERS_MAX or not name.isprintable():
@@ -140,15 +140,15 @@ class Accounts:
         self._save()
         self._save()  # nor does the backup know it any more
 
-    def token(self, token: str) -> Identity | None:
+    def token(self, token: str) -> ConsoleIdentity | None:
         """Whose it is; None for one that was revoked, by whatever console."""
         self._read_again()
         hashed = _sha256(token)
         if self._token_given and secrets.compare_digest(hashed, self._token_given):
-            return Identity(ENVIRONMENT, self._most(Role.OPERATOR), token=ENVIRONMENT)
+            return ConsoleIdentity(ENVIRONMENT, self._most(ConsoleRole.OPERATOR), token=ENVIRONMENT)
         for each in self._kept.tokens:
             if secrets.compare_digest(hashed, each.sha256):
-                return Identity(each.name, self._most(each.role), token=each.name)
+                return ConsoleIdentity(each.name, self._most(each.role), token=each.name)
         return None
 
     def _save(self) -> None:

@@ -27,7 +27,7 @@ class _Failures:
     last_ms: int = 0
 
 
-class Attempts:
+class SignInAttempts:
     """Failed sign-ins of the last hour, the oldest forgotten first when there are too many."""
 
     def __init__(self, clock: Clock) -> None:

@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Role(StrEnum):
+class ConsoleRole(StrEnum):
     """An operator may do what a reader may."""
 
     READER = "read-only"
     OPERATOR = "operator"
 
-    def may(self, needed: Role) -> bool:
-        return self is Role.OPERATOR or needed is Role.READER
+    def may(self, needed: ConsoleRole) -> bool:
+        return self is ConsoleRole.OPERATOR or needed is ConsoleRole.READER
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ConsoleIdentity:
     """Somebody who was verified: an account in a session, or a token (``token`` is its name then)."""
 
     name: str
-    role: Role
+    role: ConsoleRole
     token: str = ""
 
     @property
     def is_operator(self) -> bool:
-        return self.role is Role.OPERATOR
+        return self.role is ConsoleRole.OPERATOR

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyromq.clock import Clock
-from pyromq.console.auth.roles import Identity
+from pyromq.console.auth.roles import ConsoleIdentity
 
 _ID_BYTES: Final = 32
 _SAID_MAX: Final = 8
@@ -31,11 +31,11 @@ class Said:
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class SignedInSession:
     """``csrf`` is what its forms carry; ``said`` waits for the next page."""
 
     id: str
-    identity: Identity
+    identity: ConsoleIdentity
     csrf: str
     began_ms: int
     used_ms: int
@@ -68,18 +68,20 @@ class Sessions:
         self._clock = clock
         self._proof_of = proof_of  # by the name of an account
         self._idle_ms_max, self._session_ms_max, self._sessions_max = idle_ms_max, session_ms_max, sessions_max
-        self._sessions: OrderedDict[str, Session] = OrderedDict()  # the one used last at the end
+        self._sessions: OrderedDict[str, SignedInSession] = OrderedDict()  # the one used last at the end
         self._new_id: Callable[[], str] = lambda: secrets.token_urlsafe(_ID_BYTES)
 
-    def begin(self, identity: Identity) -> Session:
+    def begin(self, identity: ConsoleIdentity) -> SignedInSession:
         now_ms = self._clock.monotonic_ms()
-        session = Session(self._new_id(), identity, self._new_id(), now_ms, now_ms, self._proof_of(identity.name))
+        session = SignedInSession(
+            self._new_id(), identity, self._new_id(), now_ms, now_ms, self._proof_of(identity.name)
+        )
         self._sessions[session.id] = session
         while len(self._sessions) > self._sessions_max:
             self._sessions.popitem(last=False)
         return session
 
-    def find(self, session_id: str) -> Session | None:
+    def find(self, session_id: str) -> SignedInSession | None:
         """A session that is still good; it was used now."""
         if not self.is_open(session_id):
             self.end(session_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pyromq.console.auth.accounts import ADMIN, VIEWER
-from pyromq.console.auth.roles import Role
+from pyromq.console.auth.roles import ConsoleRole
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
 
@@ -20,7 +20,7 @@ async def access(visit: Visit) -> Drawn:
 @pages.action("/access/tokens")
 async def add_token(visit: Visit) -> Moved:
     try:
-        role = Role(visit.form.get("role", Role.READER.value))
+        role = ConsoleRole(visit.form.get("role", ConsoleRole.READER.value))
     except ValueError as error:
         raise BadRequestError("a token is read-only or an operator's") from error
     name = visit.form.get("name", "")

@@ -9,7 +9,7 @@ from typing import Final
 from starlette.responses import RedirectResponse
 
 from pyromq.console.auth.passwords import PASSWORD_CHARACTERS_MAX
-from pyromq.console.auth.roles import Role
+from pyromq.console.auth.roles import ConsoleRole
 from pyromq.console.web.admission import drop_cookie, set_cookie
 from pyromq.console.web.pages import Pages
 from pyromq.console.web.problems import TooManyError
@@ -56,7 +56,7 @@ async def sign_in(visit: Visit) -> Drawn | RedirectResponse:
     return response
 
 
-@pages.action("/logout", role=Role.READER)
+@pages.action("/logout", role=ConsoleRole.READER)
 async def sign_out(visit: Visit) -> RedirectResponse:
     assert visit.session is not None
     visit.desk.sessions.end(visit.session.id)

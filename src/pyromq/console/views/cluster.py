@@ -9,7 +9,7 @@ import msgspec
 from pyromq.charts import Series, Svg, line_chart
 from pyromq.console.broker_samples import BrokerSample, Forecast, forecast
 from pyromq.console.desk import Desk
-from pyromq.console.sampling import EVERY_MS, Sample, gaps
+from pyromq.console.sampling import EVERY_MS, ClusterSample, gaps
 
 
 class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ def _view(desk: Desk, each: BrokerSample, master_end: int | None) -> BrokerView:
     )
 
 
-def rates_chart(samples: Sequence[Sample], every_ms: int = EVERY_MS) -> Svg:
+def rates_chart(samples: Sequence[ClusterSample], every_ms: int = EVERY_MS) -> Svg:
     """Messages in and out; empty until there are two samples."""
     if len(samples) < 2:
         return Svg()

@@ -28,7 +28,7 @@ class DelayHour(msgspec.Struct, frozen=True, kw_only=True):
     cancellable: int = 0
 
 
-class Delays(msgspec.Struct, frozen=True, kw_only=True):
+class DelaysView(msgspec.Struct, frozen=True, kw_only=True):
     """``is_cut``: there are more, which were not read."""
 
     hours: tuple[DelayHour, ...]
@@ -36,7 +36,7 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
     is_cut: bool
 
 
-class Outcome(StrEnum):
+class CancelOutcome(StrEnum):
     """Of one item of many: ``unknown`` is never taken for done."""
 
     CONFIRMED = "confirmed"
@@ -50,16 +50,16 @@ class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
 
     message_id: str
     topic: str
-    outcome: Outcome
+    outcome: CancelOutcome
     reason: str = ""
 
 
-async def read_delays(desk: Desk, topic: str = "") -> Delays:
+async def read_delays(desk: Desk, topic: str = "") -> DelaysView:
     """Soonest first; all topics, or one."""
     found = await desk.admin.delays.list(topic, count_max=READ_MAX)
     kinds = Counter((each.broker, bool(each.level)) for each in found)
     is_cut = any(count >= READ_MAX for count in kinds.values())
-    return Delays(hours=tuple(by_hour(found)), messages=tuple(found), is_cut=is_cut)
+    return DelaysView(hours=tuple(by_hour(found)), messages=tuple(found), is_cut=is_cut)
 
 
 def by_hour(messages: Iterable[DelayedMessage]) -> list[DelayHour]:
@@ -95,19 +95,19 @@ async def cancel(desk: Desk, handles: Sequence[str]) -> list[Cancelled]:
     silent = ""
     for handle, (topic, _, _, message_id) in zip(handles, places, strict=True):
         if silent:
-            outcome, reason = Outcome.NOT_ATTEMPTED, silent
+            outcome, reason = CancelOutcome.NOT_ATTEMPTED, silent
         else:
             outcome, reason = await _recall(desk, handle)
-            silent = "the broker did not answer about the one before" if outcome is Outcome.UNKNOWN else ""
+            silent = "the broker did not answer about the one before" if outcome is CancelOutcome.UNKNOWN else ""
         outcomes.append(Cancelled(message_id=message_id, topic=topic, outcome=outcome, reason=reason))
     return outcomes
 
 
-async def _recall(desk: Desk, handle: str) -> tuple[Outcome, str]:
+async def _recall(desk: Desk, handle: str) -> tuple[CancelOutcome, str]:
     try:
         await desk.admin.delays.recall(handle)
     except BrokerError as error:  # it says no: too late, or it takes none back
-        return Outcome.UNCHANGED, str(error)
+        return CancelOutcome.UNCHANGED, str(error)
     except MQError as error:
-        return Outcome.UNKNOWN, str(error)
-    return Outcome.CONFIRMED, ""
+        return CancelOutcome.UNKNOWN, str(error)
+    return CancelOutcome.CONFIRMED, ""

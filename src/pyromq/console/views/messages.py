@@ -31,7 +31,7 @@ _COMPRESSION: Final = {0: "zlib", 1: "LZ4", 2: "zstd", 3: "zlib"}
 _COMPRESSED: Final = 0x1
 
 
-class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
+class MessageListRow(msgspec.Struct, frozen=True, kw_only=True):
     """A message in a list; ``excerpt`` is how its body begins."""
 
     message_id: str
@@ -73,7 +73,7 @@ class MessageLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     """A whole message. ``compression`` is how its body is stored, empty if as it is."""
 
-    row: MessageRow
+    row: MessageListRow
     born_host: str
     store_host: str
     properties: dict[str, str]
@@ -87,7 +87,7 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
 class SearchView(msgspec.Struct, frozen=True, kw_only=True):
     """Newest first, and what was looked at."""
 
-    messages: list[MessageRow]
+    messages: list[MessageListRow]
     scan: Scan
 
 
@@ -97,10 +97,10 @@ async def search(desk: Desk, query: MessageQuery) -> SearchView:
     return SearchView(messages=[row_of(message) for message in found.messages], scan=found.scan)
 
 
-def row_of(message: ReceivedMessage) -> MessageRow:
+def row_of(message: ReceivedMessage) -> MessageListRow:
     body, problem = body_of(message)
     excerpt = body[: EXCERPT_CHARACTERS * 4].decode("utf-8", "replace")[:EXCERPT_CHARACTERS]
-    return MessageRow(
+    return MessageListRow(
         message_id=message.message_id,
         offset_message_id=message.offset_message_id,
         topic=message.topic,

@@ -25,7 +25,7 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-class GroupState(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group that a query moves on: its lag, and how many rows became dead letters. -1: not known."""
 
     group: str
@@ -38,7 +38,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     report: QueryReport
     state: State
-    groups: tuple[GroupState, ...]
+    groups: tuple[PipelineGroup, ...]
     batches_per_min: float
 
 
@@ -60,7 +60,7 @@ async def _with_groups(desk: Desk, report: QueryReport) -> Pipeline:
     """Groups of another cluster are named and not asked about."""
     groups = []
     for source in report.sources:
-        state = GroupState(group=source.group, topics=source.topics)
+        state = PipelineGroup(group=source.group, topics=source.topics)
         if _is_same(source.nameserver, desk.settings.nameservers):
             state = await _asked(desk, state)
         else:
@@ -74,7 +74,7 @@ async def _with_groups(desk: Desk, report: QueryReport) -> Pipeline:
     )
 
 
-async def _asked(desk: Desk, state: GroupState) -> GroupState:
+async def _asked(desk: Desk, state: PipelineGroup) -> PipelineGroup:
     try:
         progress = await desk.admin.groups.lag(state.group)
     except MQError as error:

@@ -24,7 +24,7 @@ QUEUES_DEFAULT: Final = 8
 MESSAGE_TYPES: Final = ("", *(kind.value.upper() for kind in _MESSAGE_KINDS))
 
 
-class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+class TopicQueueView(msgspec.Struct, frozen=True, kw_only=True):
     """What a queue holds: offsets of [first, end)."""
 
     broker: str
@@ -80,7 +80,7 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True):
     kind: TopicKind
     put_rate: float
     messages: int
-    queues: list[QueueView]
+    queues: list[TopicQueueView]
     consumers: list[ConsumerView]
     consumer_count: int
     settings: dict[str, TopicSettings]
@@ -103,7 +103,7 @@ async def topic_view(desk: Desk, topic: str) -> TopicView:
         put_rate=traffic.put_rate,
         messages=traffic.messages,
         queues=[
-            QueueView(
+            TopicQueueView(
                 broker=queue.broker,
                 queue=queue.number,
                 first=held.min_offset,

@@ -28,7 +28,7 @@ _CONFIGS_WAIT_S: Final = 0.3
 _AT_ONCE: Final = 24
 
 
-class GroupLag(msgspec.Struct, frozen=True, kw_only=True):
+class TopicGroupLag(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group is behind in one topic, in messages."""
 
     group: str
@@ -45,7 +45,7 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
     messages: int = 0
     put_rate: float = 0.0
     last_stored_ms: int = 0
-    groups: list[GroupLag] = []
+    groups: list[TopicGroupLag] = []
     group_count: int = 0
     dead_letters: int = 0
     problem: str = ""
@@ -160,7 +160,7 @@ async def _row(desk: Desk, index: TopicIndex, name: str) -> TopicRow:
         messages=traffic.messages,
         put_rate=traffic.put_rate,
         last_stored_ms=traffic.last_stored_ms,
-        groups=[GroupLag(group=group, lag=lag) for group, lag in zip(shown, lags, strict=True)],
+        groups=[TopicGroupLag(group=group, lag=lag) for group, lag in zip(shown, lags, strict=True)],
         group_count=len(groups),
         dead_letters=sum(letters),
     )

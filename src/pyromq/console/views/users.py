@@ -23,7 +23,7 @@ _LIMITS: Final = (100, 250, 1_000)
 _DAYS_MS: Final = {"1 h": 3_600_000, "1 d": 86_400_000, "7 d": 7 * 86_400_000}
 
 
-class User(msgspec.Struct, frozen=True, kw_only=True):
+class UserView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     is_super: bool
     is_enabled: bool
@@ -43,7 +43,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
 class Users(msgspec.Struct, frozen=True, kw_only=True):
     """``closed`` says why there are none to show; ``is_refused``: because this console has no right to see them."""
 
-    users: tuple[User, ...] = ()
+    users: tuple[UserView, ...] = ()
     policies: tuple[PolicyRow, ...] = ()
     closed: str = ""
     is_refused: bool = False
@@ -57,8 +57,8 @@ async def read_users(desk: Desk) -> Users:
     return Users(users=tuple(map(user_of, users)), policies=tuple(policy_rows(policies)))
 
 
-def user_of(info: UserInfo) -> User:
-    return User(
+def user_of(info: UserInfo) -> UserView:
+    return UserView(
         name=info.username or "",
         is_super=(info.user_type or "").lower() == "super",
         is_enabled=(info.user_status or "enable").lower() != "disable",
@@ -122,7 +122,7 @@ def question_of(query: Mapping[str, str], now_ms: int) -> AuditSearch:
     )
 
 
-class Changed(msgspec.Struct, frozen=True, kw_only=True):
+class ChangedField(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is different: empty where it was, or is, not there."""
 
     what: str
@@ -130,18 +130,18 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
     after: str
 
 
-def changes_of(entry: AuditEntry) -> list[Changed]:
+def changes_of(entry: AuditEntry) -> list[ChangedField]:
     """What is different, field by field where both sides have fields."""
     found = []
     for name, (before, after) in entry.changes.items():
         if isinstance(before, dict) and isinstance(after, dict):
             keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
             found += [
-                Changed(what=f"{name} {key}", before=_text(before.get(key)), after=_text(after.get(key)))
+                ChangedField(what=f"{name} {key}", before=_text(before.get(key)), after=_text(after.get(key)))
                 for key in keys
             ]
         else:
-            found.append(Changed(what=name, before=_text(before), after=_text(after)))
+            found.append(ChangedField(what=name, before=_text(before), after=_text(after)))
     return found
 
 

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pyromq.console.auth.accounts import ENVIRONMENT
-from pyromq.console.auth.roles import Identity, Role
-from pyromq.console.auth.sessions import Session
+from pyromq.console.auth.roles import ConsoleIdentity, ConsoleRole
+from pyromq.console.auth.sessions import SignedInSession
 from pyromq.console.desk import Desk
 from pyromq.console.web.problems import ForbiddenError, NotSignedInError
 from pyromq.console.web.protection import SAFE_METHODS, check_origin
@@ -20,8 +20,8 @@ CSRF_HEADER = "x-csrf-token"
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    who: Identity | None
-    session: Session | None = None
+    who: ConsoleIdentity | None
+    session: SignedInSession | None = None
 
     @property
     def needs_csrf(self) -> bool:
@@ -36,7 +36,7 @@ class Admitted:
         return any(each.name == self.who.token and each.role is self.who.role for each in desk.accounts.tokens)
 
 
-def admit(request: Request, desk: Desk, needed: Role | None, *, by_token: bool) -> Admitted:
+def admit(request: Request, desk: Desk, needed: ConsoleRole | None, *, by_token: bool) -> Admitted:
     """Raises NotSignedInError, ForbiddenError. ``needed`` None: for everybody. Tokens are for the API alone."""
     admitted = _identified(request, desk, by_token=by_token)
     if request.method not in SAFE_METHODS and (admitted.who is None or admitted.needs_csrf):
@@ -80,7 +80,7 @@ def cookie_name(request: Request, desk: Desk) -> str:
     return f"pyromq_console_{server[1] if server else 0}"
 
 
-def set_cookie(response: Response, request: Request, desk: Desk, session: Session) -> None:
+def set_cookie(response: Response, request: Request, desk: Desk, session: SignedInSession) -> None:
     response.set_cookie(
         cookie_name(request, desk),
         session.id,

@@ -20,7 +20,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pyromq.console.auth.roles import Identity, Role
+from pyromq.console.auth.roles import ConsoleIdentity, ConsoleRole
 from pyromq.console.desk import Desk
 from pyromq.console.web.streams import Events
 from pyromq.console.web.visit import BadRequestError, read_body
@@ -35,7 +35,7 @@ class Call:
     """Who asks, and what a function works with."""
 
     desk: Desk
-    who: Identity
+    who: ConsoleIdentity
     request: Request
 
 
@@ -45,7 +45,7 @@ class ApiFunction:
     path: str  # with the prefix
     tag: str
     summary: str
-    role: Role
+    role: ConsoleRole
     status: int
     handler: Callable[..., Awaitable[Any]]
     parts: Mapping[str, Any]  # types of path, query and body, those that it takes
@@ -83,9 +83,9 @@ class Api:
         self.delete = partial(self._declare, "DELETE")
 
     def _declare(
-        self, method: str, path: str, *, summary: str, role: Role | None = None, status: int = 200
+        self, method: str, path: str, *, summary: str, role: ConsoleRole | None = None, status: int = 200
     ) -> Callable[[FunctionT], FunctionT]:
-        role = role or (Role.READER if method == "GET" else Role.OPERATOR)
+        role = role or (ConsoleRole.READER if method == "GET" else ConsoleRole.OPERATOR)
 
         def declared(handler: FunctionT) -> FunctionT:
             hints = get_type_hints(handler, include_extras=True)

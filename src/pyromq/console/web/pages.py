@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from starlette.responses import Response
 
-from pyromq.console.auth.roles import Role
+from pyromq.console.auth.roles import ConsoleRole
 from pyromq.console.web.streams import Events
 from pyromq.console.web.visit import Drawn, File, Moved, Visit
 
@@ -44,7 +44,7 @@ class PageRoute:
     method: str
     path: str
     handler: Handler
-    role: Role | None
+    role: ConsoleRole | None
     title: str = ""
     nav: Nav | None = None
     is_stream: bool = False
@@ -57,17 +57,17 @@ class Pages:
         self.routes: list[PageRoute] = []
 
     def page(
-        self, path: str, *, title: str, nav: Nav | None = None, role: Role | None = Role.READER
+        self, path: str, *, title: str, nav: Nav | None = None, role: ConsoleRole | None = ConsoleRole.READER
     ) -> Callable[[HandlerT], HandlerT]:
         return self._added(method="GET", path=path, role=role, title=title, nav=nav)
 
     def action(
-        self, path: str, *, title: str = "", role: Role | None = Role.OPERATOR
+        self, path: str, *, title: str = "", role: ConsoleRole | None = ConsoleRole.OPERATOR
     ) -> Callable[[HandlerT], HandlerT]:
         """A form that changes something, or shows what it would change (``Drawn``)."""
         return self._added(method="POST", path=path, role=role, title=title)
 
-    def stream(self, path: str, *, role: Role = Role.READER) -> Callable[[HandlerT], HandlerT]:
+    def stream(self, path: str, *, role: ConsoleRole = ConsoleRole.READER) -> Callable[[HandlerT], HandlerT]:
         """Server-sent events for a page that is open."""
         return self._added(method="GET", path=path, role=role, is_stream=True)
 
@@ -76,7 +76,7 @@ class Pages:
         *,
         method: str,
         path: str,
-        role: Role | None,
+        role: ConsoleRole | None,
         title: str = "",
         nav: Nav | None = None,
         is_stream: bool = False,

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
-from pyromq.console.auth.roles import Identity
-from pyromq.console.auth.sessions import Said, Session
+from pyromq.console.auth.roles import ConsoleIdentity
+from pyromq.console.auth.sessions import Said, SignedInSession
 from pyromq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class Visit:
 
     desk: Desk
     request: Request
-    who: Identity | None = None
-    session: Session | None = None
+    who: ConsoleIdentity | None = None
+    session: SignedInSession | None = None
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     fields: tuple[tuple[str, str], ...] = ()

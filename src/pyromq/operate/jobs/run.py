@@ -38,7 +38,7 @@ _ASKED_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ItemAttempt:
     """One item: ``run`` does it, ``preview`` says what it would do. Neither raises for what concerns the item alone."""
 
     item: str
@@ -49,7 +49,7 @@ class Attempt:
 class JobRun:
     """One job that is under way. Owner of its record; ``changed`` is set anew whenever that changes."""
 
-    def __init__(self, record: JobRecord, attempts: AsyncIterator[Attempt], files: JobFiles, clock: Clock) -> None:
+    def __init__(self, record: JobRecord, attempts: AsyncIterator[ItemAttempt], files: JobFiles, clock: Clock) -> None:
         self.record = record
         self.changed = asyncio.Event()
         self._attempts = attempts
@@ -125,7 +125,7 @@ class JobRun:
                 with suppress(ConfigError, JobFolderError):  # it came too late, or the disk is full
                     self.ask(what)
 
-    async def _run(self, attempts: AsyncIterator[Attempt]) -> None:
+    async def _run(self, attempts: AsyncIterator[ItemAttempt]) -> None:
         async for attempt in attempts:
             await self._wait_for_turn()
             if self._cancelled.is_set():

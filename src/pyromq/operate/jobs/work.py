@@ -16,7 +16,7 @@ from pyromq.model.queue import QueueId
 from pyromq.operate.admin import Admin
 from pyromq.operate.dead_letters import RedriveAttempt
 from pyromq.operate.jobs.outcomes import ItemResult, Outcome
-from pyromq.operate.jobs.run import Attempt
+from pyromq.operate.jobs.run import ItemAttempt
 from pyromq.operate.jobs.specs import CopyTopic, Delete, JobSpec, Move, Redrive, Resend, ResetOffsets
 from pyromq.operate.offsets import OffsetMove
 from pyromq.operate.reading.search import MessageFilter, MessageQuery
@@ -25,7 +25,7 @@ from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import Outgoing
 
 
-def attempts_of(admin: Admin, spec: JobSpec, *, is_continued: bool = False) -> AsyncIterator[Attempt]:
+def attempts_of(admin: Admin, spec: JobSpec, *, is_continued: bool = False) -> AsyncIterator[ItemAttempt]:
     """Return the items of a job; with ``is_continued`` a job before it may have done some under the same ``run_id``."""
     match spec:
         case Redrive():
@@ -43,13 +43,13 @@ def attempts_of(admin: Admin, spec: JobSpec, *, is_continued: bool = False) -> A
 # --- messages sent again -------------------------------------------------------------------------------------------
 
 
-async def _redrives(admin: Admin, spec: Redrive) -> AsyncIterator[Attempt]:
+async def _redrives(admin: Admin, spec: Redrive) -> AsyncIterator[ItemAttempt]:
     seen: set[str] = set()
     async for attempt in admin.dead_letters.attempts(spec.group, spec.which, only_group=spec.only_group):
         place = attempt.letter.offset_message_id
         if spec.letters:
             seen.add(place)
-        yield Attempt(place, partial(_redrive, attempt, dry_run=False), partial(_redrive, attempt, dry_run=True))
+        yield ItemAttempt(place, partial(_redrive, attempt, dry_run=False), partial(_redrive, attempt, dry_run=True))
     for missing in sorted(set(spec.letters) - seen):  # what was chosen and is not told of would seem to be done
         yield _fixed(missing, "it was redriven before, or is no longer stored", is_problem=False)
 
@@ -62,7 +62,7 @@ async def _redrive(attempt: RedriveAttempt, *, dry_run: bool) -> ItemResult:
         return ItemResult(item=attempt.letter.offset_message_id, outcome=Outcome.UNKNOWN, text=text, is_problem=True)
 
 
-async def _copies(admin: Admin, spec: CopyTopic, is_continued: bool) -> AsyncIterator[Attempt]:
+async def _copies(admin: Admin, spec: CopyTopic, is_continued: bool) -> AsyncIterator[ItemAttempt]:
     if spec.topic == spec.to_topic:
         raise ConfigError(f"topic {spec.topic} cannot be copied to itself: the copy would never end")
     query = MessageQuery(topic=spec.topic, tag=spec.tag, sql=spec.sql, begin_ms=spec.begin_ms, end_ms=spec.end_ms)
@@ -83,7 +83,7 @@ async def _copies(admin: Admin, spec: CopyTopic, is_continued: bool) -> AsyncIte
             yield _send(resender, copy)
 
 
-async def _resends(admin: Admin, spec: Resend, is_continued: bool) -> AsyncIterator[Attempt]:
+async def _resends(admin: Admin, spec: Resend, is_continued: bool) -> AsyncIterator[ItemAttempt]:
     resender = Resender(admin.client, admin.messages)
     for item in dict.fromkeys(spec.messages):
         try:
@@ -95,11 +95,11 @@ async def _resends(admin: Admin, spec: Resend, is_continued: bool) -> AsyncItera
         yield _send(resender, copy_of(admin.client, message, run_id=spec.run_id, is_checked=is_continued, **where))
 
 
-def _send(resender: Resender, copy: Outgoing) -> Attempt:
+def _send(resender: Resender, copy: Outgoing) -> ItemAttempt:
     async def run(*, dry_run: bool) -> ItemResult:
         return result_of(await resender.resend(copy, dry_run=dry_run))
 
-    return Attempt(copy.source.offset_message_id, partial(run, dry_run=False), partial(run, dry_run=True))
+    return ItemAttempt(copy.source.offset_message_id, partial(run, dry_run=False), partial(run, dry_run=True))
 
 
 def result_of(done: ItemOutcome) -> ItemResult:
@@ -133,14 +133,14 @@ _RESULTS = {
 # --- offsets -------------------------------------------------------------------------------------------------------
 
 
-async def _moves(admin: Admin, spec: ResetOffsets) -> AsyncIterator[Attempt]:
+async def _moves(admin: Admin, spec: ResetOffsets) -> AsyncIterator[ItemAttempt]:
     await admin.groups.require(spec.group)
     brokers = (await admin.brokers.cluster()).broker_addr_table
     for move in spec.moves:
         if move.broker not in brokers:  # a name must not become an address that is connected to
             raise ConfigError(f"name servers know no broker {move.broker[:80]}")
         item = f"{move.topic}@{move.broker}:{move.queue}"
-        yield Attempt(
+        yield ItemAttempt(
             item,
             partial(_move, admin, spec, move, item, dry_run=False),
             partial(_move, admin, spec, move, item, dry_run=True),
@@ -192,10 +192,10 @@ async def _verified(admin: Admin, group: str, move: OffsetMove, item: str, undo:
 # --- deletions -----------------------------------------------------------------------------------------------------
 
 
-async def _deletions(admin: Admin, spec: Delete) -> AsyncIterator[Attempt]:
+async def _deletions(admin: Admin, spec: Delete) -> AsyncIterator[ItemAttempt]:
     delete: Callable[[str], Awaitable[None]] = admin.topics.delete if spec.what == "topic" else admin.groups.delete
     for name in dict.fromkeys(spec.names):
-        yield Attempt(
+        yield ItemAttempt(
             name,
             partial(_delete, admin, spec.what, name, delete),
             partial(_would_delete, admin, spec.what, name),
@@ -233,10 +233,10 @@ async def _exists(admin: Admin, what: str, name: str) -> bool:
     return True
 
 
-def _fixed(item: str, text: str, *, is_problem: bool) -> Attempt:
+def _fixed(item: str, text: str, *, is_problem: bool) -> ItemAttempt:
     """An item with nothing to attempt."""
 
     async def tell() -> ItemResult:
         return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=text, is_problem=is_problem)
 
-    return Attempt(item, tell, tell)
+    return ItemAttempt(item, tell, tell)

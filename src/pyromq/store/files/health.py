@@ -1,4 +1,4 @@
-"""DiskHealth of a store: whether it can be written, and if not, why and what would change that."""
+"""Health of a store: whether it can be written, and if not, why and what would change that."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from pyromq.console.auth.attempts import (
     FIRST_WAIT_MS,
     FORGET_MS,
     FREE_ATTEMPTS,
-    Attempts,
+    SignInAttempts,
 )
 from pyromq.console.auth.passwords import hash_password, is_password, new_password
-from pyromq.console.auth.roles import Identity, Role
+from pyromq.console.auth.roles import ConsoleIdentity, ConsoleRole
 from pyromq.console.auth.sessions import Said, Sessions
 from pyromq.console.settings import ConsoleSettings, ScryptCost
 from pyromq.errors import ConfigError, CorruptFileError, NotFoundError
@@ -55,14 +55,14 @@ def test_generated_passwords_differ() -> None:
 # --- guessing ---
 
 
-def fail(attempts: Attempts, times: int, address: str = "10.0.0.9", account: str = "admin") -> None:
+def fail(attempts: SignInAttempts, times: int, address: str = "10.0.0.9", account: str = "admin") -> None:
     for _ in range(times):
         attempts.failed(address, account)
 
 
 def test_a_few_mistakes_are_free_then_waits_grow() -> None:
     clock = ManualClock()
-    attempts = Attempts(clock)
+    attempts = SignInAttempts(clock)
     fail(attempts, FREE_ATTEMPTS - 1)
     assert attempts.wait_ms("10.0.0.9", "admin") == 0
     waits = []
@@ -75,7 +75,7 @@ def test_a_few_mistakes_are_free_then_waits_grow() -> None:
 
 
 def test_many_addresses_cannot_guess_one_account_nor_one_address_many_accounts() -> None:
-    attempts = Attempts(ManualClock())
+    attempts = SignInAttempts(ManualClock())
     for number in range(200):
         fail(attempts, 1, address=f"10.0.0.{number}")
     assert attempts.wait_ms("10.9.9.9", "admin") == ACCOUNT_WAIT_MS_MAX, "bounded, or anybody could lock it"
@@ -87,7 +87,7 @@ def test_many_addresses_cannot_guess_one_account_nor_one_address_many_accounts()
 
 def test_success_and_time_forget_failures() -> None:
     clock = ManualClock()
-    attempts = Attempts(clock)
+    attempts = SignInAttempts(clock)
     fail(attempts, 50)
     attempts.succeeded("10.0.0.9", "admin")
     assert attempts.wait_ms("10.0.0.9", "admin") == 0
@@ -98,7 +98,7 @@ def test_success_and_time_forget_failures() -> None:
 
 
 def test_guessers_with_many_names_do_not_fill_the_memory() -> None:
-    attempts = Attempts(ManualClock())
+    attempts = SignInAttempts(ManualClock())
     for number in range(12_000):
         fail(attempts, 1, address=f"a{number}", account=f"n{number}")
     assert len(attempts._failures) <= 10_000
@@ -114,14 +114,14 @@ def sessions(clock: ManualClock, most: int = 3) -> Sessions:
 def test_a_session_ends_when_idle_and_when_old() -> None:
     clock = ManualClock()
     kept = sessions(clock)
-    session = kept.begin(Identity("admin", Role.OPERATOR))
+    session = kept.begin(ConsoleIdentity("admin", ConsoleRole.OPERATOR))
     clock.advance_ms(900)
     assert kept.find(session.id) is session
     for _ in range(5):
         clock.advance_ms(900)
         found = kept.find(session.id)
     assert found is None, "used all the time, and old"
-    other = kept.begin(Identity("admin", Role.OPERATOR))
+    other = kept.begin(ConsoleIdentity("admin", ConsoleRole.OPERATOR))
     clock.advance_ms(1_001)
     assert kept.find(other.id) is None
     assert len(kept) == 0
@@ -130,7 +130,7 @@ def test_a_session_ends_when_idle_and_when_old() -> None:
 def test_looking_whether_a_session_is_open_does_not_keep_it_open() -> None:
     clock = ManualClock()
     kept = sessions(clock)
-    session = kept.begin(Identity("admin", Role.OPERATOR))
+    session = kept.begin(ConsoleIdentity("admin", ConsoleRole.OPERATOR))
     clock.advance_ms(900)
     assert kept.is_open(session.id)
     clock.advance_ms(200)
@@ -139,7 +139,7 @@ def test_looking_whether_a_session_is_open_does_not_keep_it_open() -> None:
 
 def test_ids_are_long_random_and_bounded_in_number() -> None:
     kept = sessions(ManualClock())
-    begun = [kept.begin(Identity("admin", Role.OPERATOR)) for _ in range(10)]
+    begun = [kept.begin(ConsoleIdentity("admin", ConsoleRole.OPERATOR)) for _ in range(10)]
     assert len({each.id for each in begun} | {each.csrf for each in begun}) == 20
     assert all(len(each.id) >= 43 for each in begun), "256 bits"
     assert len(kept) == 3
@@ -150,14 +150,17 @@ def test_ids_are_long_random_and_bounded_in_number() -> None:
 
 def test_a_changed_password_ends_other_sessions_of_the_account() -> None:
     kept = sessions(ManualClock())
-    mine, other = kept.begin(Identity("admin", Role.OPERATOR)), kept.begin(Identity("admin", Role.OPERATOR))
-    viewer = kept.begin(Identity("viewer", Role.READER))
+    mine, other = (
+        kept.begin(ConsoleIdentity("admin", ConsoleRole.OPERATOR)),
+        kept.begin(ConsoleIdentity("admin", ConsoleRole.OPERATOR)),
+    )
+    viewer = kept.begin(ConsoleIdentity("viewer", ConsoleRole.READER))
     kept.end_all_of("admin", but=mine.id)
     assert [kept.is_open(each.id) for each in (mine, other, viewer)] == [True, False, True]
 
 
 def test_what_was_said_is_said_once_and_bounded() -> None:
-    session = sessions(ManualClock()).begin(Identity("admin", Role.OPERATOR))
+    session = sessions(ManualClock()).begin(ConsoleIdentity("admin", ConsoleRole.OPERATOR))
     for number in range(20):
         session.say(Said(str(number)))
     assert [each.text for each in session.take_said()] == [str(number) for number in range(12, 20)]
@@ -174,7 +177,7 @@ def accounts(folder: Path | None = None, **given: str) -> Accounts:
 
 def test_the_first_password_is_generated_shown_once_and_kept_hashed(tmp_path: Path) -> None:
     first = accounts(tmp_path / "console")
-    assert first.verify(ADMIN, first.generated) == Identity(ADMIN, Role.OPERATOR)
+    assert first.verify(ADMIN, first.generated) == ConsoleIdentity(ADMIN, ConsoleRole.OPERATOR)
     again = accounts(tmp_path / "console")
     assert again.generated == ""
     assert again.verify(ADMIN, first.generated) is not None
@@ -186,8 +189,8 @@ def test_the_first_password_is_generated_shown_once_and_kept_hashed(tmp_path: Pa
 def test_a_password_of_the_environment_is_never_written(tmp_path: Path) -> None:
     mine = accounts(tmp_path / "console", password="of the environment", viewer_password="reads")
     assert mine.generated == ""
-    assert mine.verify(ADMIN, "of the environment") == Identity(ADMIN, Role.OPERATOR)
-    assert mine.verify(VIEWER, "reads") == Identity(VIEWER, Role.READER)
+    assert mine.verify(ADMIN, "of the environment") == ConsoleIdentity(ADMIN, ConsoleRole.OPERATOR)
+    assert mine.verify(VIEWER, "reads") == ConsoleIdentity(VIEWER, ConsoleRole.READER)
     assert not (tmp_path / "console").exists()
     with pytest.raises(ConfigError, match="comes from the environment"):
         mine.renew(ADMIN)
@@ -202,9 +205,9 @@ def test_an_account_without_password_has_none(name: str) -> None:
 
 def test_tokens_are_kept_as_hashes_and_revoked_for_good(tmp_path: Path) -> None:
     mine = accounts(tmp_path, password="x")
-    reads, acts = mine.add_token("dashboards", Role.READER), mine.add_token("deploys", Role.OPERATOR)
-    assert mine.token(reads) == Identity("dashboards", Role.READER, token="dashboards")
-    assert mine.token(acts) == Identity("deploys", Role.OPERATOR, token="deploys")
+    reads, acts = mine.add_token("dashboards", ConsoleRole.READER), mine.add_token("deploys", ConsoleRole.OPERATOR)
+    assert mine.token(reads) == ConsoleIdentity("dashboards", ConsoleRole.READER, token="dashboards")
+    assert mine.token(acts) == ConsoleIdentity("deploys", ConsoleRole.OPERATOR, token="deploys")
     assert reads not in (tmp_path / "accounts.json").read_text()
     mine.revoke_token("deploys")
     assert mine.token(acts) is None
@@ -218,18 +221,18 @@ def test_tokens_are_kept_as_hashes_and_revoked_for_good(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "   ", "x" * 61, "a\nb", "a\x1b[0m"])
 def test_names_of_tokens_are_short_and_printable(name: str) -> None:
     with pytest.raises(ConfigError, match="printable"):
-        accounts(password="x").add_token(name, Role.READER)
+        accounts(password="x").add_token(name, ConsoleRole.READER)
 
 
 def test_tokens_are_bounded_and_their_names_are_used_once() -> None:
     mine = accounts(password="x")
     for number in range(TOKENS_MAX):
-        mine.add_token(str(number), Role.READER)
+        mine.add_token(str(number), ConsoleRole.READER)
     with pytest.raises(ConfigError, match="there are 100 tokens"):
-        mine.add_token("one more", Role.READER)
+        mine.add_token("one more", ConsoleRole.READER)
     mine.revoke_token("7")
     with pytest.raises(ConfigError, match="already"):
-        mine.add_token("8", Role.READER)
+        mine.add_token("8", ConsoleRole.READER)
 
 
 def test_a_damaged_file_is_told_and_not_replaced(tmp_path: Path) -> None:
@@ -240,18 +243,18 @@ def test_a_damaged_file_is_told_and_not_replaced(tmp_path: Path) -> None:
 
 def test_a_password_that_is_reset_beside_a_running_console_counts_there_and_stays(tmp_path: Path) -> None:
     running = accounts(tmp_path)
-    token = running.add_token("dashboards", Role.READER)
+    token = running.add_token("dashboards", ConsoleRole.READER)
     reset = accounts(tmp_path).renew(ADMIN)  # ``--reset-password``, in a process of its own
     assert running.verify(ADMIN, reset) is not None
     assert running.verify(ADMIN, running.generated) is None
-    running.add_token("deploys", Role.READER)  # which writes the file
+    running.add_token("deploys", ConsoleRole.READER)  # which writes the file
     assert accounts(tmp_path).verify(ADMIN, reset) is not None
     assert accounts(tmp_path).token(token) is not None
 
 
 def test_a_token_that_another_console_has_revoked_is_worth_nothing(tmp_path: Path) -> None:
     one, other = accounts(tmp_path), accounts(tmp_path)
-    token = one.add_token("dashboards", Role.READER)
+    token = one.add_token("dashboards", ConsoleRole.READER)
     assert other.token(token) is not None and [each.name for each in other.tokens] == ["dashboards"]
     one.revoke_token("dashboards")
     assert other.token(token) is None and other.tokens == []
@@ -260,11 +263,17 @@ def test_a_token_that_another_console_has_revoked_is_worth_nothing(tmp_path: Pat
 def test_sessions_end_when_their_password_is_another_one(tmp_path: Path) -> None:
     running = accounts(tmp_path)
     kept = Sessions(ManualClock(), idle_ms_max=1_000, session_ms_max=5_000, sessions_max=10, proof_of=running.proof_of)
-    admin, viewer = kept.begin(Identity(ADMIN, Role.OPERATOR)), kept.begin(Identity(VIEWER, Role.READER))
+    admin, viewer = (
+        kept.begin(ConsoleIdentity(ADMIN, ConsoleRole.OPERATOR)),
+        kept.begin(ConsoleIdentity(VIEWER, ConsoleRole.READER)),
+    )
     assert kept.find(admin.id) is admin
     accounts(tmp_path).renew(ADMIN)  # ``--reset-password``, in a process of its own
     assert kept.find(admin.id) is None and kept.find(viewer.id) is viewer
-    mine, theirs = kept.begin(Identity(ADMIN, Role.OPERATOR)), kept.begin(Identity(ADMIN, Role.OPERATOR))
+    mine, theirs = (
+        kept.begin(ConsoleIdentity(ADMIN, ConsoleRole.OPERATOR)),
+        kept.begin(ConsoleIdentity(ADMIN, ConsoleRole.OPERATOR)),
+    )
     running.renew(ADMIN)
     kept.end_all_of(ADMIN, but=mine.id)
     assert kept.find(mine.id) is mine and kept.find(theirs.id) is None
@@ -272,4 +281,4 @@ def test_sessions_end_when_their_password_is_another_one(tmp_path: Path) -> None
 
 def test_the_name_of_the_environments_token_is_taken() -> None:
     with pytest.raises(ConfigError, match="choose another name"):
-        accounts(password="x").add_token(" environment ", Role.READER)
+        accounts(password="x").add_token(" environment ", ConsoleRole.READER)

@@ -63,7 +63,7 @@ class Subscriptions:
         self.effective = self.wanted
 
 
-class GroupView:
+class RebalanceView:
     """What the rebalancer needs to know; asks name servers and brokers for it."""
 
     def __init__(

@@ -49,7 +49,7 @@ class Until(NamedTuple):
         return min(self.monotonic_ms - clock.monotonic_ms(), self.wall_ms - clock.now_ms())
 
 
-class Lease(msgspec.Struct):
+class MessageLease(msgspec.Struct):
     """``until`` counts from the broker's response, or from when it was asked for a change."""
 
     receipt: str
@@ -78,7 +78,7 @@ class LeasedMessage(ReceivedMessage, frozen=True, gc=False, eq=False):
     """A message that is ours for a time: ``with message:`` (or ``async with``) acknowledges it when the block ends,
     releases it when the block raises, and keeps it ours while the block runs."""
 
-    lease: Lease | None = None
+    lease: MessageLease | None = None
 
     @property
     def receipt(self) -> str:
@@ -92,7 +92,7 @@ class LeasedMessage(ReceivedMessage, frozen=True, gc=False, eq=False):
         return int(popped_ms) + int(invisible_ms)
 
     @property
-    def held(self) -> Lease:
+    def held(self) -> MessageLease:
         assert self.lease is not None, "a message is made with its lease"
         return self.lease
 
@@ -145,7 +145,7 @@ def give_leases(messages: Iterable[LeasedMessage], header: PopResponseHeader, un
             receipt = f"{starts[message.queue_id]} {middle} {message.broker} {message.queue_id} {message.offset}"
         elif len(receipt.split(" ")) < _WORDS:
             raise RemoteProtocolError(f"a popped message has a receipt of less than {_WORDS} words")
-        lease = Lease(receipt, until, header.invisible_time, **more)
+        lease = MessageLease(receipt, until, header.invisible_time, **more)
         msgspec.structs.force_setattr(message, "lease", lease)
 
 

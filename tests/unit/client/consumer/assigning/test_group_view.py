@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from pyromq.client.consumer.assigning.group_view import GroupView, Subscriptions
+from pyromq.client.consumer.assigning.group_view import RebalanceView, Subscriptions
 from pyromq.client.consumer.base.admission import Admission
 from pyromq.client.core.heartbeats import HeartbeatResult
 from pyromq.errors import InvalidExpressionError, RequestTimeoutError
@@ -60,7 +60,7 @@ class Rig:
         queues = SimpleNamespace(owned=owned, pull_again=lambda each: self.events.append(f"pull {each.queue.topic}"))
         nothing = cast(Any, None)
         self.admission = Admission(lambda _: None)
-        self.view = GroupView(
+        self.view = RebalanceView(
             cast(Any, client), nothing, self.subscriptions, cast(Any, queues), nothing, self.admission
         )
 
