@@ -127,7 +127,7 @@ def line_chart(lines: Sequence[Series], title: str, *, unit: str = "", height: i
 
 
 def largest(lines: Sequence[Series]) -> list[Series]:
-    """As many lines as there are colours, chosen by their highest points, in the order they have."""
+    """Choose as many lines as there are colours, by their highest points, and keep their order."""
     if len(lines) <= COLOURS:
         return list(lines)
     heights = [max((value for _, value in line.points if value is not None), default=0) for line in lines]
@@ -229,7 +229,7 @@ def time_ticks(begin: int, end: int) -> list[int]:
 
 
 def _time_label(time_ms: int, step_ms: int) -> str:
-    """As much of a time as tells two ticks apart."""
+    """Format a time with just enough digits that two ticks differ."""
     when = datetime.fromtimestamp(time_ms / 1000, UTC)
     if step_ms >= 86_400_000:
         return f"{when:%d %b}"

@@ -59,20 +59,20 @@ class Contexts:
     by_name: Mapping[str, ClusterContext] = field(default_factory=dict)
 
     def require(self, name: str) -> ClusterContext:
-        """Raises ConfigError."""
+        """Return the context of this name. Raises ConfigError when there is none."""
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none yet: pyromq context add"
             raise ConfigError(f"there is no context {name!r}; there are: {known}")
         return self.by_name[name]
 
     def with_context(self, name: str, context: ClusterContext) -> Contexts:
-        """Raises ConfigError for a name that cannot be typed."""
+        """Return contexts with this one added. Raises ConfigError for a name that cannot be typed."""
         if not _is_name(name):
             raise ConfigError(f"{name!r} is not a name for a context: use letters, digits, and . _ - (64 at most)")
         return replace(self, by_name={**self.by_name, name: context})
 
     def without(self, name: str) -> Contexts:
-        """Raises ConfigError."""
+        """Return contexts without this one. Raises ConfigError when there is none."""
         self.require(name)
         rest = {each: context for each, context in self.by_name.items() if each != name}
         return Contexts("" if self.current == name else self.current, rest)

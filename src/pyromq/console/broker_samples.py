@@ -118,7 +118,7 @@ def _bytes(number: str, unit: str) -> int:
 
 
 def first_number(text: str) -> float:
-    """Of ``12.5 3.1 0.2``, the rates over ten seconds, one minute and ten minutes; 0 where there is none."""
+    """First of ``12.5 3.1 0.2``, the rates over ten seconds, one minute and ten minutes; 0 where there is none."""
     try:
         return float(text.split()[0])
     except (IndexError, ValueError):

@@ -34,7 +34,9 @@ class Cache:
     async def get_soon(
         self, key: Hashable, age_ms_max: int, load: Callable[[], Awaitable[T]], *, wait_s: float
     ) -> T | None:
-        """The same within a time; else what was known before, however old, or None. Loading goes on."""
+        """Wait ``wait_s`` for a fresh value, then return what was known before, however old, or None; loading
+        goes on.
+        """
         found = self._values.get(key)
         if found is not None and self._clock.monotonic_ms() - found[0] < age_ms_max:
             return found[1]  # type: ignore[no-any-return]

@@ -29,7 +29,7 @@ _STALE_ROUNDS: Final = 3  # without one that worked, the exporter is not ready
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExporterSettings:
-    """Raises ConfigError for what cannot work."""
+    """Settings of the exporter. Raises ConfigError for what cannot work."""
 
     interval_ms: int = 15_000
     broker_timeout_ms: int = 10_000  # for everything that is asked of one broker in a round

@@ -55,7 +55,7 @@ class AccessFacet:
         return sorted((_without_password(each) for each in found), key=lambda each: each.username or "")
 
     async def user(self, name: str) -> UserInfo:
-        """Raises NotFoundError."""
+        """Facts about one user. Raises NotFoundError."""
         found = await self._requests.user((await self._directory.masters())[0], name)
         if found is None:
             raise NotFoundError(code=ResponseCode.USER_NOT_EXIST, remark=f"there is no user {name}")

@@ -172,7 +172,7 @@ class HealthFacet:
         return found + judge_lag(group, members, sum(lag for lag, _ in behind if lag > 0), oldest)
 
     async def _count_queues(self, topic: str) -> int:
-        """As the subscription has it, 0 when it has no route."""
+        """Number of queues of a topic as its subscription has it, 0 when it has no route."""
         name = self._client.plain_name(topic)
         try:
             return len(await self._requests.directory.queues(name))

@@ -126,7 +126,7 @@ class OffsetFacet:
         return dict(sorted((queue, offset) for table in tables for queue, offset in table.items()))
 
     async def _require_clustering(self, group: str) -> None:
-        """Raises ConfigError. Of a group without members it is not known; then nothing speaks against it."""
+        """Refuse a group that broadcasts; one without members is not known to. Raises ConfigError."""
         connected = await self._members.connections_if_any(group)
         if connected is not None and connected.is_broadcast:
             text = f"group {group} broadcasts: each member keeps its own offsets, so there is nothing to reset here"

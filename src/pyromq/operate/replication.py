@@ -46,7 +46,7 @@ class BrokerCopy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_master(self) -> bool:
-        """As it sees itself; if it did not say, as name servers have it."""
+        """Whether the broker sees itself as master; if it did not say, whether name servers do."""
         return self.role != "replica" if self.role else self.number == 0
 
     @property
@@ -130,7 +130,7 @@ def copy_of(
 
 
 def beside_their_masters(copies: Sequence[BrokerCopy]) -> list[BrokerCopy]:
-    """The same, with what only a comparison of a replica with its master tells."""
+    """Add to each replica what only a comparison with its master shows."""
     masters = {each.broker: each for each in copies if each.number == 0 and not each.problem}
     found = []
     for each in copies:

@@ -97,7 +97,7 @@ class Sweeper:
         self._requests = requests
 
     async def read(self) -> ClusterSweep:
-        """Raises MQError if no broker answers."""
+        """Read all masters once. Raises MQError if no broker answers."""
         masters = await self._requests.directory.named_masters()
         outcomes = await asyncio.gather(*map(self._tables, masters.values()), return_exceptions=True)
         failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]

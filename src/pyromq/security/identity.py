@@ -68,7 +68,7 @@ def verify(validators: Sequence[Validator], request: Received[Any], peer: Peer) 
 
 
 def verify_claim(validators: Sequence[Validator], claim: SignedClaim, peer: Peer) -> Principal:
-    """The same for a claim that stood in no request of the remoting protocol. Raises AccessDeniedError."""
+    """Verify a claim that stood in no request of the remoting protocol. Raises AccessDeniedError."""
     return _agreed([validator.validate(_claim_for(validator, claim, peer)) for validator in validators])
 
 

@@ -63,7 +63,7 @@ class SignatureValidator:
         return SignedClaim(*_signed(request), request.body, peer.ip)
 
     def parse_claim(self, claim: SignedClaim, peer: Peer) -> SignedClaim:
-        """Of another protocol: see ``identity.verify_claim``."""
+        """Parse a claim of another protocol; see ``identity.verify_claim``."""
         return claim
 
     def vouch(self, request: Received[Any], peer: Peer) -> Voucher:
@@ -131,7 +131,7 @@ class CertificateValidator:
         return peer.certificate_subject
 
     def parse_claim(self, claim: SignedClaim, peer: Peer) -> str:
-        """Of another protocol: see ``identity.verify_claim``."""
+        """Parse a claim of another protocol; see ``identity.verify_claim``."""
         return peer.certificate_subject
 
     def validate(self, claim: str) -> Voucher:

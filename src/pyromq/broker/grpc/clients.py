@@ -197,7 +197,7 @@ def _session(call: GrpcCall, principal: Principal | None) -> Session:
 
 
 def _claim(signed: bytes, date_time: bytes, peer: Peer) -> SignedClaim:
-    """Raises AccessDeniedError."""
+    """Read the signed claim of a call. Raises AccessDeniedError."""
     if not signed:
         return SignedClaim("", "", b"", b"", peer.ip)
     if not date_time:

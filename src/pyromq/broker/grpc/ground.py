@@ -29,7 +29,7 @@ class FrontGround:
 
     @property
     def tenure(self) -> Tenure:
-        """Raises StatusError while the broker has no role."""
+        """Tenure of the current role. Raises StatusError while the broker has no role."""
         found = self.current_tenure()
         if found is None:
             raise StatusError(StatusCode.HA_NOT_AVAILABLE, "the broker changes its role; try again")
@@ -44,7 +44,7 @@ class FrontGround:
         return self.tenure.access
 
     def topic(self, name: str) -> TopicConfig:
-        """Raises StatusError: nothing creates topics over gRPC but an operator."""
+        """Configuration of a topic. Raises StatusError: only an operator creates topics over gRPC."""
         config = self.tables.topics.get(name)
         if config is None:
             text = f"topic {name} does not exist on broker {self.settings.name}; create it: pyromq topic create {name}"

@@ -110,7 +110,7 @@ def _body(body: bytes, encoding: int) -> tuple[bytes, int]:
 
 
 def gzip_as_zlib(body: bytes) -> bytes:
-    """The same deflated bytes in another wrapping. Raises StatusError when they are not gzip."""
+    """Put the deflated bytes of a gzip body into zlib's wrapping. Raises StatusError when they are not gzip."""
     try:
         plain = inflated(body, _INFLATED_BYTES_MAX)
     except GrpcError as error:

@@ -48,7 +48,7 @@ def _namespace(resource: Resource | None, namespace: str) -> str:
 
 
 def check_properties(user: dict[str, str], system: SystemProperties) -> None:
-    """Raises StatusError."""
+    """Check names and sizes of a message's properties. Raises StatusError."""
     if len(user) > PROPERTIES_MAX:
         text = f"the message has {len(user)} properties, at most {PROPERTIES_MAX} are allowed"
         raise StatusError(StatusCode.MESSAGE_PROPERTIES_TOO_LARGE, text)
@@ -75,7 +75,7 @@ def check_properties(user: dict[str, str], system: SystemProperties) -> None:
 
 
 def check_message_group(name: str) -> None:
-    """Raises StatusError."""
+    """Check the name of a message group. Raises StatusError."""
     if name.isspace() or len(name.encode()) >= MESSAGE_GROUP_BYTES_MAX or _has_control(name):
         text = (
             f"message group {name[:80]!r} is blank, has a control character, or {MESSAGE_GROUP_BYTES_MAX} bytes or more"

@@ -18,7 +18,7 @@ _KNOWS_THE_CODE: Final = (5, 0, 3)
 
 
 def polling_ms(wanted: ProtoTime | None, call: GrpcCall, client: GrpcClient, now_ms: int) -> int:
-    """Raises StatusError when the deadline is too near."""
+    """How long a receive may wait, by its wish and its deadline. Raises StatusError when the deadline is too near."""
     left_ms = None if call.deadline_ms is None else int(call.deadline_ms - now_ms)
     if left_ms is not None and left_ms < SHORTEST_MS:
         code = StatusCode.ILLEGAL_POLLING_TIME if version_of(client) >= _KNOWS_THE_CODE else StatusCode.BAD_REQUEST
@@ -35,5 +35,5 @@ def polling_ms(wanted: ProtoTime | None, call: GrpcCall, client: GrpcClient, now
 
 
 def version_of(client: GrpcClient) -> tuple[int, ...]:
-    """As numbers; what is none counts as 0."""
+    """Version of a client as numbers; a part that is none counts as 0."""
     return tuple(int(each) if each.isdecimal() else 0 for each in client.version.split("-")[0].split(".")[:3])

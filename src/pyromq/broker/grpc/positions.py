@@ -65,7 +65,7 @@ class Positions:
         self._clients = clients
 
     def _queue(self, client: GrpcClient, queue: MessageQueue | None) -> tuple[str, int]:
-        """Raises StatusError."""
+        """Read the queue of a request. Raises StatusError."""
         topic = topic_name(queue.topic if queue else None, client.namespace)
         number = queue.id if queue else 0
         config = self._ground.topic(topic)

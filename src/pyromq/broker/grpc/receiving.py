@@ -97,7 +97,7 @@ class Receiving:
     def _pop_header(
         self, client: GrpcClient, request: ReceiveMessageRequest, call: GrpcCall
     ) -> tuple[PopHeader, Resource]:
-        """Raises StatusError."""
+        """Build the pop request of a receive. Raises StatusError."""
         queue = request.message_queue
         topic = topic_name(queue.topic if queue else None, client.namespace)
         group = group_name(request.group, client.namespace)
@@ -190,7 +190,7 @@ class Receiving:
         _Acks(call, request, len(request.entries)).run(partial(self._ack_one, client, group, topic))
 
     def _ack_one(self, client: GrpcClient, group: str, topic: str, handle: str) -> asyncio.Future[Received[Any]]:
-        """Raises MQError."""
+        """Begin the acknowledgement of one receipt handle. Raises MQError."""
         receipt = self._receipt(client.renewals.current(handle))
         client.renewals.drop(handle)
         header = AckHeader(
@@ -378,7 +378,7 @@ def expression_of(found: FilterExpression | None) -> tuple[str, str]:
 
 
 def _invisible_ms(request: ReceiveMessageRequest) -> int:
-    """Raises StatusError."""
+    """Invisible duration of a receive. Raises StatusError."""
     if request.auto_renew:
         return FIRST_MS
     invisible_ms = request.invisible_duration.ms if request.invisible_duration else 0

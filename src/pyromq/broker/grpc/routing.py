@@ -55,7 +55,9 @@ class Routing:
         return QueryRouteResponse(status=status_of(StatusCode.OK), message_queues=queues)
 
     def _known(self, client: GrpcClient, name: str) -> TopicConfig:
-        """Raises StatusError, AccessDeniedError: who may do nothing with a topic does not hear of it."""
+        """Configuration of a topic that the client may see. Raises StatusError, AccessDeniedError: who may do nothing
+        with a topic does not hear of it.
+        """
         access = self._ground.access
         principal = client.session.principal
         if isinstance(access, GuardedAccess) and principal is not None:
@@ -92,7 +94,7 @@ def _readable(topic: Resource | None, number: int, broker: RouteBroker) -> Messa
 
 
 def permissions(config: TopicConfig) -> list[QueuePermission]:
-    """Of each queue by its number: first those that can only be read, then only written, then both."""
+    """Permission of each queue by its number: first those that can only be read, then only written, then both."""
     reads = config.read_queue_nums if config.perm & _READ else 0
     writes = config.write_queue_nums if config.perm & _WRITE else 0
     if not reads and not writes:

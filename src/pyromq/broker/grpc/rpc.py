@@ -32,7 +32,7 @@ def plain_failure(request: Any, status: Status) -> list[Proto]:
 
 
 def read_message(kind: type[Any], data: bytes) -> Any:
-    """Raises GrpcError."""
+    """Decode a protobuf message. Raises GrpcError."""
     try:
         return decode(kind, data)
     except ProtobufError as error:

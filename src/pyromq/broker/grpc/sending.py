@@ -215,7 +215,7 @@ class Sending:
 
 
 def _check_kind(message: Outgoing, config: TopicConfig) -> None:
-    """Raises StatusError."""
+    """Check that a message is of the topic's message type. Raises StatusError."""
     kinds = accepted_kinds(config.attributes)
     if message.kind not in kinds and not config.topic_name.startswith(DEAD_LETTER_PREFIX):
         wanted = ", ".join(kind.name for kind in kinds)
@@ -250,7 +250,7 @@ class TransactionId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TransactionId:
-        """Raises StatusError."""
+        """Parse a transaction id. Raises StatusError."""
         offset, _, rest = text.partition(":")
         position, _, key = rest.partition(":")
         numbers = (offset, position)

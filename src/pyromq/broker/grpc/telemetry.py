@@ -116,7 +116,7 @@ class Telemetry:
         call.on_half_closed = call.finish
 
     def _register(self, client: GrpcClient, call: GrpcCall, settings: GrpcClientSettings) -> None:
-        """Raises MQError."""
+        """Register a client with the settings it sent. Raises MQError."""
         _check_client_properties(settings.client_properties)
         if settings.publishing is None and settings.subscription is None:
             raise StatusError(StatusCode.BAD_REQUEST, "settings have neither publishing nor subscription")
@@ -303,7 +303,7 @@ def _topic(client: GrpcClient, record: Record) -> Resource:
 
 
 def _check_client_properties(found: dict[str, str]) -> None:
-    """Raises StatusError. They are shown to operators and decide nothing."""
+    """Check client properties, which are shown to operators and decide nothing. Raises StatusError."""
     size = sum(len(name) + len(value.encode()) for name, value in found.items())
     is_good = all(_is_property(name) and len(value) <= 256 for name, value in found.items())
     if len(found) > _PROPERTIES_MAX or size > _PROPERTY_BYTES_MAX or not is_good:

@@ -34,7 +34,7 @@ _BEFORE_AT: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def without_secrets(value: Any) -> Any:
-    """The same of plain values, with ``(removed)`` where a secret stood."""
+    """Copy plain values with ``(removed)`` where a secret stood."""
     if isinstance(value, Mapping):
         return {
             str(key): REMOVED if _SECRET_WORDS.search(str(key)) and each not in ("", None) else without_secrets(each)

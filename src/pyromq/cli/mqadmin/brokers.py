@@ -99,7 +99,7 @@ def _state(told: dict[str, str]) -> tuple[object, ...]:
 
 
 def _first(text: str) -> str:
-    """Of three rates the one over ten seconds."""
+    """First of three rates, the one over ten seconds."""
     return f"{_number(text.split()[0] if text.split() else ''):.2f}"
 
 

@@ -52,7 +52,7 @@ class GroupShape:
     ] = 1
 
     def config(self, group: str) -> GroupConfig:
-        """Raises BadParameter."""
+        """Configuration of the group from these options. Raises BadParameter."""
         import msgspec
 
         from pyromq.model.topic import GroupConfig
@@ -392,7 +392,7 @@ def reset_offset_by_time(
 
 
 def _moment(text: str) -> int:
-    """As brokers take it: -1 is the end."""
+    """Read a time as brokers take it: -1 is the end."""
     if text.strip() in ("now", "-1"):
         return -1 if text.strip() == "-1" else clock.now_ms()
     return time_in(text)

@@ -35,7 +35,7 @@ EndOption = Annotated[
 
 
 def one_target(broker: str, cluster: str) -> None:
-    """Raises UsageError unless exactly one is given, as mqadmin does."""
+    """Check that either a broker or a cluster is given, as mqadmin does. Raises UsageError."""
     if bool(broker) == bool(cluster):
         raise click.UsageError("give either -b, the address of a broker, or -c, the name of a cluster")
 

@@ -52,7 +52,7 @@ def time_in(text: str) -> int:
 
 
 def version_text(ordinal: int) -> str:
-    """As RocketMQ names the version with that number."""
+    """Name of the RocketMQ version with that number."""
     if ordinal < _FIRST_RELEASE - 1:
         return f"V3({ordinal})"
     release, is_release = divmod(ordinal - _FIRST_RELEASE + 1, 2)
@@ -62,12 +62,12 @@ def version_text(ordinal: int) -> str:
 
 
 def properties_text(properties: dict[str, str]) -> str:
-    """As Java writes a map."""
+    """Format properties as Java writes a map."""
     return "{" + ", ".join(f"{name}={value}" for name, value in properties.items()) + "}"
 
 
 def message_text(message: ReceivedMessage) -> str:
-    """As Java writes a MessageExt; the bytes of the body stand behind it as text, so they are left out here."""
+    """Format a message as Java writes a MessageExt, without the bytes of the body, which follow as text."""
     facts: dict[str, Any] = {
         "brokerName": message.broker,
         "queueId": message.queue_id,
@@ -90,7 +90,7 @@ def message_text(message: ReceivedMessage) -> str:
 
 
 def body_shown(message: ReceivedMessage, charset: str = "UTF-8") -> str:
-    """Raises BadParameter for a charset that Python does not know."""
+    """Decode the body for people. Raises BadParameter for a charset that Python does not know."""
     try:
         return message.body.decode(charset, "backslashreplace")
     except LookupError as error:

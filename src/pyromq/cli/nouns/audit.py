@@ -45,7 +45,7 @@ class AuditOptions:
     limit: Annotated[int, Option(min=1, max=1_000, help="At most this many.")] = 100
 
     def question(self) -> AuditSearch:
-        """Raises click.BadParameter."""
+        """Search of the audit log by these options. Raises click.BadParameter."""
         from pyromq.security.audit import AuditOutcome, AuditSearch
 
         now_ms = clock.now_ms()

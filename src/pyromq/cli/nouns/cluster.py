@@ -226,7 +226,7 @@ async def _state(admin: Admin, address: str) -> dict[str, Any]:
 
 
 def _first_number(text: str) -> float:
-    """Of ``12.5 3.1 0.2``, the rates over ten seconds, one minute and ten minutes."""
+    """First of ``12.5 3.1 0.2``, the rates over ten seconds, one minute and ten minutes."""
     try:
         return round(float(text.split()[0]), 3)
     except (IndexError, ValueError):

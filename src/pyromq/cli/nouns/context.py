@@ -149,7 +149,7 @@ def _row(name: str, found: stored.Contexts) -> dict[str, Any]:
 
 
 def _checked(nameserver: str) -> str:
-    """Raises ConfigError."""
+    """Check addresses of name servers. Raises ConfigError."""
     from pyromq.client.core.settings import client_settings_of
 
     if not nameserver.strip(" ;,"):
@@ -159,7 +159,7 @@ def _checked(nameserver: str) -> str:
 
 
 def _secret(connection: ConnectionOptions) -> str:
-    """Raises ConfigError."""
+    """Read the secret key that a context refers to. Raises ConfigError."""
     if not connection.access_key:
         if connection.secret_key is not None or connection.secret_key_file is not None:
             raise ConfigError("a password needs its user: give --access-key too")

@@ -85,7 +85,7 @@ class GroupOptions:
     ] = None
 
     def changed(self, known: GroupConfig) -> GroupConfig:
-        """Raises click.BadParameter."""
+        """Apply the given options to a group's configuration. Raises click.BadParameter."""
         import msgspec
 
         said = {

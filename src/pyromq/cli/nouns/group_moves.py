@@ -45,7 +45,7 @@ class ResetTarget:
     to_end: Annotated[bool, Option("--to-end", help="To the end: messages stored so far are skipped.")] = False
 
     def time_ms(self) -> int:
-        """As ``admin.offsets.plan_reset`` takes it. Raises click.BadParameter unless one field is given."""
+        """Target as ``admin.offsets.plan_reset`` takes it. Raises click.BadParameter unless one field is given."""
         from pyromq.operate.offsets import EARLIEST, LATEST
 
         if sum((bool(self.to_time), self.to_offset is not None, self.to_begin, self.to_end)) != 1:

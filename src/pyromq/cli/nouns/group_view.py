@@ -111,7 +111,7 @@ def _head_row(head: BlockedQueue) -> dict[str, Any]:
 
 
 def show_group(out: TextIO, told: dict[str, Any], *, stacks: bool) -> None:
-    """As tables: members get numbers, by which queues name them."""
+    """Write a group as tables: members get numbers, by which queues name them."""
     members, queues = told["members"], told["queues"]
     if members:
         write_text(out, f"group {told['group']} has {counted(len(members), 'member')}")

@@ -183,7 +183,7 @@ async def recover_master(
 
 
 async def forget_member(admin: Admin, url: str, ca_file: Path | None, name: str, member: str) -> dict[str, Any]:
-    """Raises LeaseError."""
+    """Remove a member from the lease record. Raises LeaseError."""
     from pyromq.failover.record import LeaseConflictError, LeaseError
     from pyromq.failover.recovering import without_member
     from pyromq.failover.switching import current

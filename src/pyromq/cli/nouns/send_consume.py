@@ -50,7 +50,7 @@ class MessageFlags:
     delay: Annotated[str, Option(help="Deliver them this much later: 30s, 10m, 1h30m.")] = ""
 
     def message(self, topic: str, body: bytes) -> Message:
-        """Raises MessageRefusedError, BadParameter."""
+        """Make a message with these options. Raises MessageRefusedError, BadParameter."""
         from pyromq.aio import Message
 
         return Message(

@@ -53,7 +53,7 @@ def span_ms(text: str) -> int | None:
 
 
 def show_time(time_ms: int) -> str:
-    """As ``shown_time`` does; empty for 0, which stands for a time that is not known."""
+    """Format a time as ``shown_time`` does; empty for 0, which stands for a time that is not known."""
     return shown_time(time_ms) if time_ms else ""
 
 

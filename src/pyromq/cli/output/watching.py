@@ -81,7 +81,7 @@ def repeat(show: Callable[[], object], pause_s: float, asked: Form | None) -> No
 
 
 def _pause_s(text: str) -> float:
-    """Raises BadParameter."""
+    """Read the interval of ``--watch``. Raises BadParameter."""
     found = span_ms(text) if not text.replace(".", "", 1).isdecimal() else int(float(text) * 1000)
     if found is None or found < _SHORTEST_MS:
         hint = f"{text!r} is no time between frames: write --watch 5, or put --watch behind the names"

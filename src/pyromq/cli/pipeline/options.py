@@ -73,7 +73,7 @@ class ClusterOptions:
 
     @property
     def source_options(self) -> dict[str, str]:
-        """Raises click.BadParameter."""
+        """Connection options of the Spark source. Raises click.BadParameter."""
         return pairs(self.option)
 
 
@@ -200,7 +200,7 @@ def selection(
     begin: dict[str, Any] | int | None,
     end: dict[str, Any] | int | None = None,
 ) -> Selection:
-    """Raises click.BadParameter."""
+    """Selection of messages from topics, filters and bounds. Raises click.BadParameter."""
     from pyromq.pipeline.jobs.common.selection import Selection
 
     return Selection(
@@ -220,7 +220,7 @@ def time_of(text: str) -> int | None:
 
 
 def times_of(begin: str, end: str) -> tuple[int | None, int | None]:
-    """Raises click.BadParameter."""
+    """Read ``--begin`` and ``--end``. Raises click.BadParameter."""
     first, behind = time_of(begin), time_of(end)
     if first is not None and behind is not None and first >= behind:
         raise click.BadParameter(f"--begin {begin} is not before --end {end}")
@@ -228,7 +228,7 @@ def times_of(begin: str, end: str) -> tuple[int | None, int | None]:
 
 
 def place_of(time_ms: int | None, offsets: str, flag: str) -> dict[str, Any] | int | None:
-    """Of ``--begin`` and ``--begin-offsets``, or ``--end``. Raises click.BadParameter."""
+    """Bound of a selection from a time or from offsets. Raises click.BadParameter."""
     if time_ms is not None and offsets:
         raise click.BadParameter(f"give either {flag} or {flag}-offsets")
     return _offsets_of(offsets, f"{flag}-offsets") if offsets else time_ms
@@ -249,7 +249,7 @@ def _offsets_of(text: str, flag: str) -> dict[str, Any]:
 
 
 def pairs(texts: list[str] | None) -> dict[str, str]:
-    """Of NAME=VALUE; raises click.BadParameter."""
+    """Read ``NAME=VALUE`` texts. Raises click.BadParameter."""
     found = {}
     for text in texts or []:
         name, sign, value = text.partition("=")
@@ -260,7 +260,7 @@ def pairs(texts: list[str] | None) -> dict[str, str]:
 
 
 def one_target(target: DedupeTarget, sources: list[str]) -> None:
-    """Raises click.BadParameter."""
+    """Check that exactly one target is given. Raises click.BadParameter."""
     if target.to_topic in sources:
         text = f"--to-topic {target.to_topic} is also read: what is written to it would be read again"
         raise click.BadParameter(text)
@@ -280,7 +280,7 @@ def page_file(path: Path | None) -> Path | None:
 
 
 def one_of(kinds: Any, text: str, flag: str) -> Any:
-    """Raises click.BadParameter."""
+    """Read a member of an enumeration. Raises click.BadParameter."""
     try:
         return kinds(text)
     except ValueError as error:

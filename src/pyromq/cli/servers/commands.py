@@ -137,7 +137,7 @@ class _PrintableFormatter(logging.Formatter):
 
 
 def log_to_stderr(level: str, form: LogFormat = LogFormat.TEXT) -> None:
-    """Raises click.BadParameter."""
+    """Send log lines of this level and above to standard error. Raises click.BadParameter."""
     if level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise click.BadParameter("expected debug, info, warning or error", param_hint="--log")
     handler = logging.StreamHandler(sys.stderr)

@@ -106,7 +106,7 @@ def _on_folder(settings: ConsoleSettings, folder: Path, stack: ExitStack) -> Con
 
 
 def _require_packages() -> None:
-    """Raises ConfigError where the extra is not installed."""
+    """Check that the extra of the console is installed. Raises ConfigError."""
     if missing := missing_packages():
         raise ConfigError(f"the console needs {', '.join(missing)}: pip install 'pyromq[console]'")
 

@@ -87,7 +87,7 @@ class ConsoleBeside:
             self._listening.close()
 
     def close(self) -> None:
-        """Of one that was never started."""
+        """Close the socket of a console that was never started."""
         self._listening.close()
 
 

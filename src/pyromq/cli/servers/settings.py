@@ -41,12 +41,12 @@ class ServerSettings:
         self._layers = {each.schema.table: each for each in layers}
 
     def broker(self) -> BrokerSettings:
-        """Raises ConfigError."""
+        """Settings of the broker. Raises ConfigError."""
         settings: BrokerSettings = self._layers["broker"].build()
         return settings
 
     def nameserver(self) -> NameServerSettings:
-        """Raises ConfigError."""
+        """Settings of the name server. Raises ConfigError."""
         settings: NameServerSettings = self._layers["nameserver"].build()
         return settings
 
@@ -60,7 +60,7 @@ class ServerSettings:
 
 
 def for_up(files: Sequence[Path], flags: Flags, assignments: Sequence[str]) -> ServerSettings:
-    """Raises ConfigError, as do the two below."""
+    """Settings of ``pyromq up`` from files, flags and assignments. Raises ConfigError, as do the two below."""
     names, broker = _gather((NAMESERVER, BROKER), files, flags, assignments)
     data = broker["data"]
     names.lay_under({"kv_path": data._replace(value=data.value / "namesrv" / "kvConfig.json")})

@@ -31,7 +31,7 @@ def is_rocketmqs(path: Path) -> bool:
 
 
 def read_text(path: Path) -> str:
-    """Raises ConfigError."""
+    """Read a settings file. Raises ConfigError."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -138,7 +138,7 @@ def given_by(properties: Mapping[str, Property], table: KeyTable) -> dict[str, G
 
 
 def read_namesrv_conf(path: Path) -> dict[str, Given]:
-    """Raises ConfigError."""
+    """Read RocketMQ's ``namesrv.conf``. Raises ConfigError."""
     from pyromq.nameserver.config_keys import NAMESRV_CONF
 
     return given_by(read_properties(path, NAMESRV_CONF), NAMESRV_CONF)

@@ -57,7 +57,9 @@ class StandingClock(SteadyClock):
 
 @contextmanager
 def served_folder(folder: Path) -> Iterator[StoreFolder]:
-    """The same on a thread of its own, for a caller that has no loop, or whose loop belongs to something else."""
+    """Serve a store folder on a thread of its own, for a caller that has no loop, or whose loop belongs to something
+    else.
+    """
     with asyncio.Runner() as runner:
         opened = runner.run(StoreFolder(folder).__aenter__())
         stop = asyncio.Event()
@@ -72,7 +74,9 @@ def served_folder(folder: Path) -> Iterator[StoreFolder]:
 
 
 class StoreFolder:
-    """Raises StoreNotFoundError when the folder has no commit log, and what opening a store raises."""
+    """A store folder served read-only. Raises StoreNotFoundError when it has no commit log, and what opening a store
+    raises.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

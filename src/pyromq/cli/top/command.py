@@ -144,7 +144,7 @@ async def sample_of(admin: Admin, state: TopState, rows: int) -> Sample:
 
 
 def _first_rate(text: str) -> float:
-    """Of three numbers: over ten seconds, a minute, ten minutes."""
+    """First of three rates: over ten seconds, a minute, ten minutes."""
     try:
         return float(text.split()[0])
     except (IndexError, ValueError):

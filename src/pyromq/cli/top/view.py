@@ -140,7 +140,7 @@ def frame(sample: Sample, state: TopState, history: LagHistory, *, width: int, p
 
 
 def write_once(out: TextIO, sample: Sample) -> None:
-    """The same as plain text."""
+    """Write one sample as plain text."""
     out.write(f"{headline(sample)}\n\n")
     if sample.groups.rows:
         write_rows(out, Form.TABLE, GROUP_COLUMNS, group_rows(sample))

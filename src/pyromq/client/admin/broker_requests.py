@@ -207,7 +207,7 @@ class BrokerRequests:
         await self.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def consumer_connections(self, address: str, group: str) -> ConsumerConnections:
-        """Raises GroupOfflineError."""
+        """Members of a group at one broker. Raises GroupOfflineError."""
         header = ConsumerGroupHeader(consumer_group=group)
         return decode_consumer_connections(
             (await self.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)).body
@@ -361,7 +361,7 @@ class BrokerRequests:
         return settings_in((await self.ask(address, RequestCode.GET_BROKER_CONFIG)).body)
 
     async def update_config(self, address: str, values: dict[str, str]) -> None:
-        """Raises ConfigError for what cannot be written as ``key=value``."""
+        """Change settings of a broker. Raises ConfigError for what cannot be written as ``key=value``."""
         await self.ask(address, RequestCode.UPDATE_BROKER_CONFIG, None, settings_text(values))
 
     async def runtime(self, address: str) -> dict[str, str]:

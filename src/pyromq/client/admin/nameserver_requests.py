@@ -54,7 +54,7 @@ class NameServerRequests:
         return {address: settings_in(response.body) for address, response in responses.items()}
 
     async def update_config(self, values: dict[str, str]) -> None:
-        """Raises ConfigError for what cannot be written as ``key=value``."""
+        """Change settings of the name servers. Raises ConfigError for what cannot be written as ``key=value``."""
         await self._ask_each(RequestCode.UPDATE_NAMESRV_CONFIG, None, settings_text(values))
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:

@@ -6,7 +6,7 @@ from pyromq.errors import ConfigError
 
 
 def settings_text(values: dict[str, str]) -> bytes:
-    """As servers take settings, a line each. Raises ConfigError."""
+    """Encode settings as servers take them, a line each. Raises ConfigError."""
     for key, value in values.items():
         if not key or any(character in key + value for character in "\r\n") or "=" in key:
             raise ConfigError(f"setting {key!r} cannot be written as one line key=value")

@@ -12,7 +12,7 @@ functions = Api("cluster")
 
 @functions.get("/cluster", summary="Brokers with rates, disks and addresses")
 async def cluster(call: Call) -> ClusterView:
-    """As they were a moment ago. A broker that does not answer has ``reachable`` false and says why."""
+    """Brokers as they were a moment ago. A broker that does not answer has ``reachable`` false and says why."""
     return await cluster_view(call.desk)
 
 
@@ -24,5 +24,5 @@ async def examine(call: Call) -> Health:
 
 @functions.get("/replication", summary="Masters and their replicas: roles, how far behind, what is wrong")
 async def replication(call: Call) -> ReplicationView:
-    """As it was a moment ago; what a broker did not tell is null."""
+    """Replication as it was a moment ago; what a broker did not report is null."""
     return await replication_view(call.desk)

@@ -88,5 +88,5 @@ async def retries_by_error(call: Call, path: GroupPath) -> ErrorGroups:
 
 @functions.get("/retries", summary="Retries that wait for their time")
 async def retries(call: Call) -> Retries:
-    """Of all groups, five thousand per broker at most."""
+    """Waiting retries of all groups, five thousand per broker at most."""
     return Retries(retries=await view.waiting_retries(call.desk))

@@ -126,7 +126,7 @@ class LagPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LagTrend(msgspec.Struct, frozen=True, kw_only=True):
-    """As this console saw it, oldest first."""
+    """Lag of a group as this console saw it, oldest first."""
 
     points: list[LagPoint]
 

@@ -90,7 +90,7 @@ async def find(call: Call, path: TopicPath, query: SearchQuery) -> Found:
 
 @functions.get("/topics/{topic}/messages/lines", summary="Search messages, with their bodies")
 async def lines(call: Call, path: TopicPath, query: SearchQuery) -> Lines:
-    """The same search; what an export holds."""
+    """Run the search and return the lines that an export holds."""
     found = await call.desk.admin.messages.search(_asked(call, path.topic, query))
     return Lines(lines=[line_of(message) for message in found.messages], scan=found.scan)
 

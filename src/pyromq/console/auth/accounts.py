@@ -131,7 +131,7 @@ class Accounts:
         return token
 
     def revoke_token(self, name: str) -> None:
-        """Raises NotFoundError."""
+        """Revoke an API token. Raises NotFoundError."""
         self._read_again()
         left = [each for each in self._kept.tokens if each.name != name]
         if len(left) == len(self._kept.tokens):

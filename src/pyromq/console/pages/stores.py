@@ -14,7 +14,7 @@ pages = Pages()
 
 @pages.page("/store", title="Store", nav=Nav("Cluster", order=30, key="s"))
 async def store(visit: Visit) -> Drawn:
-    """Of the broker that the query names, or of the first one."""
+    """Store of the broker that the query names, or of the first one."""
     masters = [each for each in (await cluster_view(visit.desk)).brokers if each.number == 0]
     wanted = visit.query.get("broker", "")
     chosen = next((each for each in masters if not wanted or each.broker == wanted), None)

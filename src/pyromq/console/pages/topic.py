@@ -84,7 +84,7 @@ async def send_form(visit: Visit) -> Drawn:
 
 @pages.action("/topics/{topic}/send", title="Send")
 async def send_messages(visit: Visit) -> Drawn:
-    """The same form again, with what became of each message."""
+    """Show the form again, with what became of each message."""
     name = visit.path["topic"]
     new = message_from(visit.form)
     report = await send(visit.desk, name, new)
@@ -92,7 +92,7 @@ async def send_messages(visit: Visit) -> Drawn:
 
 
 def _send_line(visit: Visit, topic: str, new: NewMessage) -> str:
-    """The same as a command, without a long body; what ``pyromq send`` has no option for is sent through the API."""
+    """The send as a command, without a long body; what ``pyromq send`` has no option for is sent through the API."""
     if new.body and len(new.body) > _SHOWN_CHARACTERS_MAX:
         new = msgspec.structs.replace(new, body="BODY")
     if msgspec.structs.replace(new, body=None, tags="", keys=[]) == NewMessage():

@@ -30,7 +30,9 @@ class FactGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def require_broker(desk: Desk, name: str) -> None:
-    """Raises NotFoundError. A name from a browser must not become an address that the console connects to."""
+    """Check that a broker of this name exists. Raises NotFoundError: a name from a browser must not become an address
+    that the console connects to.
+    """
     if name not in (await desk.admin.brokers.cluster()).broker_addr_table:
         raise NotFoundError(code=ResponseCode.BROKER_NOT_EXIST, remark=f"name servers know no broker {name[:80]}")
 

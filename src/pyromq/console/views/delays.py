@@ -37,7 +37,7 @@ class DelaysView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancelOutcome(StrEnum):
-    """Of one item of many: ``unknown`` is never taken for done."""
+    """Outcome of one cancellation of many: ``unknown`` is never taken for done."""
 
     CONFIRMED = "confirmed"
     UNCHANGED = "unchanged"

@@ -119,7 +119,7 @@ async def _letters(desk: Desk, group: str) -> int | None:
 
 
 async def group_state(desk: Desk, group: str) -> GroupState:
-    """Raises GroupNotFoundError."""
+    """State of a group. Raises GroupNotFoundError."""
     return await desk.cache.get(("group", group), NUMBERS_MS, lambda: desk.admin.groups.describe(group))
 
 
@@ -160,7 +160,9 @@ class ResetPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def plan_reset(desk: Desk, group: str, wish: ResetWish) -> ResetPlan:
-    """Raises GroupNotFoundError, TopicNotFoundError, ConfigError also for a group that broadcasts."""
+    """Plan where a reset would move each queue. Raises GroupNotFoundError, TopicNotFoundError, ConfigError also for a
+    group that broadcasts.
+    """
     admin = desk.admin
     await admin.groups.require(group)
     chosen = [_queue(desk, wish.topic, text) for text in wish.queues]

@@ -35,7 +35,7 @@ class LetterList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def letters_of(desk: Desk, group: str) -> list[DeadLetter]:
-    """Raises GroupNotFoundError."""
+    """Dead letters of a group. Raises GroupNotFoundError."""
     return await desk.cache.get(
         ("letters", group), _LETTERS_MS, lambda: desk.admin.dead_letters.list(group, count_max=READ_MAX, checked=False)
     )

@@ -92,7 +92,7 @@ class SearchView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def search(desk: Desk, query: MessageQuery) -> SearchView:
-    """Raises TopicNotFoundError, ConfigError."""
+    """Search messages of a topic. Raises TopicNotFoundError, ConfigError."""
     found = await desk.admin.messages.search(query)
     return SearchView(messages=[row_of(message) for message in found.messages], scan=found.scan)
 

@@ -39,7 +39,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     count: Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)] = 1
 
     def message(self, topic: str) -> Message:
-        """Raises ConfigError, MessageRefusedError, InvalidNameError."""
+        """Make the message of the form. Raises ConfigError, MessageRefusedError, InvalidNameError."""
         return Message(
             topic,
             self.body_bytes(),
@@ -89,7 +89,9 @@ class SendReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send(desk: Desk, topic: str, new: NewMessage) -> SendReport:
-    """Raises what the first message raises when nothing was sent at all; else every message has its outcome."""
+    """Send the messages of a form, each with its outcome. Raises what the first one raises when nothing was sent at
+    all.
+    """
     message, producer = new.message(topic), await desk.producer()
     await desk.admin.topics.route(topic)  # a typing mistake does not create a topic
     outcomes: list[SendOutcome] = []

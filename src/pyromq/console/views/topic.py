@@ -88,7 +88,7 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def topic_view(desk: Desk, topic: str) -> TopicView:
-    """Raises TopicNotFoundError."""
+    """Facts about a topic. Raises TopicNotFoundError."""
     traffic, groups, configs = await asyncio.gather(
         desk.cache.get(("traffic", topic), NUMBERS_MS, lambda: desk.admin.topics.traffic(topic)),
         desk.admin.topics.groups(topic),
@@ -209,7 +209,7 @@ class Affected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def affected_by_deletion(desk: Desk, topic: str) -> Affected:
-    """Raises TopicNotFoundError."""
+    """What the deletion of a topic would affect. Raises TopicNotFoundError."""
     view = await topic_view(desk, topic)
     unread = max((each.lag for each in view.consumers), default=0)
     return Affected(
@@ -218,7 +218,7 @@ async def affected_by_deletion(desk: Desk, topic: str) -> Affected:
 
 
 async def delete_topic(desk: Desk, topic: str) -> None:
-    """Raises TopicNotFoundError."""
+    """Delete a topic. Raises TopicNotFoundError."""
     if topic not in await desk.admin.topics.names():
         raise TopicNotFoundError(topic)
     await desk.admin.topics.delete(topic)

@@ -67,7 +67,7 @@ class TopicIndex(msgspec.Struct, frozen=True):
         return {kind.value: found[kind] for kind in TopicKind if found[kind]}
 
     def names(self, kind: str) -> list[str]:
-        """Of one kind; ``all``; or (empty) those that applications made."""
+        """Names of topics of one kind; ``all``; or (empty) those that applications made."""
         if kind == "all":
             return list(self.kinds)
         if not kind:

@@ -37,7 +37,9 @@ class Admitted:
 
 
 def admit(request: Request, desk: Desk, needed: ConsoleRole | None, *, by_token: bool) -> Admitted:
-    """Raises NotSignedInError, ForbiddenError. ``needed`` None: for everybody. Tokens are for the API alone."""
+    """Verify who sends a request and what it may do; ``needed`` None admits everybody, tokens are for the API alone.
+    Raises NotSignedInError, ForbiddenError.
+    """
     admitted = _identified(request, desk, by_token=by_token)
     if request.method not in SAFE_METHODS and (admitted.who is None or admitted.needs_csrf):
         check_origin(request)
@@ -51,7 +53,7 @@ def admit(request: Request, desk: Desk, needed: ConsoleRole | None, *, by_token:
 
 
 def check_csrf(request: Request, admitted: Admitted, given: str) -> None:
-    """Of an unsafe request with a session: it knows what only our own pages know. Raises ForbiddenError."""
+    """Check that an unsafe request with a session knows what only our own pages know. Raises ForbiddenError."""
     if request.method in SAFE_METHODS or admitted.session is None:
         return
     if not admitted.session.has_csrf(request.headers.get(CSRF_HEADER) or given):

@@ -60,7 +60,9 @@ class ApiFunction:
         return self.returns is Events
 
     async def __call__(self, call: Call) -> Response | Events:
-        """Raises BadRequestError for what does not fit its types, and what the handler raises."""
+        """Call the handler with typed arguments. Raises BadRequestError for what does not fit its types, and what the
+        handler raises.
+        """
         given = {name: await _given(name, kind, call) for name, kind in self.parts.items()}
         result = await self.handler(call, **given)
         if result is None:

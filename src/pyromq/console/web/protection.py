@@ -79,7 +79,7 @@ def is_allowed_host(host: str, allowed: frozenset[str]) -> bool:
 
 
 def check_origin(request: Request) -> None:
-    """Of an unsafe request that a cookie vouches for: it came from a page of ours. Raises ForbiddenError.
+    """Check that an unsafe request that a cookie vouches for came from a page of ours. Raises ForbiddenError.
 
     Browsers send Origin with every POST, old ones at least Referer.
     """

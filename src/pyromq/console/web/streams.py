@@ -44,7 +44,9 @@ class Events:
 
 
 def stream_response(events: Events, desk: Desk, is_welcome: Callable[[], bool]) -> StreamingResponse:
-    """Raises TooManyError when too many are open. ``is_welcome`` is asked at every beat and event."""
+    """Stream events to a browser; ``is_welcome`` is checked at every beat and event. Raises TooManyError when too many
+    are open.
+    """
     if desk.streams_open >= desk.settings.streams_max:
         text = f"{desk.settings.streams_max} streams are open already: close some pages"
         raise TooManyError(text, wait_ms=_WAIT_MS)

@@ -66,7 +66,7 @@ class TableQuery:
         return "?" + urlencode({name: value for name, value in values.items() if value != ""})
 
     def sort_href(self, column: str) -> str:
-        """Of a heading: sorts by it, and the other way round when it is sorted by it already."""
+        """Link of a heading: sorts by it, and the other way round when it is sorted by it already."""
         return self.href(sort=column, descending=self.sort == column and not self.descending)
 
     def keeping(self, name: str, value: str) -> str:

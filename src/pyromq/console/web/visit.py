@@ -101,7 +101,7 @@ class File:
 
 
 async def read_body(request: Request, bytes_max: int) -> bytes:
-    """Raises BodyTooLargeError before more than that is held."""
+    """Read the body of a request. Raises BodyTooLargeError before more than ``bytes_max`` is held."""
     told = request.headers.get("content-length", "")
     if told.isdigit() and int(told) > bytes_max:
         raise BodyTooLargeError(bytes_max)

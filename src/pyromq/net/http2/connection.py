@@ -250,7 +250,7 @@ class Http2Connection(asyncio.Protocol):
         return rest
 
     def _receive(self, found: list[RawFrame]) -> None:
-        """Raises Http2Error. After some calls the rest waits for the next turn of the loop."""
+        """Handle frames; after some calls the rest waits for the next loop iteration. Raises Http2Error."""
         if self._later:
             self._later += found
             return

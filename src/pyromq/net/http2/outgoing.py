@@ -145,7 +145,7 @@ class Outgoing:
     # --- windows ---
 
     def widen(self, size: int) -> None:
-        """Raises Http2Error."""
+        """Widen the peer's flow-control window. Raises Http2Error."""
         self._window += size
         if self._window > WINDOW_MAX:
             raise Http2Error(Http2Code.FLOW_CONTROL_ERROR, "the window of the connection is too large")

@@ -50,7 +50,7 @@ class GroupStory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def story_of(facts: Facts, group: GroupFacts) -> GroupStory:
-    """Of a message that is stored in its topic."""
+    """Say what a group did with a message that is stored in its topic."""
     done = _successes(facts.trace, group.group)
     if done:
         return _consumed_by_trace(facts, group, done)

@@ -78,7 +78,7 @@ class Jobs:
     # --- starting ---
 
     def start(self, new: NewJob, *, by: str, continues: str = "") -> JobRecord:
-        """Raises TooManyJobsError, JobFolderError."""
+        """Start a job. Raises TooManyJobsError, JobFolderError."""
         assert self._admin is not None, "a book without a client starts nothing"
         if len(self._runs) >= RUNNING_MAX:
             raise TooManyJobsError(f"{RUNNING_MAX} jobs are under way already: wait for one, or cancel one")

@@ -118,7 +118,7 @@ class JobFiles:
         return what
 
     def save(self, record: JobRecord) -> None:
-        """Raises JobFolderError."""
+        """Write the record of a job. Raises JobFolderError."""
         try:
             self._record.save(msgspec.json.encode(record))
         except OSError as error:
@@ -129,7 +129,7 @@ class JobFiles:
         self._write(msgspec.json.encode(_Begun(item)))
 
     def add(self, result: ItemResult) -> None:
-        """Raises JobFolderError."""
+        """Append the result of one item. Raises JobFolderError."""
         self._write(msgspec.json.encode(result))
 
     def _write(self, line: bytes) -> None:

@@ -55,7 +55,7 @@ class MessageQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class QueueScan(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one queue: offsets ``[begin, end)`` were read, of ``[first, last)`` that the search was about."""
+    """Scan of one queue: offsets ``[begin, end)`` were read, of ``[first, last)`` that the search was about."""
 
     broker: str
     queue: int
@@ -91,7 +91,7 @@ class MessageSearch:
         self._offsets = offsets
 
     async def search(self, query: MessageQuery) -> SearchResult:
-        """Raises TopicNotFoundError, ConfigError for a query that is none."""
+        """Search a topic for messages. Raises TopicNotFoundError, ConfigError for a query that is none."""
         wanted = MessageFilter(query)
         if query.is_indexed:
             return await self._search_index(query, wanted)

@@ -12,7 +12,7 @@ CHUNK_MAX: Final = 256
 
 
 def check_rate(rate: float | None) -> None:
-    """Raises ConfigError."""
+    """Check a rate of messages. Raises ConfigError."""
     if rate is not None and rate <= 0:
         raise ConfigError(
             f"a rate of {rate:g} messages a second sends nothing; leave the rate out to send at full speed"

@@ -27,7 +27,7 @@ class GrpcAuthorization(NamedTuple):
 
 
 def parse_authorization(text: str) -> GrpcAuthorization:
-    """Raises AuthorizationError."""
+    """Parse the authorization of a gRPC call. Raises AuthorizationError."""
     algorithm, _, rest = text.strip().partition(" ")
     if algorithm != _ALGORITHM:
         raise AuthorizationError(f"authorization begins with {algorithm[:40]!r}, {_ALGORITHM} is expected")

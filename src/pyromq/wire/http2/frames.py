@@ -152,7 +152,7 @@ def check_priority(payload: bytes, stream_id: int) -> None:
 
 
 def read_word(payload: bytes, name: str) -> int:
-    """Of RST_STREAM and WINDOW_UPDATE: their only field. Raises Http2Error."""
+    """Read the only field of RST_STREAM and WINDOW_UPDATE. Raises Http2Error."""
     if len(payload) != 4:
         raise Http2Error(Http2Code.FRAME_SIZE_ERROR, f"{name} has four bytes")
     word: int = _WORD.unpack(payload)[0]

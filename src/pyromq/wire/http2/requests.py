@@ -37,7 +37,7 @@ class HeaderDecoder:
         self._decoder = hpack.Decoder(max_header_list_size=HEADER_LIST_BYTES_MAX)
 
     def decode(self, block: bytes) -> list[tuple[bytes, bytes]]:
-        """Raises Http2Error."""
+        """Decode a header block (HPACK). Raises Http2Error."""
         try:
             return self._decoder.decode(block, raw=True)  # type: ignore[return-value]  # raw: pairs of bytes
         except hpack.OversizedHeaderListError as error:
@@ -50,7 +50,7 @@ class HeaderDecoder:
 
 
 def read_request(pairs: list[tuple[bytes, bytes]]) -> RequestHead:
-    """Raises Http2StreamError."""
+    """Read the head of a request. Raises Http2StreamError."""
     pseudo: dict[bytes, bytes] = {}
     fields: dict[bytes, bytes] = {}
     for name, value in pairs:
@@ -71,7 +71,7 @@ def read_request(pairs: list[tuple[bytes, bytes]]) -> RequestHead:
 
 
 def check_trailers(pairs: list[tuple[bytes, bytes]]) -> None:
-    """Raises Http2StreamError."""
+    """Check the trailers of a request. Raises Http2StreamError."""
     if any(name[:1] == b":" for name, _ in pairs):
         raise _malformed("trailers have pseudo-headers")
     _check_fields(dict(pairs))
