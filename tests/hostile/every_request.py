@@ -37,7 +37,7 @@ def request_of(code: Code, topic: str, group: str, *, position: int = 0) -> tupl
         **{"defaultTopicQueueNums": "1", "bornTimestamp": "0", "flag": "0", "properties": ""},
         **{"a": group, "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "0", "h": "0", "i": ""},
         **{"j": "0", "k": "false", "m": "true" if code is Code.SEND_BATCH_MESSAGE else "false"},
-        **{"purpose": "everything", "nonce": "1"},
+        **{"purpose": "everything", "nonce": "1", "watch": "true", "watchId": "1", "waitMillis": "0"},
     }
     if code in (Code.SEND_MESSAGE, Code.SEND_REPLY_MESSAGE):
         fields["sysFlag"] = "0"
@@ -66,6 +66,10 @@ def _body(code: Code, topic: str, group: str) -> bytes:
             value = {"groupConfigList": [config]}
         case Code.CHECK_CLIENT_CONFIG:
             value = {"clientId": "c1", "group": group, "subscriptionData": subscription}
+        case Code.QUERY_QUEUE_RANGES:
+            value = {"topics": [topic], "group": group}
+        case Code.UPDATE_CONSUMER_OFFSETS:
+            value = {"group": group, "topics": {topic: [[0, 0]]}}
         case Code.QUERY_ASSIGNMENT:
             value = {"topic": topic, "consumerGroup": group, "clientId": "c1"}
         case Code.SET_MESSAGE_REQUEST_MODE:

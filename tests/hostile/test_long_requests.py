@@ -115,6 +115,33 @@ async def test_statistics_of_a_topic_with_every_queue_it_may_have(tmp_path: Path
         await no_stall(server)
 
 
+async def test_watches_on_every_queue_and_on_every_topic_that_a_request_may_name(
+    tmp_path: Path, record_property: Record
+) -> None:
+    async with victim(tmp_path) as server, Peer(server.broker) as peer:
+        fields, _ = request_of(Code.UPDATE_AND_CREATE_TOPIC, "wide", "readers")
+        wide = fields | {"readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES)}
+        assert (await peer.ask(Code.UPDATE_AND_CREATE_TOPIC, wide)).code == 0
+        unknown = [f"unknown-{number}" for number in range(9_999)]
+        many = json.dumps({"topics": ["wide", *unknown], "group": "readers"}).encode()
+        too_many = json.dumps({"topics": ["wide", "orders", *unknown]}).encode()
+        rounds = count(3, 30)
+        name = "watches on 65 536 queues of 10 000 topics"
+        async with beside_honest_client(server, name, 3 * rounds, record_property):
+            for _ in range(rounds):
+                response = await peer.ask(Code.QUERY_QUEUE_RANGES, {"watch": "true"}, many)
+                assert response.code == 0 and len(json.loads(response.body)["topics"]["wide"]) == QUEUES
+                waits = ("-5", "1", str(1 << 62), "0")  # each ends the one before
+                for wait_ms in waits:
+                    peer.send(Code.AWAIT_QUEUE_RANGES, {"watchId": response.ext["watchId"], "waitMillis": wait_ms})
+                assert {(await peer.receive()).code for _ in waits} == {0}
+                assert (await peer.ask(Code.QUERY_QUEUE_RANGES, {}, too_many)).code != 0
+                for rows in (10_000, 60_000):  # beyond their ends, and too many
+                    commits = {"group": "readers", "topics": {"wide": [[number, 9] for number in range(rows)]}}
+                    assert (await peer.ask(Code.UPDATE_CONSUMER_OFFSETS, {}, json.dumps(commits).encode())).code != 0
+        await no_stall(server)
+
+
 async def test_more_long_responses_than_can_wait_are_refused(tmp_path: Path) -> None:
     async with victim(tmp_path) as server, Peer(server.broker) as peer:
         fields, _ = request_of(Code.UPDATE_AND_CREATE_TOPIC, "wide", "readers")

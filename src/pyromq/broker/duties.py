@@ -74,6 +74,7 @@ class Duties:
         found = [
             parts.handlers.pulls.respond_due,
             parts.handlers.pulls.recheck_some,
+            parts.handlers.watches.respond_due,
             parts.popping.tick,
             parts.handlers.clients.notices.tick,
             parts.write_path.disk.answer_overdue,

@@ -31,6 +31,7 @@ from pyromq.broker.delays.recall import RecallHandler
 from pyromq.broker.dispatching.plan import Lanes
 from pyromq.broker.popping.pop_requests import PopHandler
 from pyromq.broker.pulling.pull import PullHandler
+from pyromq.broker.pulling.queue_watches import WatchHandler
 from pyromq.broker.sending.reply import ReplyHandler
 from pyromq.broker.sending.send import SendHandler
 from pyromq.broker.sending.send_back import SendBackHandler
@@ -50,6 +51,7 @@ class Handlers:
     send_back: SendBackHandler
     replies: ReplyHandler
     pulls: PullHandler
+    watches: WatchHandler
     pops: PopHandler
     clients: ClientHandler
     client_relay: ClientRelay
@@ -102,6 +104,7 @@ class Handlers:
             Code.RECALL_MESSAGE: self.recalls.recall,
             Code.PULL_MESSAGE: self.pulls.pull,
             Code.LITE_PULL_MESSAGE: self.pulls.pull,
+            Code.AWAIT_QUEUE_RANGES: self.watches.wait,
             Code.POP_MESSAGE: self.pops.pop,
             Code.ACK_MESSAGE: self.pops.ack,
             Code.BATCH_ACK_MESSAGE: self.pops.batch_ack,
@@ -128,6 +131,8 @@ class Handlers:
             Code.CHECK_CLIENT_CONFIG: clients.check_client,
             Code.QUERY_CONSUMER_OFFSET: offsets.query,
             Code.UPDATE_CONSUMER_OFFSET: offsets.update,
+            Code.UPDATE_CONSUMER_OFFSETS: offsets.update_all,
+            Code.QUERY_QUEUE_RANGES: self.watches.query,
             Code.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
             Code.GET_MAX_OFFSET: offsets.maximum,
             Code.GET_MIN_OFFSET: offsets.minimum,

@@ -184,6 +184,7 @@ class Tenure:
     def disconnected(self, connection: Connection) -> None:
         self.parts.quotas.disconnected(connection)
         self.parts.waiters.drop_connection(connection)
+        self.parts.handlers.watches.watches.drop_connection(connection)
         self.parts.popping.pops.drop_owner(connection)
         self.parts.handlers.clients.disconnected(connection)
 

@@ -50,6 +50,7 @@ from pyromq.broker.delays.timers import Timers
 from pyromq.broker.popping.keeping import Popping, open_popping
 from pyromq.broker.pulling.pull import PullHandler
 from pyromq.broker.pulling.pull_waiters import PullWaiters
+from pyromq.broker.pulling.queue_watches import WatchHandler
 from pyromq.broker.registration import Registrar
 from pyromq.broker.replicating.master_calls import MasterCalls
 from pyromq.broker.replicating.replication import Replication, ReplicationWiring
@@ -152,7 +153,7 @@ class Wiring:
         handlers.runtime.scrub_facts = services.maintenance.scrub.facts
         tables.topics.on_change = services.registrar.topics_changed
         handlers.config.on_update = self.on_change
-        write_path.readers.join(popping, services.delay_runner, handlers.pulls)
+        write_path.readers.join(popping, services.delay_runner, handlers.pulls, handlers.watches)
         if handlers.sends.lane is not None:
             stats.puts.before_look = handlers.sends.lane.count_puts
         return Parts(
@@ -300,6 +301,7 @@ class Wiring:
             send_back=SendBackHandler(environment, tables, write_path, delays, counters),
             replies=ReplyHandler(environment, identity, tables, write_path),
             pulls=pulls,
+            watches=WatchHandler(environment, tables, store, counters),
             pops=popping.handler,
             clients=ClientHandler(tables, settings, environment.clock, environment.access),
             client_relay=ClientRelay(store, tables, settings, environment.access),

@@ -23,6 +23,7 @@ from pyromq.security.resources import ALL_NAMES, Action, Need, ResourceType, clu
 from pyromq.wire.json import bodies, java_json
 from pyromq.wire.json.batch_ack import decode_batch_ack
 from pyromq.wire.json.heartbeat import CheckClient, decode_heartbeat
+from pyromq.wire.json.queue_ranges import decode_commits, decode_ranges_request
 from pyromq.wire.received import Received
 
 BODY_BYTES_MAX: Final = 1 << 20
@@ -133,6 +134,24 @@ def consumed_topics(request: Received[Any]) -> Iterable[str]:
 
 def locked_topics(request: Received[Any]) -> Iterable[str]:
     return dict.fromkeys(each.topic for each in bodies.decode(_body(request), bodies.LockRequest).mq_set)
+
+
+def ranged_topics(request: Received[Any]) -> Iterable[str]:
+    return dict.fromkeys(decode_ranges_request(_body(request)).topics)
+
+
+def ranged_group(request: Received[Any]) -> Iterable[str]:
+    """None when no group is asked about."""
+    named = decode_ranges_request(_body(request)).group
+    return (named,) if named else ()
+
+
+def committed_topics(request: Received[Any]) -> Iterable[str]:
+    return list(decode_commits(_body(request)).topics)
+
+
+def committing_group(request: Received[Any]) -> Iterable[str]:
+    return (decode_commits(_body(request)).group,)
 
 
 def locking_group(request: Received[Any]) -> Iterable[str]:

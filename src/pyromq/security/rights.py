@@ -128,6 +128,11 @@ BROKER_RIGHTS: Final[Rights] = {
     Code.QUERY_ASSIGNMENT: _row(_topic(needs.assigned_topic, _SUB), _group(needs.assigned_group, _SUB)),
     Code.QUERY_CONSUMER_OFFSET: _row(_topic("topic", _SUB, _GET), _group("consumer_group", _SUB, _GET)),
     Code.UPDATE_CONSUMER_OFFSET: _row(_topic("topic", _SUB, _UPDATE), _group("consumer_group", _SUB, _UPDATE)),
+    Code.UPDATE_CONSUMER_OFFSETS: _row(
+        _topic(needs.committed_topics, _SUB, _UPDATE), _group(needs.committing_group, _SUB, _UPDATE)
+    ),
+    Code.QUERY_QUEUE_RANGES: _row(_topic(needs.ranged_topics, _GET, _SUB), _group(needs.ranged_group, _SUB, _GET)),
+    Code.AWAIT_QUEUE_RANGES: Right((), is_open=True),  # of what 31050 admitted on the same connection, by these rules
     Code.SEARCH_OFFSET_BY_TIMESTAMP: _OFFSETS,
     Code.GET_MAX_OFFSET: _OFFSETS,
     Code.GET_MIN_OFFSET: _OFFSETS,

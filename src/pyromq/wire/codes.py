@@ -193,6 +193,9 @@ class RequestCode(IntEnum):
     GET_ACCESS_TABLES = 31_030
     GET_REPLICA_CHALLENGE = 31_031
     FORWARD_TO_DEAD_LETTERS = 31_040
+    QUERY_QUEUE_RANGES = 31_050
+    AWAIT_QUEUE_RANGES = 31_051
+    UPDATE_CONSUMER_OFFSETS = 31_052
 
     # --- POP: too large for the 16 bits of a binary header, so JSON headers only ---
     POP_MESSAGE = 200050

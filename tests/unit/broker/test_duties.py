@@ -24,6 +24,7 @@ from pyromq.testing import FaultyDisk, ManualClock
 EVERY_TICK = {
     "handlers.pulls.respond_due",
     "handlers.pulls.recheck_some",
+    "handlers.watches.respond_due",
     "handlers.clients.notices.tick",
     "popping.tick",
     "popping.pops.tick",
@@ -138,6 +139,7 @@ async def test_a_connection_that_is_lost_leaves_nothing_behind() -> None:
     rig.tenure().disconnected(cast(Connection, rig.silent))
     assert set(rig.notes.called) == {
         "waiters.drop_connection",
+        "handlers.watches.watches.drop_connection",
         "popping.pops.drop_owner",
         "handlers.clients.disconnected",
         "quotas.disconnected",

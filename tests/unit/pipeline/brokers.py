@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.offsets import HeldRange, Offsets
+from pyromq.pipeline.reading.broker_ranges import GroupUsage
 
 
 class FakeCluster:
@@ -19,16 +20,26 @@ class FakeCluster:
         self.commits: list[Offsets] = []
         self.is_deaf = False
         self.asked = 0
+        self.waits: list[int] = []
+        self.others = GroupUsage()
+        self.sleep: Callable[[float], object] = lambda seconds: None
 
-    def held(self, *, missing_ok: bool = False) -> dict[QueueId, HeldRange]:
+    def held(self, *, missing_ok: bool = False, fresh: bool = True) -> dict[QueueId, HeldRange]:
         self.asked += 1
         return dict(self.held_now)
+
+    def wait(self, wait_ms: int) -> None:
+        self.waits.append(wait_ms)
+        self.sleep(min(wait_ms, 40) / 1000)
+
+    def usage(self) -> GroupUsage:
+        return self.others
 
     def stored(self, queues: Iterable[QueueId]) -> Offsets:
         return {queue: self.group[queue] for queue in queues if queue in self.group}
 
-    def at_time(self, queues: Iterable[QueueId], time_ms: int, held: Mapping[QueueId, HeldRange]) -> Offsets:
-        return {queue: self.by_time[queue] for queue in queues}
+    def at_times(self, times_ms: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange]) -> Offsets:
+        return {queue: self.by_time[queue] for queue in times_ms}
 
     def commit(self, offsets: Mapping[QueueId, int]) -> None:
         if self.is_deaf:

@@ -58,6 +58,7 @@ def test_rows_without_a_named_resource_are_few_and_known() -> None:
         Code.RESUME_CHECK_HALF_MESSAGE,
         Code.HEART_BEAT,
         Code.UNREGISTER_CLIENT,
+        Code.AWAIT_QUEUE_RANGES,
         Code.CHECK_CLIENT_CONFIG,
         Code.GET_ROUTEINFO_BY_TOPIC,
     }

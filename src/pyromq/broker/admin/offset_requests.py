@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.long_responses import Steps, nothing, pieces
+from pyromq.broker.base.refusals import RefusedError, too_large
+from pyromq.broker.base.responses import BODY_BYTES_MAX
 from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.state.tables import Tables
+from pyromq.errors import MQError
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import QUEUE_ID_MAX, MessageStore
 from pyromq.store.read_result import Boundary
@@ -18,11 +21,12 @@ from pyromq.wire.headers.consumer import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
+from pyromq.wire.json.queue_ranges import decode_commits
 from pyromq.wire.received import Received
 
 
 class OffsetHandler:
-    """Requests 14, 15, 29, 30, 31 and 32."""
+    """Requests 14, 15, 29, 30, 31, 32 and 31052."""
 
     def __init__(self, store: MessageStore, tables: Tables) -> None:
         self._store = store
@@ -59,28 +63,48 @@ class OffsetHandler:
         return position is not None and position >= self._store.end_position - self._store.settings.hot_bytes
 
     def update(self, connection: Connection, request: Received[UpdateConsumerOffsetHeader]) -> None:
-        """Queues that a topic had once may have offsets, too; no offset is beyond the end of its queue."""
         header = request.header
-        refuse_change(topic=header.topic, group=header.consumer_group)
-        self._groups.require(header.consumer_group)
-        self._topics.require(header.topic)
-        if not 0 <= header.queue_id <= QUEUE_ID_MAX:
-            text = f"queue id {header.queue_id} is out of range: no topic has more than {QUEUE_ID_MAX + 1} queues"
+        self._commit(connection, header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+
+    def update_all(self, connection: Connection, request: Received[None]) -> Steps:
+        """31052: what is right is committed; the first that is not is why the request is refused."""
+        if len(request.body) > BODY_BYTES_MAX:
+            raise too_large(request)
+        wanted, refusal = decode_commits(request.body), None
+        rows = [(topic, row) for topic, rows in wanted.topics.items() for row in rows]
+        for part in pieces(rows):
+            for topic, row in part:
+                try:
+                    self._commit(connection, wanted.group, topic, row.number, row.offset)
+                except MQError as error:
+                    refusal = refusal or error
+            yield None
+        if refusal is not None:
+            raise refusal
+        return nothing
+
+    def _commit(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Queues that a topic had once may have offsets, too; no offset is beyond the end of its queue."""
+        refuse_change(topic=topic, group=group)
+        self._groups.require(group)
+        self._topics.require(topic)
+        if not 0 <= queue_id <= QUEUE_ID_MAX:
+            text = f"queue id {queue_id} is out of range: no topic has more than {QUEUE_ID_MAX + 1} queues"
             raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
-        if not self._progress.has_room(header.consumer_group, header.topic, header.queue_id):
+        if not self._progress.has_room(group, topic, queue_id):
             text = (
                 f"this broker keeps {self._progress.offsets_max} consumer offsets already: delete groups that are gone"
             )
             raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
-        known = self._store.reader.range_of(header.topic, header.queue_id)
-        if known is None and not self._exists(header.topic, header.queue_id):
-            text = f"topic {header.topic} has no queue {header.queue_id}"
+        known = self._store.reader.range_of(topic, queue_id)
+        if known is None and not self._exists(topic, queue_id):
+            text = f"topic {topic} has no queue {queue_id}"
             raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
         end = known.end if known else 0
-        if not 0 <= header.commit_offset <= end:
-            text = f"offset {header.commit_offset} of queue {header.queue_id} of {header.topic} is outside [0, {end}]"
+        if not 0 <= offset <= end:
+            text = f"offset {offset} of queue {queue_id} of {topic} is outside [0, {end}]"
             raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
-        self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection)
+        self._progress.commit(group, topic, queue_id, offset, connection)
 
     def search(self, connection: Connection, request: Received[SearchOffsetHeader]) -> OffsetResponseHeader:
         header = request.header

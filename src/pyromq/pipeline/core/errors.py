@@ -19,6 +19,12 @@ class OptionError(ConfigError):
         self.mistakes = ((option, reason), *more)
         super().__init__("; also ".join(f"option {name}: {why}" for name, why in self.mistakes))
 
+    @classmethod
+    def joined(cls, first: OptionError, second: OptionError) -> OptionError:
+        """One error with the mistakes of both."""
+        (option, reason), *more = (*first.mistakes, *second.mistakes)
+        return cls(option, reason, *more)
+
 
 class BackwardRangeError(ConfigError):
     """A batch read whose start lies beyond its end, so that it would read nothing."""
@@ -41,6 +47,17 @@ class DataLossError(MQError):
             "To continue without them, set the option failOnDataLoss to false; each gap is then logged"
         )
         self.losses = tuple(losses)
+
+
+class GroupSharedError(ConfigError):
+    """A query with ``exclusive`` whose group is used by others."""
+
+    def __init__(self, group: str, others: str) -> None:
+        super().__init__(
+            f"group {group} is used by {others}, and the query is exclusive (option exclusive): stop them, or give the "
+            "query a group of its own"
+        )
+        self.group = group
 
 
 class SourceUnreachableError(MQError):

@@ -1,21 +1,31 @@
 """Offsets of a query: the next offset to read in each queue, and their form in checkpoints and options.
 
     {"orders": {"broker-a": {"0": 123, "1": 98}}}          topic, broker, queue: names as brokers know them
+    {"*": "c-jq~…"}                                         the same of more than ``PLAIN_MAX`` queues, packed
 
 Spark compares offsets as text, so the same offsets must always give the same text: keys are sorted, queues by number.
+Packed, 10 000 queues take some kilobytes instead of a hundred: Spark writes offsets into its log with every batch, and
+hands them over with every look for new messages. Both forms are read everywhere.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b85decode, b85encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from itertools import accumulate, pairwise
+from typing import Any, Final, TypeAlias
 
 from pyromq.model.queue import QueueId
 
 Offsets: TypeAlias = dict[QueueId, int]
-OffsetTree: TypeAlias = dict[str, dict[str, dict[str, int]]]
+OffsetTree: TypeAlias = dict[str, Any]
+
+PLAIN_MAX: Final = 64
+_PACKED: Final = "*"  # no topic has that name
+_UNPACKED_BYTES_MAX: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,11 +56,13 @@ def to_tree(offsets: Mapping[QueueId, int]) -> OffsetTree:
     tree: OffsetTree = {}
     for queue in sorted(offsets):
         tree.setdefault(queue.topic, {}).setdefault(queue.broker, {})[str(queue.number)] = offsets[queue]
-    return tree
+    return tree if len(offsets) <= PLAIN_MAX else {_PACKED: _packed(tree)}
 
 
 def from_tree(tree: Any) -> Offsets:
     """Read offsets from decoded JSON. Raises OffsetFormatError with what is wrong."""
+    if isinstance(tree, dict) and len(tree) == 1 and isinstance(text := tree.get(_PACKED), str):
+        tree = _unpacked(text)
     found: Offsets = {}
     for topic, brokers in _entries(tree, "topics"):
         for broker, queues in _entries(brokers, f"brokers of topic {topic}"):
@@ -61,6 +73,39 @@ def from_tree(tree: Any) -> Offsets:
                     raise OffsetFormatError(f"{offset!r} is not an offset (topic {topic}, queue {number})")
                 found[QueueId(topic, broker, int(number))] = offset
     return found
+
+
+def _packed(tree: OffsetTree) -> str:
+    """Of each broker, queue numbers and offsets as differences to the one before: long runs of small numbers."""
+    steps = {
+        topic: {broker: [_steps(map(int, queues)), _steps(queues.values())] for broker, queues in brokers.items()}
+        for topic, brokers in tree.items()
+    }
+    text = json.dumps(steps, separators=(",", ":"), ensure_ascii=False)
+    return b85encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def _unpacked(text: str) -> Any:
+    """The tree. Raises OffsetFormatError."""
+    try:
+        unpacking = zlib.decompressobj()
+        data = unpacking.decompress(b85decode(text), _UNPACKED_BYTES_MAX)
+        if unpacking.unconsumed_tail or not unpacking.eof:
+            raise OffsetFormatError("packed offsets are cut off, or too long")
+        return {
+            topic: {
+                broker: dict(zip(map(str, accumulate(numbers)), accumulate(offsets), strict=True))
+                for broker, (numbers, offsets) in brokers.items()
+            }
+            for topic, brokers in json.loads(data).items()
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError, zlib.error) as error:
+        raise OffsetFormatError(f"{text[:40]!r}… is not what offsets are packed into: {error}") from error
+
+
+def _steps(values: Iterable[int]) -> list[int]:
+    found = list(values)
+    return [value - before for before, value in pairwise((0, *found))]
 
 
 def from_json(offset: Any) -> Any:
@@ -86,3 +131,27 @@ def _entries(value: Any, what: str) -> Iterable[tuple[str, Any]]:
     if not isinstance(value, dict):
         raise OffsetFormatError(f"expected an object of {what}, not {str(value)[:60]!r}")
     return value.items()
+
+
+class OffsetMemory:
+    """The last offsets in both forms. Spark hands back what it got, and asks again and again while nothing happens."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[OffsetTree, Offsets]] = []  # the newest last
+
+    def offsets_of(self, tree: OffsetTree) -> Offsets:
+        """The same object for the same tree. Raises OffsetFormatError."""
+        for known, offsets in reversed(self._known):
+            if known == tree:
+                return offsets
+        return self._keep(tree, from_tree(tree))[1]
+
+    def tree_of(self, offsets: Offsets) -> OffsetTree:
+        for tree, known in reversed(self._known):
+            if known is offsets:
+                return tree
+        return self._keep(to_tree(offsets), offsets)[0]
+
+    def _keep(self, tree: OffsetTree, offsets: Offsets) -> tuple[OffsetTree, Offsets]:
+        self._known = [*self._known[-2:], (tree, offsets)]
+        return tree, offsets

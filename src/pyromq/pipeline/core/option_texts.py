@@ -12,8 +12,8 @@ from pyromq.client.consumer.rules.subscription import parse_tags
 from pyromq.client.core.settings import ClientSettings
 from pyromq.errors import ConfigError, InvalidNameError, MQError
 from pyromq.model.names import validate_group, validate_topic
-from pyromq.pipeline.core.offsets import OffsetFormatError, from_tree
-from pyromq.pipeline.core.places import EARLIEST, AtOffsets, AtTime, RelativeOffset, Where
+from pyromq.pipeline.core.offsets import OffsetFormatError, Offsets, from_tree
+from pyromq.pipeline.core.places import EARLIEST, AtOffsets, AtTime, AtTimes, NoMatch, RelativeOffset, Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +124,37 @@ def place(text: str) -> Where:
         raise ValueError(
             f'{text!r} is not earliest, latest, group, or offsets such as {{"topic": {{"broker": {{"0": 123}}}}}}'
         )
+    offsets = _by_queue(text)
+    if low := [offset for offset in offsets.values() if offset < EARLIEST]:
+        raise ValueError(f"offset {low[0]} is below -2 (earliest)")
+    return AtOffsets(tuple(offsets.items()))
+
+
+def times(text: str) -> AtTimes:
+    text = text.strip()
+    if not text.startswith("{"):
+        raise ValueError(f'{text!r} is not times such as {{"topic": {{"broker": {{"0": 1700000000000}}}}}}')
+    found = _by_queue(text)
+    if low := [time_ms for time_ms in found.values() if time_ms < 0]:
+        raise ValueError(f"{low[0]} is not a time in milliseconds since 1970")
+    return AtTimes(tuple(found.items()))
+
+
+def no_match(text: str) -> NoMatch:
+    if text.strip().lower() not in (each.value for each in NoMatch):
+        raise ValueError(f"{text!r} is neither error nor latest")
+    return NoMatch(text.strip().lower())
+
+
+def _by_queue(text: str) -> Offsets:
     try:
-        offsets = from_tree(json.loads(text))
+        return from_tree(json.loads(text))
     except OffsetFormatError as error:
         raise ValueError(str(error)) from error
     except ValueError as error:
         raise ValueError(f"{text!r} is not JSON: {error}") from error
     except RecursionError as error:
         raise ValueError(f"its JSON is nested too deeply: {text[:40]!r}…") from error
-    if low := [offset for offset in offsets.values() if offset < EARLIEST]:
-        raise ValueError(f"offset {low[0]} is below -2 (earliest)")
-    return AtOffsets(tuple(offsets.items()))
 
 
 def tags(text: str) -> str:

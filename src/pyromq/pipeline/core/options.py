@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from pyromq.client.core.settings import ClientSettings
 from pyromq.pipeline.core import option_texts as texts
 from pyromq.pipeline.core.errors import OptionError
+from pyromq.pipeline.core.kafka_names import counterpart, kafka_hint
 from pyromq.pipeline.core.keywords import closest
 from pyromq.pipeline.core.offsets import queue_text
 from pyromq.pipeline.core.option_texts import StoreFolderOption
@@ -22,6 +23,8 @@ from pyromq.pipeline.core.places import (
     LATEST,
     AtOffsets,
     AtTime,
+    AtTimes,
+    NoMatch,
     RelativeOffset,
     Where,
     is_latest,
@@ -49,8 +52,10 @@ class SourceOptions:
     topics: tuple[str, ...] = ()
     topic_pattern: str = ""
     group: str = ""
+    exclusive: bool = False
     starting: Where = RelativeOffset.EARLIEST
     ending: Where = RelativeOffset.LATEST
+    starting_no_match: NoMatch = NoMatch.LATEST
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
@@ -115,7 +120,8 @@ class OptionTable:
             if option is None:
                 self._refuse(key, use, mistakes)
             elif option.use not in (Use.BOTH, use):
-                mistakes.add(option.name, f"it is for {option.use.value} {self.acts} only")
+                instead = f"; {_INSTEAD[option.name]}" if option.name in _INSTEAD else ""
+                mistakes.add(option.name, f"it is for {option.use.value} {self.acts} only{instead}")
             else:
                 try:
                     value = option.parse(str(text))
@@ -125,11 +131,25 @@ class OptionTable:
                     yield option, value
 
     def _refuse(self, key: str, use: Use, mistakes: Mistakes) -> None:
+        known = [option.name for option in self.options]
         names = [option.name for option in self.options if option.use in (Use.BOTH, use)]
-        meant = closest(key, (option.name for option in self.options))
-        hint = f"did you mean {meant}?" if meant else f"its options are {', '.join(names)} ({self.page})"
+        meant = counterpart(key) if counterpart(key) in known else closest(key, known)
+        hint = kafka_hint(key) or (
+            f"did you mean {meant}?" if meant else f"its options are {', '.join(names)} ({self.page})"
+        )
         mistakes.add(key, f"the {self.whose} has no such option; {hint}")
         mistakes.excuse(meant)
+
+
+_NO_TRIGGER: Final = "a batch has no triggers, it reads to endingOffsets or endingTimestamp"
+_INSTEAD: Final = {
+    **dict.fromkeys(("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"), _NO_TRIGGER),
+    "maxBytesPerTrigger": _NO_TRIGGER,
+    "endingOffsets": "a stream has no end, availableNow reads what is there",
+    "endingTimestamp": "a stream has no end, availableNow reads what is there",
+    "endingOffsetsByTimestamp": "a stream has no end, availableNow reads what is there",
+}
+"""What to do instead of giving an option where it does not apply."""
 
 
 class Mistakes:
@@ -165,10 +185,14 @@ OPTIONS: Final = (
     SourceOption("topic", "topics", texts.topics, Use.BOTH, "–"),
     SourceOption("topicPattern", "topic_pattern", texts.pattern, Use.BOTH, "–"),
     SourceOption("group", "group", texts.group, Use.BOTH, "–"),
+    SourceOption("exclusive", "exclusive", texts.switch, Use.STREAM, "`false`"),
     SourceOption("startingOffsets", "starting", texts.place, Use.BOTH, "`latest`, `earliest` in batch"),
     SourceOption("startingTimestamp", "starting", texts.time, Use.BOTH, "–"),
+    SourceOption("startingOffsetsByTimestamp", "starting", texts.times, Use.BOTH, "–"),
+    SourceOption("startingOffsetsByTimestampStrategy", "starting_no_match", texts.no_match, Use.BOTH, "`latest`"),
     SourceOption("endingOffsets", "ending", texts.place, Use.BATCH, "`latest`"),
     SourceOption("endingTimestamp", "ending", texts.time, Use.BATCH, "–"),
+    SourceOption("endingOffsetsByTimestamp", "ending", texts.times, Use.BATCH, "–"),
     SourceOption("maxOffsetsPerTrigger", "max_offsets", texts.count, Use.STREAM, "–"),
     SourceOption("minOffsetsPerTrigger", "min_offsets", texts.count, Use.STREAM, "–"),
     SourceOption("maxTriggerDelay", "max_trigger_delay_ms", texts.duration, Use.STREAM, "`15m`"),
@@ -202,6 +226,8 @@ OPTIONS: Final = (
     SourceOption("storeVerify", "store_verify", texts.switch, Use.BATCH, "`true`"),
 )
 _TABLE: Final = OptionTable("source", "reads", "docs/how-to/spark.md", OPTIONS)
+_PRECEDENCE: Final = (AtTime, AtTimes, AtOffsets, RelativeOffset)
+"""Of the options that give one start, or one end, the first of these kinds counts: as Kafka's source has it."""
 _OF_STORES: Final = frozenset(
     (
         *("storePath", "storeVerify", "topic", "tags", "startingTimestamp", "endingTimestamp"),
@@ -217,11 +243,9 @@ def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
     values: dict[str, Any] = {}
     mistakes = Mistakes()
     for option, value in _TABLE.parse(given, use, mistakes):
-        if option.field in chosen:
-            mistakes.add(option.name, f"it cannot be combined with {chosen[option.field].name}")
-            continue
-        values[option.field] = value
-        chosen[option.field] = option
+        given_before = chosen.get(option.field)
+        if given_before is None or _PRECEDENCE.index(type(value)) < _PRECEDENCE.index(type(values[option.field])):
+            values[option.field], chosen[option.field] = value, option
     if use is Use.STREAM:
         values.setdefault("starting", RelativeOffset.LATEST)
     options = SourceOptions(**values)
@@ -246,8 +270,9 @@ def check_options(given: Mapping[str, str]) -> None:
     except OptionError as error:
         try:
             parse_options(given, other)
-        except OptionError:
-            raise error from None
+        except OptionError as also:
+            lacks_group = likely is Use.STREAM and [name for name, _ in error.mistakes] == ["group"]
+            raise (OptionError.joined(also, error) if lacks_group else error) from None
 
 
 def with_nameservers_known_here(options: SourceOptions) -> SourceOptions:
@@ -283,6 +308,9 @@ def _rules(options: SourceOptions, use: Use) -> tuple[Rule, ...]:
          "group needs the option group", "group"),
         ("group", options.group or use is not Use.STREAM, "a stream keeps start and progress in a group; name one"),
         *connection_rules(options),
+        ("startingOffsetsByTimestampStrategy",
+         isinstance(options.starting, AtTime | AtTimes) or options.starting_no_match is NoMatch.LATEST,
+         "it needs startingTimestamp or startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestamp"),
         _order("minPartitions", options.min_partitions, "maxPartitions", options.max_partitions),
         _order("minOffsetsPerTrigger", options.min_offsets, "maxOffsetsPerTrigger", options.max_offsets),
     )  # fmt: skip

@@ -39,15 +39,39 @@ class AtOffsets:
         return dict(self.offsets)
 
 
-Where = RelativeOffset | AtTime | AtOffsets
+@dataclass(frozen=True, slots=True)
+class AtTimes:
+    """``AtTime``, queue by queue."""
+
+    times_ms: tuple[tuple[QueueId, int], ...]
+
+    def as_dict(self) -> dict[QueueId, int]:
+        return dict(self.times_ms)
+
+
+Where = RelativeOffset | AtTime | AtTimes | AtOffsets
+
+
+class NoMatch(Enum):
+    """What to do where a queue has no message of that time or later."""
+
+    LATEST = "latest"
+    ERROR = "error"
 
 
 def within(namespace: str, where: Where) -> Where:
-    """Offsets with the names that brokers have for topics."""
-    if not isinstance(where, AtOffsets):
-        return where
-    named = ((QueueId(wrap(namespace, each.topic), each.broker, each.number), at) for each, at in where.offsets)
-    return AtOffsets(tuple(named))
+    """Queues with the names that brokers have for topics."""
+
+    def known(queue: QueueId) -> QueueId:
+        return QueueId(wrap(namespace, queue.topic), queue.broker, queue.number)
+
+    match where:
+        case AtOffsets():
+            return AtOffsets(tuple((known(queue), at) for queue, at in where.offsets))
+        case AtTimes():
+            return AtTimes(tuple((known(queue), time_ms) for queue, time_ms in where.times_ms))
+        case _:
+            return where
 
 
 def is_latest(where: Where) -> bool:

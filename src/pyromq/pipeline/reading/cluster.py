@@ -17,9 +17,10 @@ from pyromq.client.consumer.base.expression_check import ExpressionCheck
 from pyromq.client.consumer.rules.subscription import subscribe_sql
 from pyromq.client.core.roles import ConsumerRole
 from pyromq.clock import Clock, SystemClock
-from pyromq.errors import GroupNotFoundError, MQError, NoPermissionError, TopicNotFoundError
+from pyromq.errors import ConnectFailedError, GroupNotFoundError, MQError, NoPermissionError, TopicNotFoundError
 from pyromq.model.names import RETRY_PREFIX, retry_topic
 from pyromq.model.queue import QueueId
+from pyromq.model.route import TopicRoute
 from pyromq.model.system_names import kind_of_topic, names_of_servers
 from pyromq.operate.admin import Admin
 from pyromq.pipeline.arrow.layout import record_starts
@@ -28,22 +29,25 @@ from pyromq.pipeline.core.keywords import did_you_mean
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.retry_window import RetryWindow
+from pyromq.pipeline.reading.broker_ranges import BrokerRanges, GroupUsage, as_ranges
 from pyromq.pipeline.reading.pulls import NO_GROUP, RangeReader
-from pyromq.wire.codes import RequestCode, ResponseCode
-from pyromq.wire.headers.shared import TopicHeader
-from pyromq.wire.json import bodies
-from pyromq.wire.json.bodies import TopicStats
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.json.queue_ranges import NOT_COMMITTED, CommitRow
 
 T = TypeVar("T")
 
 _SAMPLE_BYTES: Final = 1
+_POLL_MS_FIRST: Final = 5
+_POLL_MS_MAX: Final = 40
+_POLL_SHARE: Final = 10  # a look that takes long is repeated so many times less often
 
 
 class Cluster:
     """For one query; every method waits for brokers, and raises SourceUnreachableError when they stay away.
 
     ``asks_anew``: for a batch, which is planned once and must not miss a queue that is younger than the routes a worker
-    has kept from the batch before.
+    has kept from the batch before. ``watches``: for a stream, which asks again and again; brokers then tell it only
+    what changed (``broker_ranges``), and it looks for new queues every ``discoveryInterval``.
     """
 
     def __init__(
@@ -51,11 +55,13 @@ class Cluster:
         options: SourceOptions,
         *,
         asks_anew: bool = False,
+        watches: bool = False,
         clock: Clock | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._options = options
         self._asks_anew = asks_anew
+        self._watches = watches
         self._clock = clock or SystemClock()
         self._sleep = sleep
         self._connected: Connected | None = None
@@ -63,28 +69,98 @@ class Cluster:
         self._listed_ms: int | None = None  # when they were listed
         self._checked: set[str] = set()  # topics whose brokers understand the filter
         self._is_introduced = False  # whether brokers know the group
+        self._brokers: dict[str, BrokerRanges] = {}  # by address
+        self._faces: dict[str, BrokerRanges] = {}  # by address, for what is asked beside
+        self._table: dict[QueueId, HeldRange] = {}  # what queues held when brokers last told
+        self._names: dict[str, str] = {}  # of the brokers that have them, by address
+        self._is_whole = False  # whether no topic was missing then
+        self._looked_ms: int | None = None  # when everything was asked
+        self._look_took_ms = 0
+        self._pause_ms = _POLL_MS_FIRST  # between two looks where brokers cannot be waited at
 
     @property
     def connected(self) -> Connected:
         if self._connected is None or not self._connected.is_usable:
             self._connected = connect(self._options)
+            self._brokers.clear()
+            self._faces.clear()
+            self._looked_ms = None
         return self._connected
 
     # --- queues ---
 
-    def held(self, *, missing_ok: bool = False) -> dict[QueueId, HeldRange]:
-        """Every queue of every topic that is read.
+    def held(self, *, missing_ok: bool = False, fresh: bool = True) -> dict[QueueId, HeldRange]:
+        """Every queue of every topic that is read. The same object when nothing changed; it is never changed itself.
 
-        Raises BrokerError for a filter that is not understood; TopicNotFoundError, NoPermissionError unless
-        ``missing_ok``.
+        ``fresh``: as it is now; otherwise as brokers have told by now, which may be some milliseconds late. Raises
+        BrokerError for a filter that is not understood; TopicNotFoundError, NoPermissionError unless ``missing_ok``.
         """
-        return self._surely("asking brokers for their queues", lambda: self._held(missing_ok))
+        return self._surely("asking brokers for their queues", lambda: self._held(missing_ok, fresh))
 
-    async def _held(self, missing_ok: bool) -> dict[QueueId, HeldRange]:
+    async def _held(self, missing_ok: bool, fresh: bool) -> dict[QueueId, HeldRange]:
+        if not fresh and self._may_trust(missing_ok):
+            try:
+                if self._take_news():
+                    return self._table
+            except MQError:
+                self._looked_ms = None
+                raise
+        self._looked_ms, began_ms = None, self._clock.monotonic_ms()
         topics = await self._topics()
-        tables = await asyncio.gather(*(self._held_of(topic, missing_ok) for topic in topics))
-        await self._check_filter({queue.topic for table in tables for queue in table})
-        return {queue: there for table in tables for queue, there in sorted(table.items())}
+        table = await self._look(topics, missing_ok)
+        await self._check_filter({queue.topic for queue in table})
+        if table != self._table:
+            self._table, self._pause_ms = table, _POLL_MS_FIRST
+        self._looked_ms = self._clock.monotonic_ms()
+        self._look_took_ms = self._looked_ms - began_ms
+        return self._table
+
+    def _may_trust(self, missing_ok: bool) -> bool:
+        """Whether what brokers told can be brought up to date by what they tell of changes."""
+        if self._looked_ms is None or not self._watches or not (missing_ok or self._is_whole):
+            return False
+        is_due = self._clock.monotonic_ms() - self._looked_ms >= self._options.discovery_ms
+        return not is_due and self._is_watched and self.connected.is_usable
+
+    @property
+    def _is_watched(self) -> bool:
+        return bool(self._brokers) and all(each.is_watched for each in self._brokers.values())
+
+    def _take_news(self) -> bool:
+        """Whether brokers told all that there is to know. Raises MQError."""
+        changed: dict[QueueId, HeldRange] = {}
+        for address, broker in self._brokers.items():
+            news = broker.news()
+            if news is None:
+                return False
+            for topic, rows in news.items():
+                for number, there in as_ranges(rows).items():
+                    queue = QueueId(topic, self._names[address], number)
+                    if queue in self._table:
+                        changed[queue] = there
+        if changed:
+            self._table = {**self._table, **changed}
+        return True
+
+    def usage(self) -> GroupUsage:
+        """Who else used the group when everything was last asked."""
+        known = [each.usage for each in self._brokers.values()]
+        return GroupUsage(
+            max((each.consumers for each in known), default=0), max((each.streams for each in known), default=0)
+        )
+
+    def wait(self, wait_ms: int) -> None:
+        """Returns when a queue has got messages, or after that time."""
+        self._surely("waiting for messages", lambda: self._wait(wait_ms))
+
+    async def _wait(self, wait_ms: int) -> None:
+        if not self._is_watched:
+            pause_ms = max(self._pause_ms, _POLL_SHARE * self._look_took_ms)
+            self._pause_ms = min(_POLL_MS_MAX, self._pause_ms * 2)
+            await asyncio.sleep(min(pause_ms, wait_ms) / 1000)
+            return
+        waiting = [broker.wait() for broker in self._brokers.values()]
+        await asyncio.wait(waiting, timeout=wait_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
 
     async def _topics(self) -> list[str]:
         client, options = self.connected.client, self._options
@@ -112,34 +188,67 @@ class Cluster:
             await check.require(subscribe_sql(topic, self._options.sql, 0) for topic in sorted(new))
         self._checked |= new
 
-    async def _held_of(self, topic: str, missing_ok: bool) -> dict[QueueId, HeldRange]:
+    async def _look(self, topics: list[str], missing_ok: bool) -> dict[QueueId, HeldRange]:
+        """Asks each broker once for everything that is read of it."""
+        routes = dict(zip(topics, await asyncio.gather(*map(self._route, topics)), strict=True))
+        wanted: dict[str, list[str]] = {}
+        for topic, route in routes.items():
+            for broker in route.broker_datas if route is not None else ():
+                if address := broker.readable_addr():
+                    wanted.setdefault(address, []).append(topic)
+                    self._names[address] = broker.broker_name
+        for address in self._brokers.keys() - wanted.keys():
+            self._brokers.pop(address).forget()
+        brokers = [self._broker(address) for address in wanted]
+        asked = zip(brokers, wanted.values(), strict=True)
+        group = self._group if self._watches and self._options.group else ""
+        told = await asyncio.gather(*(each.everything(of, group=group, watch=self._watches) for each, of in asked))
+        found: dict[QueueId, HeldRange] = {}
+        lacking = {topic for topic, route in routes.items() if route is None}
+        for (address, of), rows in zip(wanted.items(), told, strict=True):
+            name, rows = self._names[address], rows or {}
+            lacking |= {topic for topic in of if topic not in rows}
+            for topic, queues in rows.items():
+                ranges = as_ranges(queues)
+                found |= {QueueId(topic, name, number): there for number, there in ranges.items()}
+        self._is_whole = not lacking
+        return await self._readable(routes, lacking, found, missing_ok)
+
+    async def _route(self, topic: str) -> TopicRoute | None:
         client = self.connected.client
-        may_be_missing = missing_ok or bool(self._options.topic_pattern) or topic.startswith(RETRY_PREFIX)
         try:
             ask = client.routes.refresh if self._asks_anew else client.routes.get
-            route = await ask(topic, timeout_ms=self._options.request_ms)
-            addresses = [address for broker in route.broker_datas if (address := broker.readable_addr())]
-            links = [client.brokers.link(address) for address in addresses]
-            header = TopicHeader(topic=topic)
-            responses = await asyncio.gather(
-                *(client.ask(link, RequestCode.GET_TOPIC_STATS_INFO, header) for link in links)
-            )
+            return await ask(topic, timeout_ms=self._options.request_ms)
         except TopicNotFoundError:
-            client.routes.forget(topic)
-            if may_be_missing:
-                return {}
-            raise await self._not_found(topic) from None
-        readable = route.readable_queues(topic)
-        if not readable and not may_be_missing:
-            text = f"no queue of topic {topic} is readable; an operator has to give the topic permission 6"
-            raise NoPermissionError(code=ResponseCode.NO_PERMISSION, remark=text)
-        stats = [bodies.decode(response.body, TopicStats).offset_table for response in responses]
-        known = {queue: there for table in stats for queue, there in table.items()}
-        return {
-            queue: HeldRange(max(0, known[queue].min_offset), max(0, known[queue].max_offset))
-            for queue in readable
-            if queue in known
-        }
+            return None
+
+    async def _readable(
+        self,
+        routes: Mapping[str, TopicRoute | None],
+        lacking: set[str],
+        found: Mapping[QueueId, HeldRange],
+        missing_ok: bool,
+    ) -> dict[QueueId, HeldRange]:
+        """Of what brokers told, what consumers may read. Raises TopicNotFoundError, NoPermissionError."""
+        table: dict[QueueId, HeldRange] = {}
+        for topic, route in routes.items():
+            may_be_missing = missing_ok or bool(self._options.topic_pattern) or topic.startswith(RETRY_PREFIX)
+            if topic in lacking or route is None:
+                self.connected.client.routes.forget(topic)
+                if not may_be_missing:
+                    raise await self._not_found(topic)
+                continue
+            readable = route.readable_queues(topic)
+            if not readable and not may_be_missing:
+                text = f"no queue of topic {topic} is readable; an operator has to give the topic permission 6"
+                raise NoPermissionError(code=ResponseCode.NO_PERMISSION, remark=text)
+            table |= {queue: found[queue] for queue in readable if queue in found}
+        return table
+
+    def _broker(self, address: str) -> BrokerRanges:
+        if address not in self._brokers:
+            self._brokers[address] = BrokerRanges(self.connected.client, address)
+        return self._brokers[address]
 
     async def _not_found(self, topic: str) -> TopicNotFoundError:
         """The error for a topic that is not there, with the closest name that is."""
@@ -159,21 +268,48 @@ class Cluster:
         return self._surely("asking where the group stands", lambda: self._stored(list(queues)))
 
     async def _stored(self, queues: list[QueueId]) -> Offsets:
+        """One request for each broker that knows how, else one for each queue."""
+        await self._calls(queues)  # whose brokers are known then
+        found: Offsets = {}
+        for name, own in _by_broker(queues).items():
+            rows = await self._ranges_of(name).everything({queue.topic for queue in own}, group=self._group)
+            if rows is None:
+                found |= await self._stored_each(own)
+                continue
+            there = {(topic, row.number): row.committed for topic, known in rows.items() for row in known}
+            offsets = {queue: there.get((queue.topic, queue.number), NOT_COMMITTED) for queue in own}
+            found |= {queue: offset for queue, offset in offsets.items() if offset >= 0}
+        return found
+
+    async def _stored_each(self, queues: list[QueueId]) -> Offsets:
         admin, group = Admin(client=self.connected.client), self._options.group
         found = await asyncio.gather(*(admin.offsets.committed(group, queue) for queue in queues))
         pairs = zip(queues, found, strict=True)
         return {queue: offset for queue, offset in pairs if offset is not None and offset >= 0}
 
-    def at_time(self, queues: Iterable[QueueId], time_ms: int, held: Mapping[QueueId, HeldRange]) -> Offsets:
-        """The first message of each queue that was stored then or later; the end of the queue if there is none."""
-        return self._surely("searching messages by time", lambda: self._at_time(list(queues), time_ms, held))
+    def _ranges_of(self, broker: str) -> BrokerRanges:
+        """A face of its own to the broker: what it asks ends no watch. Raises ConnectFailedError."""
+        client = self.connected.client
+        address = client.brokers.readable_address(broker)
+        if address is None:
+            raise ConnectFailedError(f"broker {broker} is not known: it is down, or did not register")
+        face = self._faces.get(address)
+        if face is None:
+            face = self._faces[address] = BrokerRanges(client, address)
+        return face
 
-    async def _at_time(self, queues: list[QueueId], time_ms: int, held: Mapping[QueueId, HeldRange]) -> Offsets:
-        calls = await self._calls(queues)
-        found = await asyncio.gather(*(calls.offset_at(queue, time_ms) for queue in queues))
+    def at_times(self, times_ms: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange]) -> Offsets:
+        """The first message of each queue that was stored then or later; the end of the queue if there is none."""
+        if not times_ms:
+            return {}
+        return self._surely("searching messages by time", lambda: self._at_times(times_ms, held))
+
+    async def _at_times(self, times_ms: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange]) -> Offsets:
+        calls = await self._calls(times_ms)
+        found = await asyncio.gather(*(calls.offset_at(queue, time_ms) for queue, time_ms in times_ms.items()))
         return {
             queue: min(max(int(offset), held[queue].first), held[queue].end)
-            for queue, offset in zip(queues, found, strict=True)
+            for queue, offset in zip(times_ms, found, strict=True)
         }
 
     def commit(self, offsets: Mapping[QueueId, int]) -> None:
@@ -186,10 +322,18 @@ class Cluster:
             await self._introduce()
         self._is_introduced = True
         try:
-            await asyncio.gather(*(calls.commit_surely(queue, offset) for queue, offset in offsets.items()))
+            await self._commit_all(calls, offsets)
         except GroupNotFoundError:
             await self._introduce()
-            await asyncio.gather(*(calls.commit_surely(queue, offset) for queue, offset in offsets.items()))
+            await self._commit_all(calls, offsets)
+
+    async def _commit_all(self, calls: BrokerCalls, offsets: Mapping[QueueId, int]) -> None:
+        for name, queues in _by_broker(offsets).items():
+            rows: dict[str, list[CommitRow]] = {}
+            for queue in queues:
+                rows.setdefault(queue.topic, []).append(CommitRow(queue.number, offsets[queue]))
+            if len(queues) == 1 or not await self._ranges_of(name).commit(self._group, rows):
+                await asyncio.gather(*(calls.commit_surely(queue, offsets[queue]) for queue in queues))
 
     async def _has_retry_topic(self) -> bool:
         client, topic = self.connected.client, retry_topic(self._group)
@@ -250,3 +394,10 @@ class Cluster:
                 raise
             except MQError as error:
                 self._sleep(window.failed(error) / 1000)
+
+
+def _by_broker(queues: Iterable[QueueId]) -> dict[str, list[QueueId]]:
+    found: dict[str, list[QueueId]] = {}
+    for queue in queues:
+        found.setdefault(queue.broker, []).append(queue)
+    return found

@@ -6,6 +6,7 @@
       earliest        the beginning             the beginning
       JSON            the offset named; -1 as latest, -2 as earliest; the beginning for queues not named
     startingTimestamp the first message stored then or later, the end of the queue if there is none
+    startingOffsetsByTimestamp   likewise, queue by queue; the beginning for queues not named
 
 "latest" looks at the group first because Spark asks for the start of a query a second time when it crashed in its
 first batch, and must then hear the same: the start is stored in the group before Spark hears it.
@@ -18,14 +19,14 @@ from collections.abc import Mapping
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.offsets import HeldRange, Offsets
-from pyromq.pipeline.core.places import EARLIEST, LATEST, AtOffsets, AtTime, RelativeOffset, Where
+from pyromq.pipeline.core.places import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, RelativeOffset, Where
 from pyromq.pipeline.reading.plan import shown
 
 
 def starting_offsets(
     where: Where, held: Mapping[QueueId, HeldRange], stored: Mapping[QueueId, int], by_time: Mapping[QueueId, int]
 ) -> Offsets:
-    """``stored``: where the group stands; ``by_time``: what brokers found for a timestamp. Raises OptionError."""
+    """``stored``: where the group stands; ``by_time``: what brokers found for timestamps. Raises OptionError."""
     named = where.as_dict() if isinstance(where, AtOffsets) else {}
     _require_known(named, held, "startingOffsets")
     return {queue: _start(where, queue, there, named, stored, by_time) for queue, there in held.items()}
@@ -40,8 +41,8 @@ def _start(
     by_time: Mapping[QueueId, int],
 ) -> int:
     match where:
-        case AtTime():
-            return by_time[queue]
+        case AtTime() | AtTimes():
+            return by_time.get(queue, there.first)
         case RelativeOffset.GROUP:
             return stored.get(queue, there.first)
         case RelativeOffset.LATEST:
@@ -55,6 +56,29 @@ def _start(
             return there.first
 
 
+def times_of(where: Where, held: Mapping[QueueId, HeldRange], option: str) -> dict[QueueId, int]:
+    """The times to look up, queue by queue; ``option`` is what named them. Raises OptionError."""
+    match where:
+        case AtTime():
+            return dict.fromkeys(held, where.time_ms)
+        case AtTimes():
+            _require_known(where.as_dict(), held, option)
+            return where.as_dict()
+        case _:
+            return {}
+
+
+def require_matches(
+    times_ms: Mapping[QueueId, int], by_time: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange]
+) -> None:
+    """Every queue has a message of its time or later. Raises OptionError."""
+    late = [queue for queue in sorted(times_ms) if by_time[queue] >= held[queue].end]
+    if late:
+        text = f"{shown(late[0])} has no message that was stored at {times_ms[late[0]]} or later"
+        more = f" ({len(late)} queues in all)" if len(late) > 1 else ""
+        raise OptionError("startingOffsetsByTimestampStrategy", f"{text}{more}; latest would start at its end")
+
+
 def ending_offsets(
     where: Where, held: Mapping[QueueId, HeldRange], stored: Mapping[QueueId, int], by_time: Mapping[QueueId, int]
 ) -> Offsets:
@@ -64,8 +88,8 @@ def ending_offsets(
     ends: Offsets = {}
     for queue, there in held.items():
         match where:
-            case AtTime():
-                ends[queue] = by_time[queue]
+            case AtTime() | AtTimes():
+                ends[queue] = by_time.get(queue, there.end)
             case RelativeOffset.GROUP:
                 ends[queue] = stored.get(queue, there.first)
             case AtOffsets() if named.get(queue, LATEST) != LATEST:
@@ -99,6 +123,8 @@ def said(where: Where, which: str, queue: QueueId) -> str:
     match where:
         case AtTime():
             return f"{which}Timestamp {where.time_ms}"
+        case AtTimes():
+            return f"{which}OffsetsByTimestamp"
         case AtOffsets():
             return f"{which}Offsets" if queue in where.as_dict() else f"{which}Offsets, which does not name it"
         case _:

@@ -10,15 +10,17 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from typing import Any, Final, Protocol
 
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.core.errors import DataLossError
-from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, from_tree, to_tree
+from pyromq.pipeline.core.errors import DataLossError, GroupSharedError
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, to_tree
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.places import AtTime
+from pyromq.pipeline.core.places import NoMatch
+from pyromq.pipeline.reading.broker_ranges import GroupUsage
 from pyromq.pipeline.reading.plan import (
     BatchLimits,
     Partition,
@@ -32,23 +34,24 @@ from pyromq.pipeline.reading.plan import (
     shown,
     with_new_queues,
 )
-from pyromq.pipeline.reading.starts import starting_offsets
+from pyromq.pipeline.reading.starts import require_matches, starting_offsets, times_of
 
 logger = logging.getLogger(__name__)
 
-_POLL_MS_FIRST: Final = 5
-_POLL_MS_MAX: Final = 40
+_MISSING_PAUSE_S: Final = 0.2
 _SIZES_MS: Final = 10_000  # how long an average size is believed
-_TELL_AGAIN_MS: Final = 10_000  # a broker that crashed may have forgotten the last seconds
+_TELL_AGAIN_MS: Final = 10_000  # once: a broker that crashed may have forgotten the last seconds
 _SKIPPED_SHOWN: Final = 5
 
 
 class StreamQueries(Protocol):
     """What a stream asks of brokers (``cluster.Cluster``)."""
 
-    def held(self, *, missing_ok: bool = False) -> dict[QueueId, HeldRange]: ...
+    def held(self, *, missing_ok: bool = False, fresh: bool = True) -> dict[QueueId, HeldRange]: ...
+    def wait(self, wait_ms: int) -> None: ...
+    def usage(self) -> GroupUsage: ...
     def stored(self, queues: Iterable[QueueId]) -> Offsets: ...
-    def at_time(self, queues: Iterable[QueueId], time_ms: int, held: Mapping[QueueId, HeldRange]) -> Offsets: ...
+    def at_times(self, times_ms: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange]) -> Offsets: ...
     def commit(self, offsets: Mapping[QueueId, int]) -> None: ...
     def average_bytes(self, queue: QueueId, held: HeldRange, start: int) -> float: ...
 
@@ -73,7 +76,13 @@ class Stream:
         self._latest: Offsets = {}  # where queues end, as of the last look
         self._end: Offsets = {}  # where the planned batch ends
         self._told: Offsets = {}  # what the group knows
-        self._told_ms: int | None = None  # when it was last told of all
+        self._told_start: Offsets | None = None  # all of it is told
+        self._told_ms = 0  # when something was last told
+        self._is_told_again = True  # nothing is to be repeated
+        self._usage = GroupUsage()  # who else moves the group
+        self._reported: tuple[tuple[object, ...], dict[str, Any]] | None = None  # of what, and how it was reported
+        self._complete_for: tuple[object, object] = (None, None)  # offsets and ranges that were compared last
+        self._idle: tuple[object, object] | None = None  # offsets and ranges between which there was nothing to do
         self._given_up: set[QueueId] = set()  # queues that are gone, and are not waited for any more
         self._made_anew: set[QueueId] = set()  # queues that were gone and are another one's now
         self._has_looked = False  # for topics that were deleted and created again before this life
@@ -89,12 +98,12 @@ class Stream:
         """
         if self._initial is None:
             held, where = self._cluster.held(), self._options.starting
+            self._note_usage()
             stored = self._cluster.stored(held)
-            by_time = self._cluster.at_time(held, where.time_ms, held) if isinstance(where, AtTime) else {}
-            start = starting_offsets(where, held, stored, by_time)
+            start = starting_offsets(where, held, stored, starts_by_time(self._options, held, self._cluster))
             self._cluster.commit({queue: offset for queue, offset in start.items() if queue not in stored})
-            self._initial = start
-            logger.info("query starts: group=%s offsets=%s", self._options.group, to_tree(start))
+            self._initial, self._has_looked = start, True
+            logger.info("query starts: group=%s queues=%d", self._options.group, len(start))
         return self._initial
 
     def freeze(self) -> None:
@@ -113,18 +122,18 @@ class Stream:
         self.tell(start)
         limits = self._limits() if limited else BatchLimits()
         deadline_ms = self._clock.monotonic_ms() + self._options.long_poll_ms
-        pause_ms = _POLL_MS_FIRST
         while True:
             end = self._end_now(start, limits)
             left_ms = deadline_ms - self._clock.monotonic_ms()
-            if end != start or self._target is not None or left_ms <= 0:
+            if end is not start or self._target is not None or left_ms <= 0:
                 self._end = end
                 return end
-            self._sleep(min(pause_ms, left_ms) / 1000)
-            pause_ms = min(_POLL_MS_MAX, pause_ms * 2)
+            self._cluster.wait(left_ms)
 
     def _end_now(self, start: Offsets, limits: BatchLimits) -> Offsets:
         held = self._held(start)
+        if self._idle is not None and self._idle[0] is start and self._idle[1] is held and limits.rows_min is None:
+            return start
         losses, mended = losses_before({q: at for q, at in start.items() if q not in self._given_up}, held)
         if anew := {queue: held[queue].first for queue in self._made_anew if queue in start and queue in held}:
             self._made_anew.clear()
@@ -140,10 +149,12 @@ class Stream:
         moved = {queue: mended[queue] for queue in mended if mended[queue] != start[queue]}
         waited_ms = self._clock.monotonic_ms() - self._batch_ms
         if self._target is None and not is_worth_a_batch(limits, rows, waited_ms) and not is_new and not moved:
+            self._idle = start, held
             return start
         self._batch_ms = self._clock.monotonic_ms()
         allowed = rows_allowed(limits, ahead, self._average_sizes(limits, ahead, held, start))
-        return with_new_queues(batch_end({**start, **mended}, reachable, allowed), held)
+        end = with_new_queues(batch_end({**start, **mended}, reachable, allowed), held)
+        return start if end == start else end
 
     def _bounded(self, held: Mapping[QueueId, HeldRange]) -> Offsets:
         """Queues that appeared after the freeze are noted, not read."""
@@ -154,12 +165,16 @@ class Stream:
         """What there is; waits a while for queues that should be there (brokers restart, routes come back late)."""
         deadline_ms = self._clock.monotonic_ms() + self._options.retry_ms
         while True:
-            held = self._cluster.held(missing_ok=True)
+            held = self._cluster.held(missing_ok=True, fresh=False)
+            self._note_usage()
+            if held is self._complete_for[1] and start is self._complete_for[0]:
+                return held
             missing = start.keys() - held.keys() - self._given_up
             if not missing or self._clock.monotonic_ms() >= deadline_ms:
                 self._welcome(self._given_up & held.keys())
+                self._complete_for = start, held
                 return held
-            self._sleep(_POLL_MS_MAX * 5 / 1000)
+            self._sleep(_MISSING_PAUSE_S)
 
     def _welcome(self, back: set[QueueId]) -> None:
         """Queues that were gone and are there again: with a topic goes what groups have read of it."""
@@ -174,6 +189,16 @@ class Stream:
         for queue in sorted(begun - self._cluster.stored(begun).keys()):
             text = "if its topic was deleted and made anew, what lies before is not read"
             logger.warning("the group does not know %s, the query is at %d: %s", shown(queue), start[queue], text)
+
+    def _note_usage(self) -> None:
+        """Others that move the group are logged once; with ``exclusive`` they end the query: GroupSharedError."""
+        usage, group = self._cluster.usage(), self._options.group
+        if usage and self._options.exclusive:
+            raise GroupSharedError(group, str(usage))
+        if usage != self._usage:
+            self._usage = usage
+            if usage:
+                logger.warning("others move the offsets of the group too: group=%s others=%s", group, usage)
 
     def _report(self, losses: list[str]) -> None:
         if losses and self._options.fail_on_data_loss:
@@ -219,29 +244,41 @@ class Stream:
     def tell(self, start: Offsets) -> None:
         """The group stands where the last committed batch ended; a failure is logged, the next batch tells more."""
         now_ms = self._clock.monotonic_ms()
-        if self._told_ms is not None and now_ms - self._told_ms >= _TELL_AGAIN_MS:
-            self._told.clear()
-        news = {queue: offset for queue, offset in start.items() if self._told.get(queue) != offset}
-        if not news:
+        is_again = not self._is_told_again and now_ms - self._told_ms >= _TELL_AGAIN_MS
+        if start is self._told_start and not is_again:
             return
-        try:
-            self._cluster.commit({queue: offset for queue, offset in news.items() if queue not in self._given_up})
-        except MQError as error:
-            logger.warning("progress not stored: group=%s error=%s", self._options.group, error)
-        else:
-            self._told_ms = self._told_ms if self._told else now_ms
+        news = {queue: offset for queue, offset in start.items() if is_again or self._told.get(queue) != offset}
+        if news:
+            try:
+                self._cluster.commit({queue: offset for queue, offset in news.items() if queue not in self._given_up})
+            except MQError as error:
+                logger.warning("progress not stored: group=%s error=%s", self._options.group, error)
+                return
             self._told.update(news)
+            self._told_ms, self._is_told_again = now_ms, is_again
+        self._told_start = start
 
     def report(self) -> dict[str, Any] | None:
-        """For the progress of the query: where queues end, how many messages the planned batch leaves unread, gaps."""
+        """For the progress of the query: where queues end, how far the planned batch leaves them behind, gaps."""
         if not self._latest:
             return None
-        lag = sum(backlog_of(self._end or self._latest, self._latest).values())
+        seen = self._latest, self._end, self._usage, len(self._skipped)
+        if self._reported is None or any(a is not b for a, b in zip(self._reported[0], seen, strict=True)):
+            self._reported = seen, self._new_report()
+        return self._reported[1]
+
+    def _new_report(self) -> dict[str, Any]:
+        behind = [at - (self._end or self._latest).get(queue, at) for queue, at in self._latest.items()]
+        behind = [max(0, count) for count in behind]
         return {
             "offsets": to_tree(self._latest),
-            "lag": lag,
+            "lag": sum(behind),
+            "minOffsetsBehindLatest": min(behind),
+            "maxOffsetsBehindLatest": max(behind),
+            "avgOffsetsBehindLatest": round(sum(behind) / len(behind), 1),
             "group": self._options.group,
             "nameserver": self._options.nameserver,
+            **({"sharedWith": asdict(self._usage)} if self._usage else {}),
             **({"skipped": self._skipped} if self._skipped else {}),
         }
 
@@ -251,6 +288,10 @@ def spread(ranges: list[OffsetRange], options: SourceOptions) -> list[Partition]
     return plan_partitions(ranges, count_min=options.min_partitions, count_max=count_max, rows_max=options.max_records)
 
 
-def offsets_of(tree: Any) -> Offsets:
-    """Read offsets as Spark hands them back from a checkpoint."""
-    return from_tree(tree)
+def starts_by_time(options: SourceOptions, held: Mapping[QueueId, HeldRange], cluster: StreamQueries) -> Offsets:
+    """Where queues start whose start is given as a time. Raises OptionError, SourceUnreachableError."""
+    times_ms = times_of(options.starting, held, "startingOffsetsByTimestamp")
+    found = cluster.at_times(times_ms, held)
+    if options.starting_no_match is NoMatch.ERROR:
+        require_matches(times_ms, found, held)
+    return found

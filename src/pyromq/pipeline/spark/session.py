@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 SETTINGS: Final = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",  # conditions on columns are given to sources of Python
     "spark.ui.showConsoleProgress": "false",
 }
 """For every Spark."""

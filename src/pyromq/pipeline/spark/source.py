@@ -6,7 +6,7 @@ where they are used (``connections``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -29,19 +29,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, MQError
 from pyromq.pipeline.arrow.columns import check_schema, spark_schema
 from pyromq.pipeline.core.borders import in_one_sentence
-from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.errors import SchemaError
-from pyromq.pipeline.core.offsets import OffsetTree, to_tree
+from pyromq.pipeline.core.offsets import OffsetMemory, OffsetTree
 from pyromq.pipeline.core.options import SourceOptions, Use, check_options, parse_options, with_nameservers_known_here
-from pyromq.pipeline.reading.batch import plan_batch
 from pyromq.pipeline.reading.cluster import Cluster
-from pyromq.pipeline.reading.plan import Partition
-from pyromq.pipeline.reading.pulls import read_ranges
-from pyromq.pipeline.reading.stream import Stream, offsets_of
+from pyromq.pipeline.reading.stream import Stream
+from pyromq.pipeline.spark.batch_reader import BatchReader, Part, Reading
 from pyromq.pipeline.spark.daemon import hush_closed_sockets
+from pyromq.pipeline.spark.pushed import FilteringReader, is_asked_for
 
 hush_closed_sockets()
 NAME = "pyromq"
@@ -82,11 +80,16 @@ class PyromqDataSource(DataSource):
             from pyromq.pipeline.store_files.source import StoreReader  # knows stores, which others need not load
 
             return StoreReader(options, arrow_schema(schema))
+        if is_asked_for():
+            return FilteringReader(options, arrow_schema(schema))
         return BatchReader(options, arrow_schema(schema))
 
-    @in_one_sentence
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return StreamReader(_options(self.options, Use.STREAM), arrow_schema(schema))
+        """A mistake is raised by the reader: where Spark makes one, an error of its own would hide ours."""
+        try:
+            return StreamReader(_options(self.options, Use.STREAM), arrow_schema(schema))
+        except MQError as error:
+            return StreamReader(SourceOptions(), pa.schema([]), refusal=error)
 
     @in_one_sentence
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -121,43 +124,23 @@ def _options(given: Mapping[str, str], use: Use) -> SourceOptions:
     return with_nameservers_known_here(parse_options(given, use))
 
 
-class Part(InputPartition):
-    """Ranges that one task reads."""
-
-    def __init__(self, ranges: Partition) -> None:
-        super().__init__(ranges)
-
-
-class _Reading:
-    """What both readers do on workers."""
-
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        self._options = options
-        self._schema = schema
-
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Spark makes up a partition without value when there is none at all."""
-        ranges: Partition = (partition.value if partition is not None else None) or ()
-        return read_ranges(connect(self._options), self._options, ranges, self._schema)
-
-
-class BatchReader(_Reading, DataSourceReader):
-    """Reader of one batch read."""
-
-    @in_one_sentence
-    def partitions(self) -> Sequence[InputPartition]:
-        return [Part(ranges) for ranges in plan_batch(self._options, Cluster(self._options, asks_anew=True))]
-
-
-class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader of one streaming query; ``_stream`` exists only where Spark asks for offsets."""
+class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reader of one streaming query; ``_stream`` exists where Spark asks for offsets, unless it is refused."""
 
     _stream: Stream | None = None
+    _memory: OffsetMemory
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema, *, refusal: MQError | None = None) -> None:
+        super().__init__(options, schema)
+        self._refusal = refusal
 
     @property
     def stream(self) -> Stream:
+        if self._refusal is not None:
+            raise self._refusal
         if self._stream is None:
-            self._stream = Stream(self._options, Cluster(self._options))
+            self._stream = Stream(self._options, Cluster(self._options, watches=True))
+            self._memory = OffsetMemory()
         return self._stream
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -171,11 +154,13 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @in_one_sentence
     def initialOffset(self) -> OffsetTree:  # noqa: N802
-        return to_tree(self.stream.initial())
+        start = self.stream.initial()
+        return self._memory.tree_of(start)
 
     @in_one_sentence
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetTree:  # noqa: N802
-        return to_tree(self.stream.latest(offsets_of(start), limited=not isinstance(limit, ReadAllAvailable)))
+        stream, is_limited = self.stream, not isinstance(limit, ReadAllAvailable)
+        return self._memory.tree_of(stream.latest(self._memory.offsets_of(start), limited=is_limited))
 
     @in_one_sentence
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -187,4 +172,5 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @in_one_sentence
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [Part(ranges) for ranges in self.stream.partitions(offsets_of(start), offsets_of(end))]
+        stream, read = self.stream, self._memory.offsets_of
+        return [Part(ranges) for ranges in stream.partitions(read(start), read(end))]

@@ -144,3 +144,28 @@ class SendBackHeader(Header, frozen=True, kw_only=True):
     unit_mode: bool | None = None
     max_reconsume_times: Int32 | None = None
     failure_story: str | None = None  # PyroMQ's own: properties that tell why it failed (``model.failure``)
+
+
+class QueryRangesHeader(Header, frozen=True, kw_only=True):
+    """31050 QUERY_QUEUE_RANGES (ours). ``watch``: changes are collected for requests 31051 that follow."""
+
+    watch: bool = False
+
+
+class AwaitRangesHeader(Header, frozen=True, kw_only=True):
+    """31051 AWAIT_QUEUE_RANGES (ours): what changed since the last response about this watch."""
+
+    watch_id: Int64
+    wait_millis: Int64 = 0
+
+
+class RangesResponseHeader(Header, frozen=True, kw_only=True):
+    """Of 31050 and 31051. ``watch_id`` 0: nothing is watched, so all has to be asked for again; ``more``: at once.
+
+    Of 31050 with a group: how many consumers it has here, and how many other connections watch queues for it.
+    """
+
+    watch_id: Int64 = 0
+    more: bool = False
+    members: Int32 = 0
+    watchers: Int32 = 0

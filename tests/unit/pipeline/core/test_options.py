@@ -8,7 +8,7 @@ from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.option_texts import StoreFolderOption
 from pyromq.pipeline.core.options import OPTIONS, SourceOptions, Use, check_options, parse_options
-from pyromq.pipeline.core.places import AtOffsets, AtTime, RelativeOffset
+from pyromq.pipeline.core.places import AtOffsets, AtTime, AtTimes, RelativeOffset, Where
 
 BATCH = {"topic": "orders"}
 STREAM = {"topic": "orders", "group": "reports"}
@@ -86,11 +86,13 @@ def test_secrets_are_not_shown() -> None:
         ({**BATCH, "startingOffsets": "group"}, Use.BATCH, "startingOffsets", "needs the option group"),
         ({**BATCH, "startingTimestamp": "now"}, Use.BATCH, "startingTimestamp", "milliseconds"),
         (
-            {**BATCH, "startingOffsets": "earliest", "startingTimestamp": "1"},
+            {**BATCH, "startingOffsetsByTimestampStrategy": "error"},
             Use.BATCH,
-            "startingTimestamp",
-            "combined with startingOffsets",
+            "startingOffsetsByTimestampStrategy",
+            "needs",
         ),
+        ({**BATCH, "maxOffsetsPerTrigger": "5"}, Use.BATCH, "maxOffsetsPerTrigger", "a batch has no triggers"),
+        ({**STREAM, "endingTimestamp": "5"}, Use.STREAM, "endingTimestamp", "availableNow"),
         ({**BATCH, "endingOffsets": "earliest"}, Use.BATCH, "endingOffsets", "nothing"),
         ({**BATCH, "endingOffsets": '{"a": {"b": {"0": -2}}}'}, Use.BATCH, "endingOffsets", "nothing"),
         ({**STREAM, "endingOffsets": "latest"}, Use.STREAM, "endingOffsets", "batch reads only"),
@@ -168,7 +170,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({}, ["topic"]),
         ({"topic": "a", "minPartitions": "x"}, ["minPartitions"]),
         ({"topic": "a", "group": "g", "maxOffsetsPerTrigger": "x"}, ["maxOffsetsPerTrigger"]),
-        ({"topic": "a", "maxOffsetsPerTrigger": "5"}, ["group"]),
+        ({"topic": "a", "maxOffsetsPerTrigger": "5"}, ["maxOffsetsPerTrigger", "group"]),
         ({"topic": "a", "group": "g", "maxOffsetPerTriger": "5"}, ["maxOffsetPerTriger"]),
         ({"topic": "a", "longPoll": "1s", "storePath": "/a"}, ["longPoll"]),
     ],
@@ -206,3 +208,44 @@ def test_store_folders_have_the_names_of_their_brokers() -> None:
 )
 def test_what_cannot_be_asked_of_files_is_named(given: dict[str, str], use: Use, option: str, reason: str) -> None:
     test_a_wrong_option_is_named(given, use, option, reason)
+
+
+BY_QUEUE = '{"orders": {"broker-a": {"0": 7}}}'
+QUEUE = QueueId("orders", "broker-a", 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "starting"),
+    [
+        ({"startingOffsets": "earliest", "startingTimestamp": "1"}, AtTime(1)),
+        ({"startingTimestamp": "1", "startingOffsets": "earliest"}, AtTime(1)),
+        ({"startingOffsetsByTimestamp": BY_QUEUE, "startingOffsets": BY_QUEUE}, AtTimes(((QUEUE, 7),))),
+        ({"startingOffsets": BY_QUEUE, "startingOffsetsByTimestamp": BY_QUEUE, "startingTimestamp": "1"}, AtTime(1)),
+    ],
+)
+def test_times_go_before_offsets(given: dict[str, str], starting: Where) -> None:
+    assert parse_options({**BATCH, **given}, Use.BATCH).starting == starting
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("kafka.bootstrap.servers", "here it is nameserver"),
+        ("subscribe", "here it is topic"),
+        ("subscribePattern", "here it is topicPattern"),
+        ("kafka.sasl.jaas.config", "accessKey and secretKey"),
+        ("kafka.ssl.truststore.location", "tlsCa"),
+        ("assign", "all queues of a topic"),
+        ("kafka.compression.type", "mean nothing here"),
+    ],
+)
+def test_names_of_kafkas_options_get_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options({**BATCH, name: "x"}, Use.BATCH)
+    assert hint in caught.value.reason and "Kafka" in caught.value.reason
+
+
+def test_kafkas_options_alone_are_all_named_and_nothing_else() -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options({"kafka.bootstrap.servers": "k:9092", "subscribe": "orders"}, Use.BATCH)
+    assert [name for name, _ in caught.value.mistakes] == ["kafka.bootstrap.servers", "subscribe"]

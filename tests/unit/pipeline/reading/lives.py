@@ -26,9 +26,5 @@ class Life:
         self.clock = ManualClock()
         self.cluster = cluster
         chosen = {"topics": ("orders",), "group": "reports", "starting": RelativeOffset.LATEST, **options}
-        self.stream = Stream(
-            SourceOptions(**chosen),
-            cluster,
-            clock=self.clock,
-            sleep=lambda s: self.clock.advance_ms(max(1, int(s * 1000))),
-        )
+        cluster.sleep = lambda s: self.clock.advance_ms(max(1, int(s * 1000)))
+        self.stream = Stream(SourceOptions(**chosen), cluster, clock=self.clock, sleep=cluster.sleep)

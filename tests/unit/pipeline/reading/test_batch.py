@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pyromq.pipeline.core.errors import BackwardRangeError, DataLossError
+from pyromq.pipeline.core.errors import BackwardRangeError, DataLossError, OptionError
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.places import AtOffsets, AtTime, RelativeOffset
+from pyromq.pipeline.core.places import AtOffsets, AtTime, AtTimes, NoMatch, RelativeOffset
 from pyromq.pipeline.reading.batch import plan_batch
 from tests.unit.pipeline.brokers import FakeCluster
 from tests.unit.pipeline.reading.lives import A, B, cluster
@@ -77,3 +77,13 @@ def test_a_range_outside_of_what_a_queue_holds_is_a_loss(options: SourceOptions,
     with pytest.raises(DataLossError, match=text):
         plan_batch(options, FakeCluster({A: HeldRange(20, 40)}, group))
     assert plan_batch(replace(options, fail_on_data_loss=False), FakeCluster({A: HeldRange(20, 40)}, group)) == []
+
+
+def test_a_batch_read_between_times_of_single_queues() -> None:
+    brokers = cluster()
+    brokers.by_time = {A: 30, B: 40}
+    options = SourceOptions(topics=("orders",), starting=AtTimes(((A, 7),)), ending=AtTimes(((B, 7),)))
+    assert plan_batch(options, brokers) == [(OffsetRange(A, 30, 40),), (OffsetRange(B, 0, 40),)]
+    options = SourceOptions(topics=("orders",), starting=AtTimes(((B, 7),)), starting_no_match=NoMatch.ERROR)
+    with pytest.raises(OptionError, match="no message that was stored at 7"):
+        plan_batch(options, brokers)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.pipeline.core.errors import DataLossError
+from pyromq.pipeline.core.errors import DataLossError, GroupSharedError
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange
 from pyromq.pipeline.core.places import AtTime, RelativeOffset
+from pyromq.pipeline.reading.broker_ranges import GroupUsage
 from tests.unit.pipeline.brokers import FakeCluster
 from tests.unit.pipeline.reading.lives import NEW, A, B, Life, cluster
 
@@ -184,6 +185,53 @@ def test_the_report_says_what_the_batch_leaves() -> None:
     assert report == {
         "offsets": {"orders": {"broker-a": {"0": 40, "1": 40}}},
         "lag": 60,
+        "minOffsetsBehindLatest": 30,
+        "maxOffsetsBehindLatest": 30,
+        "avgOffsetsBehindLatest": 30.0,
         "group": "reports",
         "nameserver": "n:1",
     }
+
+
+def test_a_stream_that_has_nothing_to_do_waits_at_the_brokers() -> None:
+    life = Life(cluster(), long_poll_ms=300)
+    start = {A: 40, B: 40}
+    assert life.stream.latest(start) is start
+    assert brokers_waited(life) and max(life.cluster.waits) == 300
+
+
+def test_progress_is_repeated_once() -> None:
+    """A broker that crashed may have forgotten it; afterwards an idle stream says nothing."""
+    life = Life(cluster(), long_poll_ms=300)
+    start = {A: 40, B: 40}
+    for _ in range(200):
+        life.stream.latest(start)
+    assert life.cluster.commits == [start, start]
+
+
+def brokers_waited(life: Life) -> bool:
+    return sum(life.cluster.waits) >= 300
+
+
+def test_a_group_that_others_use_is_told_of_once_and_in_the_report(caplog: pytest.LogCaptureFixture) -> None:
+    life = Life(cluster())
+    life.cluster.others = GroupUsage(consumers=2)
+    life.stream.initial()
+    life.stream.latest({A: 0, B: 0})
+    report = life.stream.report()
+    assert report is not None and report["sharedWith"] == {"consumers": 2, "streams": 0}
+    assert caplog.text.count("2 consumers and 0 other streams") == 1
+    life.cluster.others = GroupUsage()
+    life.stream.latest({A: 1, B: 0})
+    report = life.stream.report()
+    assert report is not None and "sharedWith" not in report
+
+
+def test_an_exclusive_query_ends_when_its_group_is_used_by_others() -> None:
+    life = Life(cluster(), exclusive=True)
+    start = life.stream.initial()
+    life.cluster.others = GroupUsage(streams=1)
+    with pytest.raises(GroupSharedError, match="group reports is used by 0 consumers and 1 other streams"):
+        life.stream.latest(start)
+    with pytest.raises(GroupSharedError):
+        Life(life.cluster, exclusive=True).stream.initial()

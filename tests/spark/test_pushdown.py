@@ -1,0 +1,64 @@
+"""Conditions of a query are handed to the source, and change nothing but what is read."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from pyromq import Message
+from tests.spark.topics import Topics
+
+pytestmark = pytest.mark.spark
+SETTING = "spark.sql.python.filterPushdown.enabled"
+
+
+@contextmanager
+def pushing(spark: Any, value: str) -> Iterator[None]:
+    before = spark.conf.get(SETTING)
+    spark.conf.set(SETTING, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(SETTING, before)
+
+
+def rows_of(spark: Any, options: dict[str, str], where: str) -> list[Any]:
+    frame = spark.read.format("pyromq").options(**options).load().where(where)
+    return sorted(tuple(row) for row in frame.select("queue_id", "queue_offset", "tags", "keys").collect())
+
+
+def test_rows_are_the_same_with_and_without_push_down(spark: Any, topics: Topics) -> None:
+    topic = topics.make()
+    for number in range(120):
+        tags = ["new", "paid", ""][number % 3]
+        topics.producer.send(Message(topic, b"%d" % number, tags=tags, keys=(f"k{number % 5}",)))
+    options = topics.options(topic)
+    frame = spark.read.format("pyromq").options(**options).load()
+    times = [row[0] for row in frame.selectExpr("cast(store_time as string)").collect()]
+    rng = random.Random(27)
+    some = [
+        *["tags = 'paid'", "tags in ('new', 'paid') and queue_offset >= 5", "tags is null", "tags <> 'new'"],
+        *["keys = 'k2' and queue_id in (0, 1)", "queue_offset between 3 and 7", "queue_id > 0 or tags = 'new'"],
+        *[f"topic = '{topic}' and delivery_attempt = 1", "topic = 'other'", "born_time > timestamp'2001-01-01'"],
+        *[f"store_time >= timestamp'{rng.choice(times)}'", f"store_time < timestamp'{rng.choice(times)}'"],
+        *[f"store_time = timestamp'{rng.choice(times)}' and tags = 'paid'", "queue_offset = 4 and queue_offset = 5"],
+    ]
+    for where in some:
+        with pushing(spark, "false"):
+            expected = rows_of(spark, options, where)
+        with pushing(spark, "true"):
+            assert rows_of(spark, options, where) == expected, where
+    assert len(rows_of(spark, options, "tags = 'paid'")) == 40
+
+
+def test_what_is_pushed_stands_in_the_plan(spark: Any, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = topics.make()
+    frame = spark.read.format("pyromq").options(**topics.options(topic)).load()
+    frame.where("queue_id = 1 and tags like '%x%'").explain("formatted")
+    plan = capsys.readouterr().out
+    assert "PushedFilters: [EqualTo(queue_id,1)" in plan or "EqualTo(queue_id,1)]" in plan, plan
+    assert "Condition : Contains(tags" in plan, "Spark does the rest itself"
