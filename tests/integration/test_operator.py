@@ -370,9 +370,9 @@ def test_a_blocking_message_is_seen_and_parked(nameserver: str, admin: Admin, ty
     def look(client_id: str) -> None:
         told = json.loads(typed("group", "describe", "stuck", "--topic", "blocked"))
         (row,) = told["queues"]
-        assert (row["client"], row["offset"], row["keys"], row["lag"]) == (client_id, 0, "the-bad-one", 2)
-        assert row["attempt"] >= 2 and row["stage"]
-        assert [member["client"] for member in told["members"]] == [client_id]
+        assert (row["client_id"], row["offset"], row["keys"], row["lag"]) == (client_id, 0, "the-bad-one", 2)
+        assert row["attempt"] >= 2 and row["stage"] and row["error"] == "ValueError: it never works"
+        assert [member["client_id"] for member in told["members"]] == [client_id]
         table = typed("group", "describe", "stuck", "-o", "table")
         assert "key the-bad-one" in table and "1 member" in table
         typed("group", "park", "stuck", "--topic", "blocked", "--queue", place, "--offset", "1", "--yes", expect=1)

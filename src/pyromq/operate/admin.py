@@ -74,9 +74,7 @@ class Admin:
         self.groups = GroupFacet(requests, lists, self.members, self.offsets, stored)
         facts = FactGatherer(requests, self.members, self.offsets, self.delays, self.transactions)
         self.messages = MessageFacet(requests, self.offsets, facts)
-        self.health = HealthFacet(
-            requests, self.groups, self.members, self.dead_letters, self.transactions, self.replication
-        )
+        self.health = HealthFacet(requests, self.groups, self.dead_letters, self.transactions, self.replication)
 
     async def __aenter__(self) -> Self:
         return await self.open()

@@ -101,8 +101,7 @@ class GroupFacet:
         config = await require_group(self._requests, group)
         connections = await self._members.connections_if_any(group)
         states = await self._members.states(group) if connections else []
-        is_broadcast = connections is not None and connections.is_broadcast
-        queues = () if is_broadcast else await self._blocked.worst(group, topic, states)
+        queues = await self._blocked.worst(group, topic, states)
         return state_of_group(config, group, connections, states, queues)
 
     async def lag(self, group: str, topic: str = "") -> dict[QueueId, QueueProgress]:

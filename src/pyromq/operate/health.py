@@ -9,25 +9,24 @@ from typing import Final
 import msgspec
 
 from pyromq.client.admin.requests import AdminRequests
-from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError
+from pyromq.client.consumer.rules.flow_control import Hold
+from pyromq.errors import MQError, TopicNotFoundError
 from pyromq.metrics.health import broker_findings, disk_percent
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.model.system_names import is_system_group
-from pyromq.operate.consumers.blocked_queues import first_message
-from pyromq.operate.consumers.members import MemberFacet
+from pyromq.operate.consumers.group_state import GroupState
 from pyromq.operate.dead_letters import DeadLetterFacet
 from pyromq.operate.groups import GroupFacet
-from pyromq.operate.reading.stored_messages import StoredMessages
 from pyromq.operate.replication import ReplicationFacet, judge_copies
 from pyromq.operate.transactions import TransactionFacet
-from pyromq.wire.json.bodies import QueueProgress
-from pyromq.wire.json.heartbeat import ConsumerConnections
-from pyromq.wording import counted, shown_span
+from pyromq.wording import counted, shown_span, times
 
 _TRANSACTION_WARN_MS: Final = 10 * 60_000
 _LAG_WARN_MS: Final = 60_000  # several times longer than members take to commit what they have done
-_HEADS_MAX: Final = 16  # queues whose oldest message is looked at, the longest ones first
+_NAMED_MAX: Final = 5  # members in one finding
+_PRESSURE: Final = frozenset((Hold.MESSAGES.name, Hold.BYTES.name, Hold.SPAN.name))
+_HELD_UP_MAX: Final = 16  # queues in findings about one group
 
 
 class ClusterSeverity(StrEnum):
@@ -51,7 +50,6 @@ class HealthFacet:
         self,
         requests: AdminRequests,
         groups: GroupFacet,
-        members: MemberFacet,
         dead_letters: DeadLetterFacet,
         transactions: TransactionFacet,
         replication: ReplicationFacet,
@@ -59,11 +57,9 @@ class HealthFacet:
         self._requests = requests
         self._client = requests.client
         self._groups = groups
-        self._members = members
         self._dead_letters = dead_letters
         self._transactions = transactions
         self._replication = replication
-        self._stored = StoredMessages(requests)
 
     async def findings(self) -> list[ClusterFinding]:
         """Look at name servers, brokers, groups, letters and transactions; the worst first. Raises TransportError."""
@@ -130,46 +126,31 @@ class HealthFacet:
         return found or [ClusterFinding(severity=ClusterSeverity.OK, about="groups", text="none has work left undone")]
 
     async def _examine_group(self, group: str) -> list[ClusterFinding]:
-        about, found = f"group {group}", list[ClusterFinding]()
-        progress = await self._groups.lag(group)
-        lag = sum(max(0, held.broker_offset - held.consumer_offset) for held in progress.values())
-        try:
-            connections = await self._members.connections(group)
-        except GroupOfflineError:
-            if lag:
-                text = f"{counted(lag, 'message')} left, and no member is connected"
-                found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
-        else:
-            if connections.disagreeing_client_ids:
-                text = f"{len(connections.disagreeing_client_ids)} members subscribe to something else than the others"
-                found.append(
-                    ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=f"{text}: messages get lost to them")
-                )
-            found += await self._examine_members(group, connections, progress)
+        about, state, found = f"group {group}", await self._groups.describe(group), list[ClusterFinding]()
+        if state.is_online:
+            found += await self._examine_members(state)
+        elif state.lag:
+            text = f"{counted(state.lag, 'message')} left, and no member is connected"
+            text += "; the group is paused" if state.is_paused else ""
+            found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
         letters = (await self._dead_letters.count(group)).waiting
         if letters:
             text = f"{counted(letters, 'dead letter')}: see pyromq dlq ls {group}"
             found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
         return found
 
-    async def _examine_members(
-        self, group: str, connections: ConsumerConnections, progress: dict[QueueId, QueueProgress]
-    ) -> list[ClusterFinding]:
-        """Whether they keep up with what arrives, and whether there is work for each of them."""
-        if connections.is_broadcast:  # each has all queues, and its own progress
-            return []
-        members, queues = len(connections.connection_set), {}
-        for topic in connections.subscription_table:
-            if not topic.startswith(RETRY_PREFIX):
-                queues[topic] = await self._count_queues(topic)
-        found = judge_members(group, members, queues)
-        behind = [(held.broker_offset - held.consumer_offset, queue) for queue, held in progress.items()]
-        worst = sorted((each for each in behind if each[0] > 0), reverse=True)[:_HEADS_MAX]
-        now_ms, oldest = self._client.clock.now_ms(), list[tuple[int, QueueId]]()
-        for _, queue in worst:
-            if message := await first_message(self._stored, queue, progress[queue].consumer_offset):
-                oldest.append((now_ms - message.stored_ms, queue))
-        return found + judge_lag(group, members, sum(lag for lag, _ in behind if lag > 0), oldest)
+    async def _examine_members(self, state: GroupState) -> list[ClusterFinding]:
+        """Whether they agree and keep up with what arrives, and whether there is work for each of them."""
+        found = [*judge_subscriptions(state), *judge_flow(state)]
+        if state.is_paused:
+            return [*judge_paused(state), *found]
+        if not state.is_broadcasting:  # there each member has all queues
+            topics = [topic for topic in state.subscriptions if not topic.startswith(RETRY_PREFIX)]
+            queues = {topic: await self._count_queues(topic) for topic in topics}
+            found += judge_members(state.group, len(state.members), queues)
+        held_up = judge_heads(state)
+        oldest = [(each.age_ms, each.queue) for each in state.queues if each.lag > 0 and each.offset is not None]
+        return found + (held_up or judge_lag(state.group, len(state.members), state.lag, oldest))
 
     async def _count_queues(self, topic: str) -> int:
         """Number of queues of a topic as its subscription has it, 0 when it has no route."""
@@ -202,6 +183,54 @@ def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
             severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full{runs}"
         )
     ]
+
+
+def judge_paused(state: GroupState) -> list[ClusterFinding]:
+    """A paused group with members: somebody runs it, and gets nothing."""
+    if not state.is_paused:
+        return []
+    text = f"paused, with {counted(len(state.members), 'member')} connected and {counted(state.lag, 'message')} left:"
+    text += f" see pyromq group resume {state.group}"
+    return [ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {state.group}", text=text)]
+
+
+def judge_subscriptions(state: GroupState) -> list[ClusterFinding]:
+    """Who subscribes to something else than the others, and to what."""
+    odd = [member for member in state.members if member.agrees is False]
+    if not odd:
+        return []
+    usual = next((member.subscribes_to for member in state.members if member.agrees and member.subscriptions), "")
+    told = "; ".join(f"{each.client_id} subscribes to {each.subscribes_to}" for each in odd[:_NAMED_MAX])
+    more = f" and {len(odd) - _NAMED_MAX} more" if len(odd) > _NAMED_MAX else ""
+    text = f"{told}{more}, the others to {usual}: messages get lost; give all members the same subscription"
+    return [ClusterFinding(severity=ClusterSeverity.BAD, about=f"group {state.group}", text=text)]
+
+
+def judge_heads(state: GroupState) -> list[ClusterFinding]:
+    """Orderly queues that are held up: their first message has failed, and is tried again and again."""
+    found = []
+    for queue in [each for each in state.queues if each.stage and each.attempt and each.story][:_HELD_UP_MAX]:
+        where = f"{queue.queue.topic}, {queue.queue.broker} queue {queue.queue.number}, offset {queue.offset}"
+        text = f"a queue is held up by a message that failed {times(queue.attempt)} ({where}): {queue.error};"
+        text += f" {counted(queue.lag, 'message')} left in it; see pyromq group describe {state.group}"
+        found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=f"group {state.group}", text=text))
+    return found
+
+
+def judge_flow(state: GroupState) -> list[ClusterFinding]:
+    """Members whose pulls flow control holds back while they lag: listeners are slower than what arrives."""
+    held = {each.client_id: _pressing(each.held_pulls) for each in state.members if _pressing(each.held_pulls)}
+    if not held or not state.lag:
+        return []
+    told = "; ".join(f"{member}: {', '.join(rules)}" for member, rules in list(held.items())[:_NAMED_MAX])
+    text = f"flow control holds back pulls of {counted(len(held), 'member')} ({told}): listeners are slower than what"
+    text += f" arrives; {counted(state.lag, 'message')} left"
+    return [ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {state.group}", text=text)]
+
+
+def _pressing(held_pulls: Mapping[str, int]) -> list[str]:
+    """Rules that say that a buffer is full; a pause is no pressure."""
+    return [f"{name.lower()} {count}" for name, count in held_pulls.items() if count and name in _PRESSURE]
 
 
 def judge_members(group: str, members: int, queues: Mapping[str, int]) -> list[ClusterFinding]:

@@ -59,11 +59,30 @@ class OffsetFacet:
         return await self._requests.brokers.offset_at(address, queue, time_ms)
 
     async def progress(self, group: str, topic: str = "") -> dict[QueueId, QueueProgress]:
-        """Return how far a group is in each queue: ``broker_offset - consumer_offset`` is what it has not consumed."""
+        """Return how far a group is in each queue: ``broker_offset - consumer_offset`` is what it has not consumed.
+
+        Members that broadcast are asked themselves, as brokers know nothing of it; the slowest one counts.
+        """
+        connections = await self._members.connections_if_any(group)
+        if connections is not None and connections.is_broadcast:
+            return await self._progress_of_members(group, topic)
         name, topic_name = self._client.wire_name(group), self._client.wire_name(topic) if topic else ""
         masters = await self._requests.directory.masters()
         tables = await gather([self._requests.brokers.progress(address, name, topic_name) for address in masters])
         return dict(sorted((queue, progress) for table in tables for queue, progress in table.items()))
+
+    async def _progress_of_members(self, group: str, topic: str) -> dict[QueueId, QueueProgress]:
+        slowest: dict[QueueId, int] = {}
+        for state in await self._members.states(group):
+            for queue, info in state.queues.items():
+                if not topic or queue.topic == self._client.wire_name(topic):
+                    offset = max(0, info.commit_offset)
+                    slowest[queue] = min(offset, slowest.get(queue, offset))
+        ranges = dict(zip(slowest, await gather([self.range(queue) for queue in slowest]), strict=True))
+        return {
+            queue: QueueProgress(broker_offset=ranges[queue].max_offset, consumer_offset=offset, pull_offset=offset)
+            for queue, offset in sorted(slowest.items())
+        }
 
     async def committed(self, group: str, queue: QueueId) -> int | None:
         """Return where a group stands in a queue; None if it never said so. Raises GroupNotFoundError."""

@@ -185,6 +185,7 @@ class SyncMembers(FacetFace[MemberFacet]):
     connections_if_any = waiting(MemberFacet.connections_if_any)
     states = waiting(MemberFacet.states)
     stack = waiting(MemberFacet.stack)
+    running_info = waiting(MemberFacet.running_info)
     consume_directly = waiting(MemberFacet.consume_directly)
     producers = waiting(MemberFacet.producers)
     producers_of = waiting(MemberFacet.producers_of)

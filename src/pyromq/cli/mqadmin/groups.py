@@ -10,6 +10,7 @@ import click
 from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
 from pyromq.cli.declared import Option
+from pyromq.cli.mqadmin.consumer_status import running_info_lines
 from pyromq.cli.mqadmin.options import (
     BrokerAddrOption,
     ClusterNameOption,
@@ -203,7 +204,7 @@ def producer(
 def consumer_status(
     group: ConsumerGroupOption,
     client: Annotated[str, Option("-i", "--clientId", help="The consumer's client id.")] = "",
-    stacks: Annotated[bool, Option("-s", "--jstack", help="Show stacks of listeners that hold a queue up.")] = False,
+    stacks: Annotated[bool, Option("-s", "--jstack", help="Also show the stacks of all threads.")] = False,
     broker: BrokerAddrOption = "",
     namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
@@ -211,22 +212,20 @@ def consumer_status(
 
     async def work(admin: Admin) -> None:
         connected = await admin.members.connections(group)
-        versions = {member.client_id: version_text(member.version) for member in connected.connection_set}
-        states = [each for each in await admin.members.states(group) if client in ("", each.client_id)]
-        line("%-10s %-40s %-20s %s", "#Index", "#ClientId", "#Version", "#Queues")
-        for number, state in enumerate(states, 1):
-            told = state.problem or len(state.queues)
-            line("%-10d %-40s %-20s %s", number, state.client_id, versions.get(state.client_id, ""), told)
-        for state in states if client or stacks else ():
-            line("\n#Consumer MQ Detail of %s", state.client_id)
-            line("%-64s  %-32s  %-4s  %-20s", "#Topic", "#Broker Name", "#QID", "#ProcessQueueInfo")
-            for queue, info in sorted(state.queues.items()):
-                line("%-64s  %-32s  %-4d  %s", queue.topic, queue.broker, queue.number, str(info))
-            for head in state.heads if stacks else ():
-                line("\n%s %s:%d", head.topic, head.broker_name, head.queue_id)
-                click.echo("\n".join(each for each in (head.stack or "no stack").splitlines()))
-        is_same = not connected.disagreeing_client_ids
-        line("\n%s subscription in the same group of consumer", "Same" if is_same else "WARN: Different")
+        members = [member for member in connected.connection_set if client in ("", member.client_id)]
+        line("%-10s %-40s %-20s", "#Index", "#ClientId", "#Version")
+        for number, member in enumerate(members, 1):
+            line("%-10d %-40s %-20s", number, member.client_id, version_text(member.version))
+        for member in members if client or stacks else ():
+            line("")
+            for text in running_info_lines(
+                await admin.members.running_info(group, member.client_id, with_stack=stacks)
+            ):
+                line("%s", text)
+        state = await admin.groups.describe(group)
+        line("\n%s subscription in the same group of consumer", "WARN: Different" if state.mismatched else "Same")
+        for odd in (each for each in state.members if each.agrees is False):
+            line("%s subscribes to %s", odd.client_id, odd.subscribes_to)
 
     with_admin(namesrv, work)
 
@@ -329,7 +328,7 @@ async def _progress_of_all(admin: Admin) -> None:
             kind,
             model,
             rate,
-            row.lag or 0,
+            "N/A" if row.lag is None else row.lag,
         )
 
 

@@ -11,8 +11,8 @@ from pyromq.wording import counted, shown_span
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
     from pyromq.operate.consumers.blocked_queues import BlockedQueue
+    from pyromq.operate.consumers.group_state import GroupMember
     from pyromq.wire.json.bodies import QueueProgress
-    from pyromq.wire.json.heartbeat import ConsumerConnections
 
 LAG_COLUMNS = (
     Column("topic", "topic"),
@@ -23,20 +23,28 @@ LAG_COLUMNS = (
     Column("lag", "lag", right=True),
 )
 _MEMBER_COLUMNS = (
-    Column("client", "member"),
+    Column("client_id", "member"),
     Column("address", "address"),
     Column("language", "language"),
+    Column("queues", "queues", right=True),
     Column("subscribes_to", "subscribes to"),
-    Column("agrees", "agrees", styles={"no": "bold red"}),
+    Column(
+        "agrees", "agrees", styles={"no": "bold red"}, show=lambda agrees: {True: "yes", False: "no"}.get(agrees, "")
+    ),
+    Column("lag", "lag", right=True),
+    Column("ok_rate", "ok/s", right=True),
+    Column("failed_rate", "failed/s", right=True),
+    Column("consume_ms", "ms each", right=True),
 )
 HEAD_COLUMNS = (
     *LAG_COLUMNS,
-    Column("client", "member"),
+    Column("client_id", "member"),
     Column("offset", "offset", right=True),
     Column("keys", "keys"),
     Column("age_ms", "age"),
     Column("attempt", "attempt", right=True),
     Column("stage", "stage"),
+    Column("error", "error"),
 )
 _QUEUE_COLUMNS = (
     Column("topic", "topic"),
@@ -61,33 +69,25 @@ def lag_row(queue: QueueId, held: QueueProgress) -> dict[str, Any]:
 
 async def describe_group(admin: Admin, group: str, topic: str) -> dict[str, Any]:
     """Members and queues as rows. Raises GroupNotFoundError."""
-    from pyromq.errors import GroupOfflineError
-
-    await admin.groups.require(group)
-    try:
-        members = _member_rows(await admin.members.connections(group))
-    except GroupOfflineError:
-        members = []
+    state = await admin.groups.describe(group, topic)
     return {
         "group": group,
-        "members": members,
-        "queues": [_head_row(h) for h in await admin.groups.heads(group, topic)],
+        "is_paused": state.is_paused,
+        "is_broadcasting": state.is_broadcasting,
+        "lag": state.lag,
+        "lag_ms": state.lag_ms,
+        "members": [_member_row(each) for each in state.members],
+        "queues": [_head_row(each) for each in state.queues],
     }
 
 
-def _member_rows(found: ConsumerConnections) -> list[dict[str, Any]]:
-    subscriptions = ", ".join(f"{name} ({each.sub_string})" for name, each in found.subscription_table.items())
-    disagreeing = set(found.disagreeing_client_ids or ())
-    return [
-        {
-            "client": member.client_id,
-            "address": member.client_addr,
-            "language": member.language,
-            "subscribes_to": subscriptions,
-            "agrees": "no" if member.client_id in disagreeing else "yes",
-        }
-        for member in found.connection_set
-    ]
+def _member_row(member: GroupMember) -> dict[str, Any]:
+    """The member with the names that the HTTP API has, and its subscriptions in words."""
+    import msgspec
+
+    row = msgspec.to_builtins(member)
+    rates = {name: round(row[name], 2) for name in ("ok_rate", "failed_rate", "consume_ms")}
+    return {**row, **rates, "subscribes_to": member.subscribes_to if member.subscriptions else ""}
 
 
 def _head_row(head: BlockedQueue) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _head_row(head: BlockedQueue) -> dict[str, Any]:
         "committed": head.committed,
         "end": head.end,
         "lag": head.lag,
-        "client": head.client_id,
+        "client_id": head.client_id,
         "offset": head.offset,
         "message_id": head.message_id,
         "keys": " ".join(head.keys),
@@ -106,6 +106,7 @@ def _head_row(head: BlockedQueue) -> dict[str, Any]:
         "attempt": head.attempt,
         "stage": head.stage,
         "since_ms": head.since_ms,
+        "error": head.error,
         "stack": head.stack,
     }
 
@@ -114,13 +115,15 @@ def show_group(out: TextIO, told: dict[str, Any], *, stacks: bool) -> None:
     """Write a group as tables: members get numbers, by which queues name them."""
     members, queues = told["members"], told["queues"]
     if members:
-        write_text(out, f"group {told['group']} has {counted(len(members), 'member')}")
-        write_text(out, f"subscribes to {members[0]['subscribes_to']}")
+        facts = [f"has {counted(len(members), 'member')}", f"lag {told['lag']}"]
+        facts += ["is paused"] if told["is_paused"] else []
+        facts += ["broadcasts"] if told["is_broadcasting"] else []
+        write_text(out, f"group {told['group']} {', '.join(facts)}")
     else:
-        write_text(out, f"no member of group {told['group']} is connected")
-    numbers = {member["client"]: number for number, member in enumerate(members, 1)}
-    rows = [{"number": numbers[member["client"]], **member} for member in members]
-    columns = (Column("number", "", right=True), *(each for each in _MEMBER_COLUMNS if each.key != "subscribes_to"))
+        write_text(out, f"no member of group {told['group']} is connected, lag {told['lag']}")
+    numbers = {member["client_id"]: number for number, member in enumerate(members, 1)}
+    rows = [{"number": numbers[member["client_id"]], **member} for member in members]
+    columns = (Column("number", "", right=True), *_MEMBER_COLUMNS)
     if rows:
         out.write("\n")
         write_rows(out, Form.TABLE, columns, rows)
@@ -136,7 +139,7 @@ def _queue_row(row: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any]:
     return {
         **row,
         "name": f"{row['broker']}:{row['queue']}",
-        "member": numbers.get(row["client"]),
+        "member": numbers.get(row["client_id"]),
         "head": _head(row),
     }
 
@@ -150,4 +153,5 @@ def _head(row: dict[str, Any]) -> str:
     if row["stage"]:
         running_ms = clock.now_ms() - row["since_ms"] if row["since_ms"] else 0
         parts.append(f"{row['stage']} for {shown_span(running_ms)}" if running_ms else row["stage"])
+    parts += [row["error"]] if row["error"] else []
     return ", ".join(parts)

@@ -50,7 +50,11 @@ class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberView(msgspec.Struct, frozen=True, kw_only=True):
-    """A connected consumer; ``agrees`` is null where brokers do not tell whether its subscription is the others'."""
+    """A connected consumer; ``agrees`` is null where brokers do not tell whether its subscription is the others'.
+
+    ``consume_ms`` is how long its listener takes, ``lag`` that of a member that broadcasts, ``held_pulls`` how often
+    flow control held a pull back, by rule.
+    """
 
     client_id: str
     address: str
@@ -58,6 +62,12 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     agrees: bool | None
     queues: int | None
+    subscriptions: dict[str, str]
+    consume_ms: float
+    ok_rate: float
+    failed_rate: float
+    lag: int | None
+    held_pulls: dict[str, int]
     problem: str
 
 
@@ -78,17 +88,18 @@ class GroupQueueView(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     stage: str
     since_ms: int
+    error: str
     stack: str
 
 
 class GroupDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """A group at this moment. ``lag`` is null for one that broadcasts: brokers do not know."""
+    """A group at this moment. Of one that broadcasts, ``lag`` is that of its slowest member."""
 
     group: str
     is_online: bool
     is_paused: bool
     is_broadcasting: bool
-    lag: int | None
+    lag: int
     lag_ms: int | None
     subscriptions: dict[str, str]
     members: list[MemberView]
@@ -161,6 +172,12 @@ async def get(call: Call, path: GroupPath) -> GroupDetails:
                 version=each.version_text,
                 agrees=each.agrees,
                 queues=each.queues,
+                subscriptions=each.subscriptions,
+                consume_ms=each.consume_ms,
+                ok_rate=each.ok_rate,
+                failed_rate=each.failed_rate,
+                lag=each.lag,
+                held_pulls=each.held_pulls,
                 problem=each.problem,
             )
             for each in state.members
@@ -181,6 +198,7 @@ async def get(call: Call, path: GroupPath) -> GroupDetails:
                 attempt=each.attempt,
                 stage=each.stage,
                 since_ms=each.since_ms,
+                error=each.error,
                 stack=each.stack,
             )
             for each in state.queues

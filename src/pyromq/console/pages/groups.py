@@ -52,7 +52,7 @@ async def group(visit: Visit) -> Drawn:
         "group": name,
         "state": state,
         "queues": own,
-        "lag": None if state.lag is None else sum(max(0, queue.lag) for queue in own),
+        "lag": state.lag,
         "retries_ready": sum(max(0, queue.lag) for queue in retries),
         "retries_waiting": await _waiting(visit, name),
         "blocking": blocking_of(state),
@@ -84,9 +84,9 @@ async def _waiting(visit: Visit, group: str) -> int | None:
 
 
 def blocking_of(state: GroupState) -> list[BlockedQueue]:
-    """The messages that hold queues up for a while, those whose listeners run longest first."""
+    """The messages that hold queues up: failed ones at once, others after a while; listeners that run longest first."""
     held = [queue for queue in state.queues if queue.offset is not None and queue.lag > 0]
-    old = [queue for queue in held if queue.age_ms >= _HELD_UP_MS]
+    old = [queue for queue in held if queue.age_ms >= _HELD_UP_MS or (queue.stage and queue.attempt)]
     return sorted(old, key=lambda queue: (queue.since_ms or 1 << 62, -queue.age_ms))[:5]
 
 

@@ -161,8 +161,10 @@ def head_of(
     now_ms: int,
 ) -> BlockedQueue:
     """From what the broker knows of a queue, and what its owner says."""
-    owner = next((state.client_id for state in states if queue in state.queues), "")
-    told = next((head for state in states for head in state.heads if _is_of(head, queue)), None)
+    owners = [state for state in states if queue in state.queues]  # several, where members broadcast
+    slowest = min(owners, key=lambda state: state.queues[queue].commit_offset, default=None)
+    owner = slowest.client_id if slowest else ""
+    told = next((head for state in owners for head in state.heads if _is_of(head, queue)), None)
     head = BlockedQueue(queue=queue, committed=progress.consumer_offset, end=progress.broker_offset, client_id=owner)
     if message is not None:
         head = msgspec.structs.replace(
@@ -180,7 +182,7 @@ def head_of(
             offset=told.offset,
             message_id=told.message_id,
             keys=told.keys,
-            age_ms=told.age_ms,
+            age_ms=head.age_ms if head.offset == told.offset else told.age_ms,
             attempt=told.attempt,
             stage=told.stage.value,
             since_ms=told.since_ms,

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from pyromq.client.consumer.base.consume_stats import TopicRates
+from pyromq.model.queue import QueueId
 from pyromq.model.topic import GroupConfig
 from pyromq.operate.consumers.blocked_queues import BlockedQueue
 from pyromq.operate.consumers.members import ClientState
 from pyromq.wire.json.heartbeat import ConsumerConnections, Subscription
+from pyromq.wire.json.subscribed import shown
 
 _VERSION_4_0_0_SNAPSHOT: Final = 212
 _VERSION_6_0_0_SNAPSHOT: Final = 612
+_NOT_ASKED: Final = ClientState(client_id="", problem="it was not asked")
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     """A connected consumer. ``agrees``: it subscribes to what the others do; None where brokers do not tell.
 
-    ``queues`` counts those it owns; None, with the reason in ``problem``, when it did not answer.
+    ``queues`` counts those it owns; None, with the reason in ``problem``, when it did not answer. ``subscriptions`` are
+    its own, by topic. ``consume_ms`` is how long its listener took on average in the last minute, with ``ok_rate`` and
+    ``failed_rate`` messages a second; ``lag`` is that of a member that broadcasts. ``held_pulls`` counts how often flow
+    control held a pull back, by rule.
     """
 
     client_id: str
@@ -29,11 +37,22 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     version_text: str
     agrees: bool | None = None
     queues: int | None = None
+    subscriptions: dict[str, str] = {}
+    consume_ms: float = 0.0
+    ok_rate: float = 0.0
+    failed_rate: float = 0.0
+    lag: int | None = None
+    held_pulls: dict[str, int] = {}
     problem: str = ""
+
+    @property
+    def subscribes_to(self) -> str:
+        """Its subscriptions in words."""
+        return shown(self.subscriptions.items())
 
 
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):
-    """A group at one moment. ``lag`` is None where it is not available: members that broadcast keep their own offsets.
+    """A group at one moment. Of a group that broadcasts, a message is in ``lag`` until its slowest member consumed it.
 
     ``lag_ms`` is the age of the oldest message that the group has not consumed, 0 without a lag, None if not known.
     """
@@ -42,7 +61,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     config: GroupConfig
     is_online: bool
     is_broadcasting: bool
-    lag: int | None
+    lag: int
     lag_ms: int | None
     subscriptions: dict[str, Subscription]
     members: tuple[GroupMember, ...]
@@ -74,22 +93,25 @@ def state_of_group(
         config=config,
         is_online=connections is not None,
         is_broadcasting=is_broadcasting,
-        lag=None if is_broadcasting else sum(queue.lag for queue in behind),
-        lag_ms=None if is_broadcasting or (behind and not ages) else max(ages, default=0),
+        lag=sum(queue.lag for queue in behind),
+        lag_ms=None if behind and not ages else max(ages, default=0),
         subscriptions=dict(connections.subscription_table) if connections else {},
-        members=_members(connections, states),
+        members=_members(connections, states, {queue.queue: queue.end for queue in queues}),
         queues=queues,
     )
 
 
-def _members(connections: ConsumerConnections | None, states: list[ClientState]) -> tuple[GroupMember, ...]:
+def _members(
+    connections: ConsumerConnections | None, states: list[ClientState], ends: Mapping[QueueId, int]
+) -> tuple[GroupMember, ...]:
     if connections is None:
         return ()
     by_id = {state.client_id: state for state in states}
     disagreeing = disagreeing_members(connections, states)
     found = []
     for client in connections.connection_set:
-        state = by_id.get(client.client_id)
+        state = by_id.get(client.client_id, _NOT_ASKED)
+        rates = [each for topic, each in state.rates.items() if each.consume_ok_tps or each.consume_failed_tps]
         found.append(
             GroupMember(
                 client_id=client.client_id,
@@ -98,11 +120,29 @@ def _members(connections: ConsumerConnections | None, states: list[ClientState])
                 version=client.version,
                 version_text=version_text(client.version),
                 agrees=None if disagreeing is None else client.client_id not in disagreeing,
-                queues=None if state is None or state.problem else len(state.queues),
-                problem=state.problem if state else "it was not asked",
+                queues=None if state.problem else len(state.queues),
+                subscriptions=dict(sorted(state.subscriptions)),
+                consume_ms=_mean_ms(rates),
+                ok_rate=sum(each.consume_ok_tps for each in rates),
+                failed_rate=sum(each.consume_failed_tps for each in rates),
+                lag=lag_of_member(state, ends) if connections.is_broadcast and not state.problem else None,
+                held_pulls=state.flow,
+                problem=state.problem,
             )
         )
     return tuple(found)
+
+
+def _mean_ms(rates: Sequence[TopicRates]) -> float:
+    """The time of a listener, over its topics by how much it did of each."""
+    consumed = sum(each.consume_ok_tps + each.consume_failed_tps for each in rates)
+    spent = sum(each.consume_rt * (each.consume_ok_tps + each.consume_failed_tps) for each in rates)
+    return spent / consumed if consumed else 0.0
+
+
+def lag_of_member(state: ClientState, ends: Mapping[QueueId, int]) -> int:
+    """Return how many messages a member that broadcasts has not consumed."""
+    return sum(max(0, end - state.queues[queue].commit_offset) for queue, end in ends.items() if queue in state.queues)
 
 
 def disagreeing_members(connections: ConsumerConnections, states: list[ClientState]) -> frozenset[str] | None:

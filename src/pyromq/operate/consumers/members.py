@@ -9,7 +9,8 @@ import msgspec
 
 from pyromq.client.admin.broker_requests import ProducerInfo
 from pyromq.client.admin.requests import AdminRequests
-from pyromq.client.consumer.base.running_info import HeadOfLine, QueueInfo, heads_of_line
+from pyromq.client.consumer.base.consume_stats import TopicRates
+from pyromq.client.consumer.base.running_info import HeadOfLine, QueueInfo, flow_counts, heads_of_line
 from pyromq.client.core.tasks import gather
 from pyromq.errors import GroupOfflineError, MQError
 from pyromq.model.queue import QueueId
@@ -24,12 +25,18 @@ from pyromq.wire.json.subscribed import Wish, wish_of
 
 
 class ClientState(msgspec.Struct, frozen=True, kw_only=True):
-    """What one member of a group says about itself; ``problem`` instead when it did not answer."""
+    """What one member of a group says about itself; ``problem`` instead when it did not answer.
+
+    ``subscriptions`` are topics with their expressions, without the retry topic; ``rates`` are by topic. ``flow`` and
+    ``heads`` are told by PyroMQ's clients: how often flow control held pulls back, by rule, and what holds queues up.
+    """
 
     client_id: str
     queues: dict[QueueId, QueueInfo] = {}
     heads: tuple[HeadOfLine, ...] = ()
     subscriptions: Wish = frozenset()
+    rates: dict[str, TopicRates] = {}
+    flow: dict[str, int] = {}
     problem: str = ""
 
 
@@ -66,7 +73,7 @@ class MemberFacet:
 
     async def _state(self, group: str, client_id: str) -> ClientState:
         try:
-            return read_client_state(client_id, await self._running_info(group, client_id))
+            return read_client_state(client_id, await self.running_info(group, client_id))
         except MQError as error:
             return ClientState(client_id=client_id, problem=str(error))
 
@@ -75,11 +82,14 @@ class MemberFacet:
 
         Raises BrokerError when no broker is connected with it, or it does not tell.
         """
-        told = java_json.parse(await self._running_info(group, client_id, with_stack=True))
+        told = java_json.parse(await self.running_info(group, client_id, with_stack=True))
         return str((told.get("jstack") if isinstance(told, dict) else None) or "")
 
-    async def _running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> bytes:
-        """Return what the first broker passes on that is connected with the member. Raises MQError."""
+    async def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> bytes:
+        """Return the JSON that a member tells about itself (RocketMQ: ConsumerRunningInfo).
+
+        The first broker that is connected with it passes it on. Raises MQError.
+        """
         problem: MQError = _offline(f"no broker is connected with {client_id}")
         name, brokers = self._client.wire_name(group), self._requests.brokers
         for address in await self._requests.directory.masters():
@@ -138,13 +148,19 @@ def read_client_state(client_id: str, body: bytes) -> ClientState:
     """Read what a member says about itself. Raises RemoteProtocolError."""
     told = java_json.parse(body)
     table = told.get("mqTable") or {}
-    queues = java_json.convert({_queue_key(key): value for key, value in table.items()}, dict[QueueId, QueueInfo])
+    queues = java_json.convert({queue_key(key): value for key, value in table.items()}, dict[QueueId, QueueInfo])
     subscriptions = wish_of(java_json.convert(told.get("subscriptionSet") or [], list[Subscription]))
-    heads = tuple(heads_of_line(body))
-    return ClientState(client_id=client_id, queues=queues, heads=heads, subscriptions=subscriptions)
+    return ClientState(
+        client_id=client_id,
+        queues=queues,
+        heads=tuple(heads_of_line(body)),
+        subscriptions=subscriptions,
+        rates=java_json.convert(told.get("statusTable") or {}, dict[str, TopicRates]),
+        flow={hold.name: count for hold, count in flow_counts(body).items()},
+    )
 
 
-def _queue_key(key: object) -> object:
+def queue_key(key: object) -> object:
     return java_json.ObjectKey(java_json.parse(key)) if isinstance(key, str) and key.startswith("{") else key
 
 

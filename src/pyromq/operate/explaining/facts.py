@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pyromq.model.failure import FailureStory
+from pyromq.operate.consumers.blocked_queues import BlockedQueue
 from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.trace import TraceRecord
 
@@ -40,6 +41,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     retries: tuple[StoredCopy, ...] = ()  # in its retry topic
     waiting: tuple[StoredCopy, ...] = ()  # in a delay topic, on the way to its retry topic
     dead: tuple[StoredCopy, ...] = ()
+    head: BlockedQueue | None = None  # the message itself, where it holds up its queue
     redriven: tuple[StoredCopy, ...] = ()  # copies that its dead letters became
 
 

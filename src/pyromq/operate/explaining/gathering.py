@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyromq.client.admin.requests import AdminRequests
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import gather
@@ -9,6 +11,7 @@ from pyromq.errors import BrokerError, NotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, dead_letter_topic, retry_topic
 from pyromq.model.system_names import DISCARD_TOPIC, is_system_group
+from pyromq.operate.consumers.blocked_queues import BlockedQueue, head_of
 from pyromq.operate.consumers.members import MemberFacet
 from pyromq.operate.delays import DelayFacet, due_of
 from pyromq.operate.explaining.explanation import Explanation, explain
@@ -16,7 +19,9 @@ from pyromq.operate.explaining.facts import Facts, GroupFacts, StoredCopy
 from pyromq.operate.explaining.traces import read_trace
 from pyromq.operate.offsets import OffsetFacet
 from pyromq.operate.reading.stored_messages import StoredMessages, no_message
+from pyromq.operate.resend.outgoing import redriven_id
 from pyromq.operate.transactions import TransactionFacet
+from pyromq.wire.json.bodies import QueueProgress
 from pyromq.wire.message_id import MalformedMessageIdError
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.trace import TRACE_TOPIC, TraceRecord
@@ -131,9 +136,12 @@ class FactGatherer:
         tried = [copy_of(each, committed=await self._offsets.committed(group, each.queue)) for each in retries]
         connections = await self._members.connections_if_any(group)
         topic = visible[-1].stored_topic if visible else ""
+        committed = await self._offsets.committed(group, visible[-1].queue) if visible else None
         return GroupFacts(
             group=group,
-            committed=await self._offsets.committed(group, visible[-1].queue) if visible else None,
+            committed=committed,
+            head=await self._head(group, visible[-1]) if connections and visible else None,
+            redriven=tuple(map(copy_of, await self._redriven(dead, (topic, retries_to)))),
             is_online=connections is not None,
             is_broadcasting=connections is not None and connections.is_broadcast,
             subscription=connections.subscription_table.get(topic) if connections else None,
@@ -141,6 +149,20 @@ class FactGatherer:
             waiting=tuple(copy for _, copy in waiting if copy.real_topic == retries_to),
             dead=tuple(map(copy_of, dead)),
         )
+
+    async def _head(self, group: str, message: ReceivedMessage) -> BlockedQueue | None:
+        """Return what the member says that stands at this message, if one does."""
+        states, progress = await self._members.states(group), QueueProgress()
+        found = head_of(message.queue, progress, states, None, self._client.clock.now_ms())
+        return found if found.offset == message.offset else None
+
+    async def _redriven(self, dead: list[ReceivedMessage], topics: Iterable[str]) -> list[ReceivedMessage]:
+        """Return the messages that dead letters became."""
+        found: list[ReceivedMessage] = []
+        for letter in dead:
+            for topic in filter(None, topics):
+                found += await self._stored.copies(topic, redriven_id(letter.offset_message_id))
+        return sorted(found, key=lambda message: message.stored_ms)
 
 
 def copy_of(

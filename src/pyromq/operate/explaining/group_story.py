@@ -14,6 +14,7 @@ import msgspec
 from pyromq.filters import InvalidFilterError, compile_filter
 from pyromq.model.failure import Failure
 from pyromq.model.names import DEAD_LETTER_PREFIX
+from pyromq.operate.consumers.blocked_queues import BlockedQueue
 from pyromq.operate.explaining.facts import Facts, GroupFacts
 from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.trace import ConsumeBegan, ConsumeEnded, TraceRecord
@@ -136,6 +137,8 @@ def _in_topic(facts: Facts, group: GroupFacts) -> GroupStory:
         if group.subscription is None:
             text += " What it subscribes is not known now, so it may have been passed over by a filter."
         return _story(group, GroupState.CONSUMED, text)
+    if group.head is not None and group.head.attempt:
+        return _held_up(group, group.head)
     begun = [r for r in facts.trace if isinstance(r, ConsumeBegan) and r.group == group.group]
     if begun:
         text = f"A listener has it since {shown_time(begun[-1].time_ms)} and has not returned."
@@ -146,6 +149,14 @@ def _in_topic(facts: Facts, group: GroupFacts) -> GroupStory:
     ahead = place.offset - group.committed
     before = f"{counted(ahead, 'message')} before it" if ahead else "it is the next"
     return _story(group, GroupState.WAITING, f"Not consumed yet: {before} in the queue{_who_waits(group)}.")
+
+
+def _held_up(group: GroupFacts, head: BlockedQueue) -> GroupStory:
+    """An orderly member tries it again and again; nothing behind it is consumed before."""
+    text = f"Failed {times(head.attempt)}, and holds up its queue: member {head.client_id} tries it again."
+    if head.story is not None:
+        text += f" The last error was {head.story.newest.line}."
+    return _story(group, GroupState.RETRYING, text, failures=head.attempt)
 
 
 def _story(
@@ -173,6 +184,8 @@ def _story(
 def attempts_of(group: GroupFacts) -> tuple[Failure, ...]:
     """Every copy tells of the attempt before it, and of the first one; the whole text wins over its beginning."""
     stories = [copy.failure for copy in (*group.waiting, *group.retries, *group.dead) if copy.failure is not None]
+    if group.head is not None and group.head.story is not None:
+        stories.append(group.head.story)
     found = {story.first.attempt: story.first for story in stories}
     found |= {story.newest.attempt: story.newest for story in stories}
     return tuple(found[attempt] for attempt in sorted(found))

@@ -98,14 +98,17 @@ def test_lag_in_messages_and_in_time_with_the_owner_of_each_queue() -> None:
     on_a_broker(test)
 
 
-def test_the_lag_of_a_group_that_broadcasts_is_not_known_and_it_cannot_be_moved() -> None:
+def test_the_lag_of_a_group_that_broadcasts_is_known_from_its_members_and_it_cannot_be_moved() -> None:
     async def test(broker: LoopbackBroker, admin: Admin, producer: Producer) -> None:
         got: list[bytes] = []
         async with consumer(broker, got, broadcast=True):
             await send(producer, 4)
             await broker.advance(seconds=30)
             state = await admin.groups.describe("billing")
-            assert (state.is_broadcasting, state.lag, state.lag_ms) == (True, None, None)
+            assert (state.is_broadcasting, state.lag, state.lag_ms, len(got)) == (True, 0, 0, 4)
+            assert [(member.lag, member.subscriptions) for member in state.members] == [(0, {"orders": "*"})]
+            progress = await admin.groups.lag("billing")
+            assert sum(held.consumer_offset for held in progress.values()) == 4
             with pytest.raises(ConfigError, match="broadcasts"):
                 await admin.offsets.plan_shift("billing", "orders", -1)
             story = (
