@@ -15,7 +15,7 @@ import httpx
 from pyromq.aio import Admin
 from pyromq.cli.main import main
 from pyromq.console.app import create_app
-from pyromq.console.auth.roles import ConsoleIdentity, Role
+from pyromq.console.auth.roles import ConsoleIdentity, ConsoleRole
 from pyromq.console.settings import ConsoleSettings, ScryptCost
 from pyromq.exporter.exporter import Exporter
 from pyromq.metrics.exposition import whole_text
@@ -176,7 +176,7 @@ def with_console(nameserver: str, work: Callable[[Console], Any]) -> Any:
         headers = {"Authorization": f"Bearer {TOKEN}", "Origin": "http://127.0.0.1:8082"}
         transport = httpx.ASGITransport(app=console, raise_app_exceptions=False)
         async with console.desk as desk:
-            session = desk.sessions.begin(ConsoleIdentity("admin", Role.OPERATOR))
+            session = desk.sessions.begin(ConsoleIdentity("admin", ConsoleRole.OPERATOR))
             cookies = {"pyromq_console_8082": session.id}
             async with httpx.AsyncClient(
                 transport=transport, base_url="http://127.0.0.1:8082", headers=headers, cookies=cookies, timeout=60
