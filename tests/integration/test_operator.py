@@ -20,7 +20,7 @@ from pyromq.cli.main import main
 from pyromq.clock import SystemClock
 from pyromq.model.queue import QueueId
 from pyromq.operate.explaining.explanation import MessageState
-from pyromq.operate.explaining.group_story import GroupState
+from pyromq.operate.explaining.group_story import GroupStoryState
 from pyromq.operate.resend.outcomes import ItemStatus
 from pyromq.settings import PushConsumerSettings
 from pyromq.testing import ManualClock
@@ -149,7 +149,7 @@ def test_the_trace_of_a_message_is_read_back(nameserver: str, admin: Admin, type
     typed("message", "trace", "unheard-of", expect=2)
     typed("message", "trace", message_id, "--topic", "no-traces-here", expect=2)
     (explained,) = admin.messages.explain("traced", message_id).groups
-    assert explained.state is GroupState.CONSUMED and explained.consumed_ms == ended.time_ms
+    assert explained.state is GroupStoryState.CONSUMED and explained.consumed_ms == ended.time_ms
 
 
 def test_a_batch_is_traced_message_by_message(nameserver: str, admin: Admin) -> None:
@@ -177,7 +177,7 @@ def test_a_dead_letter_is_explained_listed_and_redriven_once(nameserver: str, ad
     first, second = send(nameserver, Message("bury", b"1", keys="k1", tags="A"), Message("bury", b"2", keys="k2"))
     bury(nameserver, admin, "undertakers", "bury", 2)
     (story,) = admin.messages.explain("bury", first).groups
-    assert (story.group, story.state) == ("undertakers", GroupState.DEAD)
+    assert (story.group, story.state) == ("undertakers", GroupStoryState.DEAD)
     table = typed("message", "explain", first, "--topic", "bury", "-o", "table")
     assert "dead letter" in table and "%DLQ%undertakers" in table
     assert "as the test wants it" in table and [failure.attempt for failure in story.attempts] == [1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyromq.operate.measuring import GroupProgress, MemberReport
+from pyromq.operate.measuring import GroupProgress, MemberFacts
 from pyromq.wire.json.bodies import TopicStats
 from pyromq.wire.json.heartbeat import ConsumerConnections
 
@@ -24,4 +24,4 @@ class BrokerFacts:
     topic_rates: dict[str, float] = field(default_factory=dict)  # messages a second
     progress: list[GroupProgress] = field(default_factory=list)
     members: dict[str, ConsumerConnections] = field(default_factory=dict)  # by group
-    reports: dict[tuple[str, str], MemberReport] = field(default_factory=dict)  # by group and client id
+    reports: dict[tuple[str, str], MemberFacts] = field(default_factory=dict)  # by group and client id

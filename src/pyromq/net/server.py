@@ -39,7 +39,7 @@ ACCEPT_PAUSE_S: Final = 0.1  # after accept() failed, out of descriptors perhaps
 C = TypeVar("C", bound=Watched)
 
 
-class Listener(Generic[C]):
+class ServerListener(Generic[C]):
     """Accepts, greets and counts connections of one protocol; ``_connection`` makes them.
 
     ``proxies`` may say in a PROXY protocol header for whom they speak.
@@ -235,7 +235,7 @@ class Listener(Generic[C]):
         raise NotImplementedError
 
 
-class Server(Listener[Connection]):
+class Server(ServerListener[Connection]):
     """``async with Server(handler, [Address("127.0.0.1", 0)], clock=clock) as server: …``: listens inside the block.
 
     ``handler`` serves every address; ``connection.local`` tells which one a peer came to.

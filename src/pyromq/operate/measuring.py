@@ -23,7 +23,7 @@ class GroupProgress(msgspec.Struct, frozen=True, kw_only=True):
     queues: dict[QueueId, QueueProgress]
 
 
-class MemberReport(msgspec.Struct, frozen=True, kw_only=True):
+class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a member says about itself; ``flow`` and ``heads`` are told by PyroMQ's."""
 
     rates: dict[str, TopicRates] = {}  # by topic
@@ -67,9 +67,9 @@ class MeasureFacet:
         """Return the consumers of a group that are connected to a broker. Raises GroupOfflineError."""
         return await self._requests.consumer_connections(address, group)
 
-    async def report(self, address: str, group: str, client_id: str) -> MemberReport:
+    async def report(self, address: str, group: str, client_id: str) -> MemberFacts:
         """Return what a member says about itself. Raises RemoteProtocolError for what cannot be read."""
         body = await self._requests.running_info(address, group, client_id)
         rates = java_json.convert(java_json.parse(body).get("statusTable") or {}, dict[str, TopicRates])
         flow = {hold.name: count for hold, count in flow_counts(body).items()}
-        return MemberReport(rates=rates, flow=flow, heads=tuple(heads_of_line(body)))
+        return MemberFacts(rates=rates, flow=flow, heads=tuple(heads_of_line(body)))

@@ -87,7 +87,7 @@ class PlainRecords(NamedTuple):
 
 
 class EntryScan:
-    """Of one store; ``QueueReader`` knows where queues begin and end."""
+    """Scan of queue entries of one store; ``QueueReader`` knows where queues begin and end."""
 
     def __init__(self, log: CommitLog, records: LogReader, settings: StoreSettings) -> None:
         self._log = log

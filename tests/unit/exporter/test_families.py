@@ -8,7 +8,7 @@ from pyromq.exporter.facts import BrokerFacts
 from pyromq.exporter.families import parts_of
 from pyromq.metrics.exposition import whole_text
 from pyromq.model.queue import QueueId
-from pyromq.operate.measuring import GroupProgress, MemberReport
+from pyromq.operate.measuring import GroupProgress, MemberFacts
 from pyromq.wire.json.bodies import QueueProgress, TopicOffset, TopicStats
 from pyromq.wire.json.heartbeat import ClientConnection, ConsumerConnections
 from tests.unit.metrics.grammar import ReadFamily, read_text
@@ -101,7 +101,7 @@ def test_members_and_what_they_say() -> None:
         HeadOfLine(topic="orders", broker_name="b", queue_id=0, offset=1, message_id="m", age_ms=age_ms)
         for age_ms in (1_500, 500)
     )
-    report = MemberReport(
+    report = MemberFacts(
         rates={"orders": TopicRates(consume_rt=3.5, consume_ok_tps=9.0, consume_failed_tps=1.0)},
         flow={"SPAN": 4},
         heads=heads,

@@ -80,7 +80,7 @@ class Lease:
         self.cut_messages = 0  # that this broker had alone when it came back, and that are kept in its folder
 
     def load(self, disk: Disk, config: Path) -> None:
-        """Raises CorruptFileError, OSError."""
+        """Load the lease from its file. Raises CorruptFileError, OSError."""
         self._file = WholeFile(disk, config / FILE_NAME)
         self.state = self._file.load(msgspec.json.Decoder(LeaseState).decode) or LeaseState()
 
@@ -89,7 +89,7 @@ class Lease:
         return self._file is not None
 
     def save(self, state: LeaseState) -> None:
-        """Raises OSError; then nothing has changed."""
+        """Write the lease to its file and take it over. Raises OSError; then nothing has changed."""
         assert self._file is not None, "not loaded"
         if state != self.state:
             self._file.save(msgspec.json.encode(state))

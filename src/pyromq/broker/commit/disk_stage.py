@@ -122,7 +122,7 @@ class DiskStage:
             self.flush_soon()
 
     def take_copied(self, queues: Touched) -> None:
-        """Of a replica: records of these queues were appended, and shall be on disk soon."""
+        """Take records that a replica appended to these queues, which shall be on disk soon."""
         if self._sync:
             self._unseen.add_all(queues)
         else:

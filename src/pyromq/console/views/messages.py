@@ -18,7 +18,7 @@ from pyromq.errors import MQError
 from pyromq.model.failure import Failure
 from pyromq.model.property_names import RESERVED
 from pyromq.operate.explaining.explanation import Explanation, MessageState
-from pyromq.operate.explaining.group_story import GroupState
+from pyromq.operate.explaining.group_story import GroupStoryState
 from pyromq.operate.reading.search import MessageQuery, Scan
 from pyromq.wire.trace import TraceRecord
 
@@ -315,12 +315,12 @@ def _trace_event(record: TraceRecord) -> TimelineEvent | None:
 
 
 BADGES: Final = {
-    GroupState.CONSUMED: "ok",
-    GroupState.WAITING: "plain",
-    GroupState.FILTERED: "plain",
-    GroupState.RETRYING: "warning",
-    GroupState.DEAD: "bad",
-    GroupState.REDRIVEN: "plain",
-    GroupState.NOT_KNOWN: "plain",
+    GroupStoryState.CONSUMED: "ok",
+    GroupStoryState.WAITING: "plain",
+    GroupStoryState.FILTERED: "plain",
+    GroupStoryState.RETRYING: "warning",
+    GroupStoryState.DEAD: "bad",
+    GroupStoryState.REDRIVEN: "plain",
+    GroupStoryState.NOT_KNOWN: "plain",
 }
 """By what a group has done with a message, how its mark looks."""

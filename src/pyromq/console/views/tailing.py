@@ -18,7 +18,7 @@ from pyromq.console.desk import Desk
 from pyromq.console.views.messages import MessageListRow, row_of
 from pyromq.console.web.streams import Event
 from pyromq.errors import ConfigError, MQError
-from pyromq.operate.reading.search import MessageFilter, MessageQuery, read_cursor
+from pyromq.operate.reading.search import MessageQuery, SearchFilter, read_cursor
 
 POLL_S: Final = 0.5
 RATE_MAX: Final = 200  # messages per look
@@ -36,7 +36,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
 async def tail_events(desk: Desk, query: MessageQuery, last_id: str = "") -> AsyncIterator[Event]:
     """From now on, or from where ``last_id`` says. Raises TopicNotFoundError, ConfigError with its first event."""
-    wanted = MessageFilter(query)
+    wanted = SearchFilter(query)
     ends = _continued(await desk.admin.offsets.ends(query.topic), last_id)
     while True:
         try:

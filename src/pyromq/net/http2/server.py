@@ -9,10 +9,10 @@ from pyromq.clock import Clock
 from pyromq.net.address import Address
 from pyromq.net.http2.connection import CallHandler, Http2Connection
 from pyromq.net.http2.limits import Http2Limits
-from pyromq.net.server import Listener
+from pyromq.net.server import ServerListener
 
 
-class Http2Server(Listener[Http2Connection]):
+class Http2Server(ServerListener[Http2Connection]):
     """``handler`` serves every address; the other arguments are those of every listener."""
 
     def __init__(

@@ -21,7 +21,7 @@ from pyromq.wire.trace import ConsumeBegan, ConsumeEnded, TraceRecord
 from pyromq.wording import counted, shown_time, times, until
 
 
-class GroupState(StrEnum):
+class GroupStoryState(StrEnum):
     CONSUMED = "consumed"
     WAITING = "waiting"
     FILTERED = "filtered out"
@@ -38,7 +38,7 @@ class GroupStory(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     group: str
-    state: GroupState
+    state: GroupStoryState
     text: str
     failures: int = 0
     next_attempt_ms: int = 0
@@ -57,14 +57,14 @@ def story_of(facts: Facts, group: GroupFacts) -> GroupStory:
         return _consumed_by_trace(facts, group, done)
     if group.is_broadcasting:
         text = "Its members broadcast: each keeps its own progress, which brokers do not know."
-        return _story(group, GroupState.NOT_KNOWN, text)
+        return _story(group, GroupStoryState.NOT_KNOWN, text)
     if group.dead:
         return _dead(facts, group)
     if pending := [copy for copy in group.waiting if copy.is_pending]:
         copy = max(pending, key=lambda copy: copy.attempt)
         return _story(
             group,
-            GroupState.RETRYING,
+            GroupStoryState.RETRYING,
             f"Failed {times(copy.attempt)}; comes again at {shown_time(copy.due_ms)}"
             f" ({until(copy.due_ms, facts.now_ms)}).",
             failures=copy.attempt,
@@ -90,7 +90,7 @@ def _consumed_by_trace(facts: Facts, group: GroupFacts, done: Sequence[ConsumeEn
         text += f" {redriven}"
     elif group.dead:
         text += " A dead letter of it is there as well."
-    story = _story(group, GroupState.CONSUMED, text, failures=failures, consumed_ms=ended.time_ms)
+    story = _story(group, GroupStoryState.CONSUMED, text, failures=failures, consumed_ms=ended.time_ms)
     return msgspec.structs.replace(story, deliveries=len(done), members=members)
 
 
@@ -101,7 +101,7 @@ def _dead(facts: Facts, group: GroupFacts) -> GroupStory:
     text = f"{tried}: {where} ({copy.broker}, queue {copy.queue}, offset {copy.offset})."
     if redriven := _redriven(group):
         text += f" {redriven}"
-    return _story(group, GroupState.REDRIVEN if redriven else GroupState.DEAD, text, failures=copy.attempt)
+    return _story(group, GroupStoryState.REDRIVEN if redriven else GroupStoryState.DEAD, text, failures=copy.attempt)
 
 
 def _redriven(group: GroupFacts) -> str:
@@ -121,9 +121,9 @@ def _in_retry_topic(facts: Facts, group: GroupFacts) -> GroupStory:
     failed = f"Failed {times(copy.attempt)}"
     if copy.committed is not None and copy.offset < copy.committed:
         text = f"{failed}, then consumed; the last attempt was ready at {shown_time(copy.stored_ms)}."
-        return _story(group, GroupState.CONSUMED, text, failures=copy.attempt)
+        return _story(group, GroupStoryState.CONSUMED, text, failures=copy.attempt)
     text = f"{failed}; the next attempt is ready since {shown_time(copy.stored_ms)}{_who_waits(group)}."
-    return _story(group, GroupState.RETRYING, text, failures=copy.attempt, next_attempt_ms=copy.stored_ms)
+    return _story(group, GroupStoryState.RETRYING, text, failures=copy.attempt, next_attempt_ms=copy.stored_ms)
 
 
 def _in_topic(facts: Facts, group: GroupFacts) -> GroupStory:
@@ -131,24 +131,24 @@ def _in_topic(facts: Facts, group: GroupFacts) -> GroupStory:
     is_passed = group.committed is not None and place.offset < group.committed
     if reason:
         text = f"{'Passed over' if is_passed else 'Will be passed over'}: {reason}."
-        return _story(group, GroupState.FILTERED, text)
+        return _story(group, GroupStoryState.FILTERED, text)
     if is_passed:
         text = f"Consumed: the group stands at offset {group.committed}, {_behind(group.committed or 0, place.offset)}."
         if group.subscription is None:
             text += " What it subscribes is not known now, so it may have been passed over by a filter."
-        return _story(group, GroupState.CONSUMED, text)
+        return _story(group, GroupStoryState.CONSUMED, text)
     if group.head is not None and group.head.attempt:
         return _held_up(group, group.head)
     begun = [r for r in facts.trace if isinstance(r, ConsumeBegan) and r.group == group.group]
     if begun:
         text = f"A listener has it since {shown_time(begun[-1].time_ms)} and has not returned."
-        return _story(group, GroupState.WAITING, text)
+        return _story(group, GroupStoryState.WAITING, text)
     if group.committed is None:
         text = f"Not consumed: the group has no progress in this queue yet{_who_waits(group)}."
-        return _story(group, GroupState.WAITING, text)
+        return _story(group, GroupStoryState.WAITING, text)
     ahead = place.offset - group.committed
     before = f"{counted(ahead, 'message')} before it" if ahead else "it is the next"
-    return _story(group, GroupState.WAITING, f"Not consumed yet: {before} in the queue{_who_waits(group)}.")
+    return _story(group, GroupStoryState.WAITING, f"Not consumed yet: {before} in the queue{_who_waits(group)}.")
 
 
 def _held_up(group: GroupFacts, head: BlockedQueue) -> GroupStory:
@@ -156,12 +156,12 @@ def _held_up(group: GroupFacts, head: BlockedQueue) -> GroupStory:
     text = f"Failed {times(head.attempt)}, and holds up its queue: member {head.client_id} tries it again."
     if head.story is not None:
         text += f" The last error was {head.story.newest.line}."
-    return _story(group, GroupState.RETRYING, text, failures=head.attempt)
+    return _story(group, GroupStoryState.RETRYING, text, failures=head.attempt)
 
 
 def _story(
     group: GroupFacts,
-    state: GroupState,
+    state: GroupStoryState,
     text: str,
     *,
     failures: int = 0,

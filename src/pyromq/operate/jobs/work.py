@@ -19,7 +19,7 @@ from pyromq.operate.jobs.outcomes import ItemResult, Outcome
 from pyromq.operate.jobs.run import ItemAttempt
 from pyromq.operate.jobs.specs import CopyTopic, Delete, JobSpec, Move, Redrive, Resend, ResetOffsets
 from pyromq.operate.offsets import OffsetMove
-from pyromq.operate.reading.search import MessageFilter, MessageQuery
+from pyromq.operate.reading.search import MessageQuery, SearchFilter
 from pyromq.operate.resend.engine import Resender, copy_of, leaves_doubt
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import Outgoing
@@ -66,7 +66,7 @@ async def _copies(admin: Admin, spec: CopyTopic, is_continued: bool) -> AsyncIte
     if spec.topic == spec.to_topic:
         raise ConfigError(f"topic {spec.topic} cannot be copied to itself: the copy would never end")
     query = MessageQuery(topic=spec.topic, tag=spec.tag, sql=spec.sql, begin_ms=spec.begin_ms, end_ms=spec.end_ms)
-    wanted, count, resender = MessageFilter(query), 0, Resender(admin.client, admin.messages)
+    wanted, count, resender = SearchFilter(query), 0, Resender(admin.client, admin.messages)
     await admin.topics.route(spec.to_topic)
     for queue, end in (await admin.offsets.ends(spec.topic)).items():
         held = await admin.offsets.range(queue)

@@ -92,12 +92,12 @@ class MessageSearch:
 
     async def search(self, query: MessageQuery) -> SearchResult:
         """Search a topic for messages. Raises TopicNotFoundError, ConfigError for a query that is none."""
-        wanted = MessageFilter(query)
+        wanted = SearchFilter(query)
         if query.is_indexed:
             return await self._search_index(query, wanted)
         return await self._search_queues(query, wanted)
 
-    async def _search_index(self, query: MessageQuery, wanted: MessageFilter) -> SearchResult:
+    async def _search_index(self, query: MessageQuery, wanted: SearchFilter) -> SearchResult:
         if query.message_id:
             try:
                 found = [await self._stored.get(query.topic, query.message_id)]
@@ -115,7 +115,7 @@ class MessageSearch:
         text += f"; cut, the index gives at most {_INDEX_MAX}" if len(found) >= _INDEX_MAX else ""
         return SearchResult(messages=chosen[: query.count_max], scan=Scan(read=len(found), is_cut=is_cut, text=text))
 
-    async def _search_queues(self, query: MessageQuery, wanted: MessageFilter) -> SearchResult:
+    async def _search_queues(self, query: MessageQuery, wanted: SearchFilter) -> SearchResult:
         reads = [_BackwardRead(self._stored, queue, *place) for queue, place in (await self._places(query)).items()]
         found: list[ReceivedMessage] = []
         count = 0
@@ -149,7 +149,7 @@ class MessageSearch:
         return found
 
 
-class MessageFilter:
+class SearchFilter:
     """What a query says of a message besides its place. Raises ConfigError for an expression that is none."""
 
     def __init__(self, query: MessageQuery) -> None:

@@ -76,7 +76,7 @@ def from_tree(tree: Any) -> Offsets:
 
 
 def _packed(tree: OffsetTree) -> str:
-    """Of each broker, queue numbers and offsets as differences to the one before: long runs of small numbers."""
+    """Encode queue numbers and offsets of each broker as differences to the one before: long runs of small numbers."""
     steps = {
         topic: {broker: [_steps(map(int, queues)), _steps(queues.values())] for broker, queues in brokers.items()}
         for topic, brokers in tree.items()
@@ -140,7 +140,7 @@ class OffsetMemory:
         self._known: list[tuple[OffsetTree, Offsets]] = []  # the newest last
 
     def offsets_of(self, tree: OffsetTree) -> Offsets:
-        """The same object for the same tree. Raises OffsetFormatError."""
+        """Return one object for one tree. Raises OffsetFormatError."""
         for known, offsets in reversed(self._known):
             if known == tree:
                 return offsets

@@ -229,7 +229,7 @@ class Cluster:
         found: Mapping[QueueId, HeldRange],
         missing_ok: bool,
     ) -> dict[QueueId, HeldRange]:
-        """Of what brokers told, what consumers may read. Raises TopicNotFoundError, NoPermissionError."""
+        """Ranges of what brokers reported that consumers may read. Raises TopicNotFoundError, NoPermissionError."""
         table: dict[QueueId, HeldRange] = {}
         for topic, route in routes.items():
             may_be_missing = missing_ok or bool(self._options.topic_pattern) or topic.startswith(RETRY_PREFIX)

@@ -53,7 +53,7 @@ class Condition:
         return f"{self.column} {self.comparison} {', '.join(map(str, self.values))}".rstrip()
 
     def holds(self, value: Any) -> bool:
-        """Of one value, which is not null."""
+        """Whether the condition holds for one value, which is not null."""
         match self.comparison:
             case "is not null":
                 return True
@@ -93,7 +93,7 @@ def condition_of(column: str, comparison: str, values: Sequence[Any]) -> Conditi
 
 
 def with_tags(options: SourceOptions, conditions: Iterable[Condition]) -> SourceOptions:
-    """The same options with a filter by tags at the brokers, where the conditions ask for certain tags."""
+    """Add a filter by tags at the brokers to the options, where the conditions ask for certain tags."""
     wanted: set[str] | None = None
     for each in conditions:
         if each.column == "tags" and each.comparison in ("=", IS_IN):

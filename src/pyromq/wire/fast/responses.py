@@ -39,7 +39,7 @@ def success(request: Received[Any]) -> bytes:
 
 
 def with_status(responses: bytes, code: int, remark: str) -> Iterator[bytes]:
-    """The same responses, each under another code and with a remark: what stands between is carried over unread.
+    """Rewrite responses under another code and with a remark: what stands between is carried over unread.
 
     They were made here or by the compiled core, say success and have no body. Others stay as they are.
     """

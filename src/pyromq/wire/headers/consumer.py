@@ -160,7 +160,8 @@ class AwaitRangesHeader(Header, frozen=True, kw_only=True):
 
 
 class RangesResponseHeader(Header, frozen=True, kw_only=True):
-    """Of 31050 and 31051. ``watch_id`` 0: nothing is watched, so all has to be asked for again; ``more``: at once.
+    """Response fields of 31050 and 31051. ``watch_id`` 0: nothing is watched, so all has to be asked for again;
+    ``more``: at once.
 
     Of 31050 with a group: how many consumers it has here, and how many other connections watch queues for it.
     """

@@ -57,14 +57,14 @@ class CommitsRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_ranges_request(data: bytes) -> RangesRequest:
-    """Raises RemoteProtocolError."""
+    """Decode a request for ranges of queues. Raises RemoteProtocolError."""
     request = _decode(data, _ranges_request)
     _require_few(len(request.topics))
     return request
 
 
 def decode_commits(data: bytes) -> CommitsRequest:
-    """Raises RemoteProtocolError."""
+    """Decode commits of several queues. Raises RemoteProtocolError."""
     request = _decode(data, _commits)
     _require_few(len(request.topics))
     if (rows := sum(map(len, request.topics.values()))) > COMMITS_MAX:
@@ -73,7 +73,7 @@ def decode_commits(data: bytes) -> CommitsRequest:
 
 
 def decode_ranges(data: bytes) -> RangesResponse:
-    """Raises RemoteProtocolError."""
+    """Decode ranges of queues. Raises RemoteProtocolError."""
     return _decode(data, _ranges)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pyromq.operate.explaining.explanation import Explanation, MessageState, explain
 from pyromq.operate.explaining.facts import Facts, GroupFacts, StoredCopy
-from pyromq.operate.explaining.group_story import GroupState, GroupStory, mismatch
+from pyromq.operate.explaining.group_story import GroupStory, GroupStoryState, mismatch
 from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.trace import ConsumeBegan, ConsumeCode, ConsumeEnded, TraceRecord
@@ -83,11 +83,11 @@ def test_a_prepared_message_is_open_or_rolled_back_or_discarded() -> None:
 def test_a_group_behind_the_message_has_consumed_it() -> None:
     found = story(committed=11)
     assert (found.state, found.text) == (
-        GroupState.CONSUMED,
+        GroupStoryState.CONSUMED,
         "Consumed: the group stands at offset 11, just behind it.",
     )
     unknown = story(committed=15, subscription=None, is_online=False)
-    assert unknown.state is GroupState.CONSUMED and "may have been passed over" in unknown.text
+    assert unknown.state is GroupStoryState.CONSUMED and "may have been passed over" in unknown.text
 
 
 @pytest.mark.parametrize(
@@ -102,40 +102,40 @@ def test_a_group_behind_the_message_has_consumed_it() -> None:
 )
 def test_a_group_that_is_not_there_yet_waits(group: dict[str, object], words: str) -> None:
     found = story(**group)
-    assert found.state is GroupState.WAITING and words in found.text
+    assert found.state is GroupStoryState.WAITING and words in found.text
 
 
 def test_a_failed_message_waits_for_its_next_attempt() -> None:
     waiting = retry(topic="SCHEDULE_TOPIC_XXXX", attempt=3, due_ms=NOW_MS + 30_000, is_pending=True)
     found = story(committed=11, waiting=(retry(attempt=2, due_ms=1), waiting))
-    assert (found.state, found.failures, found.next_attempt_ms) == (GroupState.RETRYING, 3, NOW_MS + 30_000)
+    assert (found.state, found.failures, found.next_attempt_ms) == (GroupStoryState.RETRYING, 3, NOW_MS + 30_000)
     assert found.text.startswith("Failed 3 times; comes again at") and "in 30 s" in found.text
 
 
 def test_an_attempt_that_is_ready_waits_for_a_member() -> None:
     found = story(committed=11, retries=(retry(attempt=1, committed=3),), is_online=False)
-    assert (found.state, found.failures) == (GroupState.RETRYING, 1)
+    assert (found.state, found.failures) == (GroupStoryState.RETRYING, 1)
     assert "ready since" in found.text and "no member" in found.text
 
 
 def test_a_later_attempt_may_have_done_it() -> None:
     found = story(committed=11, retries=(retry(attempt=1, committed=4), retry(offset=3, attempt=2, committed=4)))
-    assert (found.state, found.failures) == (GroupState.CONSUMED, 2)
+    assert (found.state, found.failures) == (GroupStoryState.CONSUMED, 2)
 
 
 def test_a_dead_letter_is_the_end() -> None:
     dead = retry(topic="%DLQ%billing", attempt=17)
     found = story(committed=11, retries=(retry(attempt=16, committed=4),), dead=(dead,))
-    assert (found.state, found.failures) == (GroupState.DEAD, 17)
+    assert (found.state, found.failures) == (GroupStoryState.DEAD, 17)
     assert "%DLQ%billing" in found.text and "17 deliveries" in found.text
 
 
 def test_a_filter_passes_over_what_it_does_not_want() -> None:
     tags = Subscription(topic="orders", sub_string="new || paid")
     found = story(committed=11, subscription=tags, tags="lost")
-    assert found.state is GroupState.FILTERED and found.text.startswith("Passed over") and "'lost'" in found.text
+    assert found.state is GroupStoryState.FILTERED and found.text.startswith("Passed over") and "'lost'" in found.text
     assert story(committed=3, subscription=tags, tags="lost").text.startswith("Will be passed over")
-    assert story(committed=11, subscription=tags, tags="paid").state is GroupState.CONSUMED
+    assert story(committed=11, subscription=tags, tags="paid").state is GroupStoryState.CONSUMED
 
 
 def test_why_a_subscription_does_not_want_a_message() -> None:
@@ -152,7 +152,7 @@ def test_the_trace_knows_when() -> None:
     began = ConsumeBegan(time_ms=NOW_MS - 9, group="billing", request_id="R", message_id="ID", delivery_attempt=1)
     ended = ConsumeEnded(request_id="R", message_id="ID", cost_ms=4, time_ms=NOW_MS - 5)  # old clients tell no group
     found = story(committed=11, trace=(began, ended))
-    assert (found.state, found.consumed_ms, found.failures) == (GroupState.CONSUMED, NOW_MS - 5, 1)
+    assert (found.state, found.consumed_ms, found.failures) == (GroupStoryState.CONSUMED, NOW_MS - 5, 1)
     assert "took 4 ms" in found.text and "failed once" in found.text
     dead = story(committed=11, trace=(began, ended), dead=(retry(),))
     assert "dead letter of it is there as well" in dead.text
@@ -184,5 +184,5 @@ def test_the_trace_says_which_members_consumed_and_how_often() -> None:
 def test_a_dead_letter_that_was_redriven_says_so() -> None:
     copy = StoredCopy(topic="orders", broker="broker-a", queue=2, offset=44, stored_ms=NOW_MS - 1_000)
     found = story(committed=11, dead=(retry(attempt=3),), redriven=(copy,))
-    assert (found.state, found.redriven_ms) == (GroupState.REDRIVEN, NOW_MS - 1_000)
+    assert (found.state, found.redriven_ms) == (GroupStoryState.REDRIVEN, NOW_MS - 1_000)
     assert "was redriven at " in found.text and "orders, broker-a, queue 2, offset 44" in found.text

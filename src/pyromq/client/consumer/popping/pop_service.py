@@ -24,7 +24,7 @@ from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunne
 from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.popping.leases import LeasedMessage
 from pyromq.client.consumer.popping.pop_calls import PopCalls, PopTarget
-from pyromq.client.consumer.popping.renewals import Renewals
+from pyromq.client.consumer.popping.renewals import LeaseRenewals
 from pyromq.client.consumer.popping.settlements import Settlements
 from pyromq.client.consumer.rules.outcome import (
     DEAD_LETTER_LEVEL,
@@ -78,7 +78,7 @@ class PopService:
         self._has_room = asyncio.Event()
         self._is_closed = False
         self._is_paused = False
-        self._renewals = Renewals(calls, clock, self._lost)
+        self._renewals = LeaseRenewals(calls, clock, self._lost)
         self._settlements = Settlements(calls, send_backs, tasks, settings, clock, self._has_room.set)
         parts = (listener, settings, tasks, clock, self._next, self._over)
         self._runner = CoroutineRunner(*parts) if listener.is_coroutine else ThreadRunner(*parts)

@@ -19,9 +19,9 @@ _LOOK_MS_MAX: Final = 500
 _AT_ONCE_MAX: Final = 64
 
 
-class Renewals:
-    """Renewals of one consumer's invisible times; ``lost(message)`` is called for one that belongs to somebody else by
-    now.
+class LeaseRenewals:
+    """Renewals of one consumer's invisible times; ``lost(message)`` is called for one that another consumer has
+    by now.
     """
 
     def __init__(self, calls: PopCalls, clock: Clock, lost: Callable[[LeasedMessage], None]) -> None:

@@ -31,7 +31,7 @@ from pyromq.client.consumer.base.settings import (
 from pyromq.client.consumer.group_member import Topics, expressions_of
 from pyromq.client.consumer.popping.leases import LeasedMessage, LeaseHolder
 from pyromq.client.consumer.popping.pop_calls import PopCalls, PopTarget, PopTerms
-from pyromq.client.consumer.popping.renewals import Renewals
+from pyromq.client.consumer.popping.renewals import LeaseRenewals
 from pyromq.client.core.client import Client
 from pyromq.client.core.options import check_options, checked_group, client_for, with_given
 from pyromq.client.core.roles import ConsumerRole
@@ -81,7 +81,7 @@ class SimpleConsumer(ConsumerRole):
         self._clock = self.client.clock
         self._subscriptions = Subscriptions()
         self._calls = PopCalls(self.client, self.group, self)
-        self._renewals = Renewals(self._calls, self._clock, self._lost)
+        self._renewals = LeaseRenewals(self._calls, self._clock, self._lost)
         self._check = ExpressionCheck(self.client, self.group)
         self._turn = 0  # where the next receive begins
         self._is_open = self._was_open = False

@@ -1,0 +1,59 @@
+"""Words of the source: a class name means one thing, a docstring is a sentence with a subject."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+TWO_MEANINGS_MAX = 30  # faces of one thing: sync and asyncio, core and Python, the same plug-in for two frameworks
+WITHOUT_SUBJECT = ("Of ", "Likewise", "The same", "As ")
+
+Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class Definition(NamedTuple):
+    place: str
+    node: Defined
+
+
+@cache
+def definitions() -> tuple[Definition, ...]:
+    return tuple(_definitions())
+
+
+def _definitions() -> Iterator[Definition]:
+    for path in sorted((ROOT / "src" / "pyromq").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, Defined):
+                yield Definition(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node)
+
+
+def is_without_subject(docstring: str) -> bool:
+    """Whether it leaves the subject to the reader, or says only what is raised."""
+    return docstring.startswith(WITHOUT_SUBJECT) or (docstring.startswith("Raises ") and "\n" not in docstring)
+
+
+def test_class_names_mean_one_thing() -> None:
+    """A name that is taken: use the field's word for what the new class is (``docs/glossary.md``)."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for place, node in definitions():
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            places[node.name].append(place)
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert len(twice) <= TWO_MEANINGS_MAX, "\n".join(f"{name}: {', '.join(found)}" for name, found in twice.items())
+
+
+def test_docstrings_have_a_subject() -> None:
+    """Say what it is or does, then what it raises: "Decode a route. Raises RemoteProtocolError."."""
+    found = [place for place, node in definitions() if is_without_subject(ast.get_docstring(node) or "")]
+    assert found == []
+
+
+def test_what_these_tests_look_for_is_found() -> None:
+    assert all(map(is_without_subject, ("Of every metric.", "Likewise for sends.", "The same.", "Raises OSError.")))
+    assert not any(map(is_without_subject, ("Labels of every metric.", "Raises OSError.\n\nMore.", "", "Offset.")))
