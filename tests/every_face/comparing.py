@@ -28,8 +28,11 @@ class Face:
     knows: str = BY_BROKERS
 
 
-def differences(face: Face) -> list[str]:
-    """What a face says otherwise, or does not say; empty when it shows the truth."""
+def differences(face: Face, *, brokers_compare: bool = True) -> list[str]:
+    """What a face says otherwise, or does not say; empty when it shows the truth.
+
+    ``brokers_compare`` False: brokers do not say which members subscribe to something else, so lists cannot.
+    """
     found = []
     for group, truth in TRUTH.groups.items():
         if group not in face.told:
@@ -39,6 +42,8 @@ def differences(face: Face) -> list[str]:
             expected: Any = getattr(truth, fact)
             if fact == "lag" and truth.is_broadcast and face.knows is BY_BROKERS:
                 expected = None
+            if fact == "disagreeing" and not brokers_compare and face.knows is BY_BROKERS:
+                expected = 0
             if fact == "retrying" and truth.is_broadcast:
                 continue  # members that broadcast retry nothing; faces leave it out or say 0
             shown = face.told[group].get(fact)
