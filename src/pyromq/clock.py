@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """Clock of the machine."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

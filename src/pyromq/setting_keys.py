@@ -67,7 +67,7 @@ def parse_int(text: str) -> int:
 
 
 def parse_size(text: str) -> int:
-    """A number of bytes."""
+    """Parse a number of bytes."""
     return _whole(text, _SIZE_DIGITS_MAX)
 
 

@@ -41,7 +41,7 @@ class TextDisk(Protocol):
 
 
 class SystemDisk:
-    """The file system."""
+    """Disk of the machine: its file system."""
 
     def exists(self, path: Path) -> bool:
         return path.exists()

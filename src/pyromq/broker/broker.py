@@ -88,7 +88,7 @@ class Broker:
 
     @property
     def address(self) -> Address:
-        """Where clients reach it."""
+        """Address at which clients reach the broker."""
         assert self._server is not None, "the broker has not been started"
         return self._server.addresses[0]
 

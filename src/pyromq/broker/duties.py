@@ -53,7 +53,7 @@ class Duties:
         self._offsets_saved_ms = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Do the duties until cancelled."""
         while True:
             await asyncio.sleep(_TICK_S)
             self.tick()

@@ -44,7 +44,7 @@ from pyromq.wire.codes import RequestCode as Code
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:
-    """Everything that answers requests."""
+    """Handlers of all requests."""
 
     sends: SendHandler
     transactions: TransactionHandler

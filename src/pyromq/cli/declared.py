@@ -125,7 +125,7 @@ class Commands(click.Group):
         super().__init__(name, help=help, no_args_is_help=True)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Not sorted."""
+        """Commands in the order of their declaration."""
         return list(self.commands)
 
     def all_commands(self) -> dict[str, click.Command]:

@@ -33,7 +33,7 @@ class LagSampler:
         self._points: OrderedDict[str, deque[tuple[int, int]]] = OrderedDict()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Sample until cancelled."""
         while True:
             began_ms = self._clock.monotonic_ms()
             try:

@@ -71,7 +71,7 @@ class Sampler:
         return [broker for sample in samples for broker in sample.brokers if broker.key == key]
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Sample until cancelled."""
         while True:
             await self.take()
             await asyncio.sleep(EVERY_MS / 1000)

@@ -41,7 +41,7 @@ class Database(ABC):
 
     @abstractmethod
     def create(self, table: Table) -> None:
-        """Unless it is there."""
+        """Create a table unless it exists."""
 
     @abstractmethod
     def quoted(self, name: str) -> str:

@@ -57,7 +57,7 @@ class DjangoDatabase(Database):
         transaction.on_commit(function, using=self.alias)
 
     def close(self) -> None:
-        """The connections are Django's."""
+        """Close nothing: the connections are Django's."""
 
 
 def execute_on(connection: Any, statement: str, values: Mapping[str, Any]) -> Result:

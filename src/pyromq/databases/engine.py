@@ -43,7 +43,7 @@ class EngineDatabase(Database):
 
 
 def create_on(connection: sqlalchemy.Connection, table: Table) -> None:
-    """Unless it is there."""
+    """Create a table unless it exists."""
     schema, _, name = table.name.rpartition(".")
     columns = [
         sqlalchemy.Column(column, _type_of(size), primary_key=column == table.key, autoincrement=False, nullable=False)

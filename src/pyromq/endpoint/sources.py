@@ -23,10 +23,10 @@ class MetricsSource(Protocol):
     """A server whose metrics and health are shown."""
 
     def startup(self) -> Startup:
-        """From any thread."""
+        """Progress of the start; called from any thread."""
 
     def health(self) -> HealthReport:
-        """On its loop."""
+        """Health of the server; called on its loop."""
 
     def collect(self) -> Generator[None, None, list[ServerSamples]]:
         """On its loop, in steps."""

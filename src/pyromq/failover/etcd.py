@@ -55,7 +55,7 @@ class EtcdLeaseStore:
         return str(outcome["header"]["revision"])
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """Close nothing: no connection is kept open."""
 
     async def _ask_any(self, path: str, body: dict[str, Any], *, again: bool = True) -> Answer:
         lost: LeaseError | None = None

@@ -57,7 +57,7 @@ class KubernetesLeaseStore:
         return str(_expect(answer)["metadata"]["resourceVersion"])
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """Close nothing: no connection is kept open."""
 
     def _body(self, record: LeaseRecord, expected: str | None) -> dict[str, Any]:
         metadata: dict[str, Any] = {"name": self._name, "annotations": {_ANNOTATION: record.encode().decode()}}

@@ -121,7 +121,7 @@ class Marks:
         return claim
 
     def finish(self, *claims: Claim) -> None:
-        """The effects are there."""
+        """Mark a key as done: its effects are there."""
         text = f"UPDATE {self._name} SET done = 1, until_ms = :until_ms WHERE key_hash = :hash AND token = :token"
         until_ms = self._clock.now_ms() + self._keep_ms
         with self._ending(claims, durable=True) as connection:

@@ -163,7 +163,7 @@ class AcknowledgingConsumer(PushConsumer):
         return batch
 
     def take_nowait(self, count_max: int = 1) -> list[ReceivedMessage]:
-        """What is there already."""
+        """Take messages that are there already."""
         batch: list[ReceivedMessage] = []
         while len(batch) < count_max and (work := self._acknowledging.next_work()) is not None:
             owned, messages = work
@@ -330,7 +330,7 @@ class SyncAcknowledgingConsumer(ConsumerFace[AcknowledgingConsumer]):
     take = blocking(AcknowledgingConsumer.take)
 
     def ack(self, message: ReceivedMessage) -> None:
-        """It is done."""
+        """Acknowledge a message: it is done."""
         self._open_thread().soon(self.inner.ack, message)
 
     def retry(self, message: ReceivedMessage, delay_ms: int | None = None, *, error: Why = None) -> None:
@@ -351,5 +351,5 @@ class SyncAcknowledgingConsumer(ConsumerFace[AcknowledgingConsumer]):
         self._on_loop(self.inner.pause)
 
     def resume(self) -> None:
-        """Undoes ``pause``."""
+        """Take messages again after ``pause``."""
         self._on_loop(self.inner.resume)

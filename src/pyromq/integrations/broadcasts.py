@@ -81,7 +81,7 @@ class BroadcastReader:
             logger.warning("broadcasts dropped, nothing takes them: topic=%s count=%d", self._topic, many)
 
     def take_nowait(self) -> ReceivedMessage | None:
-        """The next one."""
+        """Take the next message, if there is one."""
         try:
             return self._held.popleft()
         except IndexError:

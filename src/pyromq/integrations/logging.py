@@ -118,7 +118,7 @@ class MessageFilter(logging.Filter):
         self._missing = missing
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Always true."""
+        """Add the fields of the message to a record; always true."""
         found = message_fields()
         for name in FIELDS:
             record.__dict__.setdefault(self._prefix + name, found.get(name, self._missing))

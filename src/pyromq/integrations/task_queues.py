@@ -86,7 +86,7 @@ class TaskQueues:
             self._stack = stack.pop_all()
 
     async def close(self) -> None:
-        """Consumers are closed before."""
+        """Close the client; consumers are closed before."""
         await self._stack.aclose()
 
     def group(self, queue: str) -> str:
@@ -173,7 +173,7 @@ class TaskQueues:
         return reader
 
     async def stop_listening(self, reader: BroadcastReader) -> None:
-        """Closes a reader."""
+        """Close a reader of broadcasts."""
         await reader.close()
 
     # --- how many, and away with them ---

@@ -39,7 +39,7 @@ class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """In a few words."""
+        """Outcome in a few words."""
         if self.error is not None:
             return f"{type(self.error).__name__}: {self.error}"
         return "" if self.result is None else repr(self.result)

@@ -54,7 +54,7 @@ class Replay:
 
     @property
     def what(self) -> str:
-        """In words."""
+        """Description of the replay in words."""
         selection = self.selection
         told = [f"{name}={value!r}" for name in ("key", "message_id", "offsets") if (value := getattr(selection, name))]
         told += [f"dead letters of {selection.dead_letters}"] if selection.dead_letters else []

@@ -22,7 +22,7 @@ class Stability(Enum):
 
 
 class MetricOwner(Enum):
-    """Who has the metric."""
+    """Kind of server that has a metric."""
 
     BROKER = "broker"
     NAMESERVER = "name server"

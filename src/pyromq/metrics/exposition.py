@@ -18,7 +18,7 @@ LINES_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """One of the two."""
+    """Text format of an exposition: Prometheus or OpenMetrics."""
 
     content_type: str
     is_open: bool  # OpenMetrics
@@ -126,7 +126,7 @@ def _escaped_help(text: str, form: TextForm) -> str:
 
 
 def shown(value: object) -> str:
-    """A number."""
+    """Format a number."""
     if isinstance(value, float):
         if isnan(value):
             return "NaN"

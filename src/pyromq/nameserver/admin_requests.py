@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def put_kv(state: NameServerState, request: Received[PutKvConfigHeader], connection: Hashable) -> Response:
-    """100."""
+    """Handle request 100 (PUT_KV_CONFIG)."""
     header = request.header
     before = state.kv.revision
     state.kv.put(header.namespace, header.key, header.value)
@@ -43,7 +43,7 @@ def _peer(connection: Hashable) -> object:
 
 
 def get_kv(state: NameServerState, request: Received[KvConfigHeader], _: Hashable) -> Response:
-    """101."""
+    """Handle request 101 (GET_KV_CONFIG)."""
     header = request.header
     value = state.kv.get(header.namespace, header.key)
     if value is None:
@@ -52,7 +52,7 @@ def get_kv(state: NameServerState, request: Received[KvConfigHeader], _: Hashabl
 
 
 def delete_kv(state: NameServerState, request: Received[KvConfigHeader], connection: Hashable) -> Response:
-    """102."""
+    """Handle request 102 (DELETE_KV_CONFIG)."""
     header, before = request.header, state.kv.revision
     state.kv.delete(header.namespace, header.key)
     if state.kv.revision != before:
@@ -62,7 +62,7 @@ def delete_kv(state: NameServerState, request: Received[KvConfigHeader], connect
 
 
 def list_kv(state: NameServerState, request: Received[NamespaceHeader], _: Hashable) -> Response:
-    """219."""
+    """Handle request 219 (GET_KVLIST_BY_NAMESPACE)."""
     table = state.kv.namespace(request.header.namespace)
     if table is None:
         raise KeyNotFoundError(namespace=request.header.namespace)
@@ -70,21 +70,21 @@ def list_kv(state: NameServerState, request: Received[NamespaceHeader], _: Hasha
 
 
 def wipe_write_perm(state: NameServerState, request: Received[BrokerNameHeader], _: Hashable) -> Response:
-    """205."""
+    """Handle request 205 (WIPE_WRITE_PERM_OF_BROKER)."""
     count = state.table.wipe_write_perm(request.header.broker_name)
     logger.info("write permission wiped: broker=%r topics=%d", request.header.broker_name, count)
     return Response(header=WipeWritePermResponseHeader(wipe_topic_count=count))
 
 
 def add_write_perm(state: NameServerState, request: Received[BrokerNameHeader], _: Hashable) -> Response:
-    """327."""
+    """Handle request 327 (ADD_WRITE_PERM_OF_BROKER)."""
     count = state.table.add_write_perm(request.header.broker_name)
     logger.info("write permission added: broker=%r topics=%d", request.header.broker_name, count)
     return Response(header=AddWritePermResponseHeader(add_topic_count=count))
 
 
 def delete_topic(state: NameServerState, request: Received[DeleteTopicInNameServerHeader], _: Hashable) -> Response:
-    """216."""
+    """Handle request 216 (DELETE_TOPIC_IN_NAMESRV)."""
     state.table.delete_topic(request.header.topic, request.header.cluster_name or None)
     logger.info("topic deleted: topic=%r cluster=%r", request.header.topic, request.header.cluster_name)
     return Response()
@@ -97,12 +97,12 @@ def refuse_access_request(_state: NameServerState, _request: Received[Any], _: H
 
 
 def get_settings(state: NameServerState, _request: Received[Any], _: Hashable) -> Response:
-    """319."""
+    """Handle request 319 (GET_NAMESRV_CONFIG)."""
     return Response(body=describe_settings(state.settings))
 
 
 def set_settings(state: NameServerState, request: Received[Any], _: Hashable) -> Response:
-    """318."""
+    """Handle request 318 (UPDATE_NAMESRV_CONFIG)."""
     state.settings = update_settings(state.settings, request.body)
     logger.info("settings changed: bytes=%d", len(request.body))
     return Response()

@@ -117,7 +117,7 @@ def _ordered_topics(state: NameServerState) -> bytes:
 
 
 def unregister(state: NameServerState, request: Received[BrokerIdentityHeader], _: Hashable) -> Response:
-    """104."""
+    """Handle request 104 (UNREGISTER_BROKER)."""
     header = request.header
     if state.table.unregister(header.broker_name, header.broker_addr):
         logger.info("broker unregistered: broker=%r address=%r", header.broker_name, header.broker_addr)
@@ -137,7 +137,7 @@ def query_data_version(state: NameServerState, request: Received[BrokerIdentityH
 
 
 def heartbeat(state: NameServerState, request: Received[BrokerHeartbeatHeader], _: Hashable) -> Response:
-    """904."""
+    """Handle request 904 (BROKER_HEARTBEAT)."""
     state.table.refresh(BrokerEndpoint(request.header.cluster_name, request.header.broker_addr))
     return Response()
 

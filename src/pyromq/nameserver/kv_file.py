@@ -15,7 +15,7 @@ from pyromq.wire.json import java_json
 
 
 class KvTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """RocketMQ: KVConfigSerializeWrapper."""
+    """Key-value configuration by namespace (RocketMQ: KVConfigSerializeWrapper)."""
 
     config_table: dict[str, dict[str, str]] = {}
 

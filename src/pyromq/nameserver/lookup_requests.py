@@ -40,19 +40,19 @@ def _zone(request: Received[GetRouteHeader]) -> str:
 
 
 def cluster_info(state: NameServerState, _request: Received[Any], _: Hashable) -> Response:
-    """106."""
+    """Handle request 106 (GET_BROKER_CLUSTER_INFO)."""
     return Response(body=encode_cluster(state.table.cluster_info()))
 
 
 def all_topics(state: NameServerState, _request: Received[Any], _: Hashable) -> Response:
-    """206."""
+    """Handle request 206 (GET_ALL_TOPIC_LIST_FROM_NAMESERVER)."""
     if not state.settings.all_topic_list_enable:
         raise LimitError("the list of all topics is switched off")
     return Response(body=encode_topics(state.table.list_topics()))
 
 
 def topics_of_cluster(state: NameServerState, request: Received[ClusterHeader], _: Hashable) -> Response:
-    """224."""
+    """Handle request 224 (GET_TOPICS_BY_CLUSTER)."""
     return _topics(state, state.table.list_topics_of_cluster(request.header.cluster))
 
 

@@ -69,7 +69,7 @@ class NameServer:
         return Startup(is_done, "the name server answers" if is_done else "the name server does not listen yet")
 
     def health(self) -> HealthReport:
-        """On the loop."""
+        """Health of this name server; called on its loop."""
         if self._running is None:
             return HealthReport(("the name server does not answer: it has not started, or it has stopped",))
         return HealthReport()

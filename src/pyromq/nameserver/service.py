@@ -145,7 +145,7 @@ class LaterFrame:
         self._job = job
 
     def frame(self) -> bytes:
-        """On that thread."""
+        """Encode the response on that thread."""
         return encode(self._request, _answered(self._request, self._job))
 
     def refused(self) -> bytes:

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class HalfReadFrames:
-    """One per server."""
+    """Bound on frames that were read in part, one per server."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max

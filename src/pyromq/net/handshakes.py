@@ -118,7 +118,7 @@ class Handshakes:
         self._failed = 0 if is_over else self._failed
 
     def close(self) -> None:
-        """The server stops."""
+        """End all handshakes, because the server stops."""
         for timer in (self._timer, self._trimming):
             if timer is not None:
                 timer.cancel()

@@ -108,7 +108,7 @@ class PendingCalls:
             self._suspect(now_ms)
 
     def fail_all(self, reason: str) -> None:
-        """The connection has ended."""
+        """Fail all calls, because the connection has ended."""
         self._disarm()
         for pending in self.pending.take_all():
             if not pending.response.done():

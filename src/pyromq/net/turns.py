@@ -42,7 +42,7 @@ class Turns:
         self._is_arranged = False  # that these have their turns
 
     def __len__(self) -> int:
-        """How many requests wait."""
+        """Number of requests that wait."""
         return sum(map(len, self.waiting.values()))
 
     def take(self, connection: Connection, requests: list[Received[Any]]) -> None:
@@ -93,7 +93,7 @@ class Turns:
             self._arrange()
 
     def drop(self, connection: Connection) -> None:
-        """The connection has ended."""
+        """Drop the requests of a connection that has ended."""
         self.waiting.pop(connection, None)
         self._ready.pop(connection, None)
 

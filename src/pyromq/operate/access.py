@@ -70,7 +70,7 @@ class AccessFacet:
     async def update_user(
         self, name: str, *, password: str | None = None, is_super: bool | None = None, enabled: bool | None = None
     ) -> None:
-        """What is None stays."""
+        """Change a user; what is None stays."""
         user = UserInfo(
             username=name,
             password=password,

@@ -156,7 +156,7 @@ class KeptMessages:
         return [_decoded(*row) for row in rows]
 
     def forget(self, ids: Iterable[str]) -> None:
-        """Brokers have them."""
+        """Delete messages that brokers have."""
         with self._database.begin() as connection:
             for row_id in ids:
                 execute(connection, f"DELETE FROM {self._name} WHERE id = :id", {"id": row_id})

@@ -52,7 +52,7 @@ class Following(Enum):
 
 
 class MasterLog(NamedTuple):
-    """What a master has."""
+    """Range of the log that a master has."""
 
     first: int
     end: int
@@ -129,7 +129,7 @@ class Follower:
             self._session.abort()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow the master until cancelled."""
         failures = 0
         try:
             while True:
@@ -253,7 +253,7 @@ class Follower:
             self._session.report()
 
     def tick(self) -> None:
-        """Every second or so."""
+        """Check for silence; called every second or so."""
         if self._session is not None:
             self._session.tick()
 

@@ -73,7 +73,7 @@ class Leader:
 
     @property
     def address(self) -> Address:
-        """Where replicas connect."""
+        """Address at which replicas connect."""
         assert self._server is not None, "the leader has not been started"
         host, port = self._server.sockets[0].getsockname()[:2]
         return Address(host, port)

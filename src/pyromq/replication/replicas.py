@@ -56,7 +56,7 @@ class ReplicaConnection:
 
     @property
     def replica(self) -> str:
-        """Whose connection it is."""
+        """Replica that this connection belongs to."""
         return self.host if self.broker_id is None else f"{self.host} id {self.broker_id}"
 
 

@@ -25,7 +25,7 @@ class Role(Enum):
 
     @property
     def has_port(self) -> bool:
-        """Whether replicas can connect."""
+        """Whether replicas can connect to a broker of this role."""
         return self in (Role.ASYNC_MASTER, Role.SYNC_MASTER)
 
 

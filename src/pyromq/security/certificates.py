@@ -38,7 +38,7 @@ class PemFiles(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFacts:
-    """What a certificate says."""
+    """Facts that a certificate states."""
 
     file: str
     name: str

@@ -100,7 +100,7 @@ class FollowedFile:
 
 
 def followed_file(settings: AccessSettings, disk: TextDisk, book: UserStore) -> FollowedFile | None:
-    """Read once. Raises ConfigError."""
+    """Read a followed file once. Raises ConfigError."""
     if settings.plain_acl_file is None or not settings.follow_plain_acl:
         return None
     file = FollowedFile(settings.plain_acl_file, disk, book)

@@ -27,7 +27,7 @@ _CREATE, _UPDATE, _DELETE = Action.CREATE, Action.UPDATE, Action.DELETE
 
 
 class Right(NamedTuple):
-    """One row."""
+    """Row of the table of rights: what one request code needs."""
 
     clauses: tuple[Clause, ...]
     is_open: bool = False

@@ -19,14 +19,14 @@ CERTIFICATE: Final = "certificate"
 
 
 class InitialUser(msgspec.Struct, frozen=True):
-    """RocketMQ's ``initAuthenticationUser``."""
+    """User that is created when there is none (RocketMQ: ``initAuthenticationUser``)."""
 
     username: str
     password: str
 
 
 class InnerCredentials(msgspec.Struct, frozen=True, rename="camel"):
-    """RocketMQ's ``innerClientAuthenticationCredentials``."""
+    """Credentials of servers among themselves (RocketMQ: ``innerClientAuthenticationCredentials``)."""
 
     access_key: str
     secret_key: str

@@ -139,7 +139,7 @@ class UserStore:
     def update_user(
         self, name: str, password: Secret | None, type_: UserType | None, status: UserStatus | None
     ) -> None:
-        """What is None stays."""
+        """Change a user; what is None stays."""
         old = self._user(name)
         new = make_user(name, password or old.password, type_ or old.type, status or old.status, old.white_list)
         users = {**self._own.users, name: new}
@@ -147,7 +147,7 @@ class UserStore:
         self._save(replace(self._own, users=MappingProxyType(users)))
 
     def delete_user(self, name: str) -> None:
-        """With its policies."""
+        """Delete a user with its policies."""
         self._user(name)
         users = {each: user for each, user in self._own.users.items() if each != name}
         policies = {each: kept for each, kept in self._own.policies.items() if each != name}

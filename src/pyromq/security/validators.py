@@ -38,7 +38,7 @@ class Validator(Protocol):
         """What the request claims, read once; it may be asked for anything that ``validate`` needs."""
 
     def validate(self, claim: Any) -> Voucher | None:
-        """Who that is."""
+        """Verify a claim and return who it is."""
 
 
 class SignedClaim(NamedTuple):

@@ -93,5 +93,5 @@ class UnreadCount:
                 self._counts[queue.topic, group] += messages
 
     def found(self) -> list[Unread]:
-        """The most first."""
+        """Unread messages by group, the most first."""
         return [Unread(topic, group, messages) for (topic, group), messages in self._counts.most_common()]

@@ -17,7 +17,7 @@ class BrokerClock:
         self._broker = broker
 
     def now(self) -> datetime:
-        """In UTC."""
+        """Current time in UTC."""
         return datetime.fromtimestamp(self.now_ms() / 1000, UTC)
 
     def now_ms(self) -> int:

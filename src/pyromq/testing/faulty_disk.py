@@ -177,7 +177,7 @@ class FaultyFile:
         self._contents.change(at, bytes(max(0, min(self.size, self._contents.used) - at)))
 
     def release_from(self, at: int) -> None:
-        """Nothing here takes space."""
+        """Do nothing: files here take no space."""
 
     def data_end(self, at: int) -> int:
         return max(at, len(self._contents.written()))

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Done(Awaitable[None]):
-    """Over already."""
+    """Awaitable that is over already."""
 
     def __await__(self) -> Generator[Any, None, None]:
         return
@@ -21,7 +21,7 @@ class Done(Awaitable[None]):
 
 
 class ServerThread(LoopThread):
-    """Real time."""
+    """Thread of servers in real time."""
 
     name = "pyromq-loopback"
 

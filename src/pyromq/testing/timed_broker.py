@@ -7,7 +7,7 @@ from pyromq.broker.broker import Broker
 
 
 class TimedBroker:
-    """Implements ``pyromq.testing.virtual_time.Timed``."""
+    """Broker whose timers virtual time can ask (``pyromq.testing.virtual_time.Timed``)."""
 
     def __init__(self, broker: Broker, clock: SteadyClock) -> None:
         self._broker = broker

@@ -16,7 +16,7 @@ class _UnsyncedFile(RealFile):
 
 
 class UnsyncedDisk(RealDisk):
-    """Implements ``pyromq.store.files.disk.Disk``."""
+    """Disk whose files are never synced (``pyromq.store.files.disk.Disk``)."""
 
     def open(self, path: Path, *, writable: bool = True) -> RealFile:
         return _UnsyncedFile(path, writable=writable)

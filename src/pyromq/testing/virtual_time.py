@@ -60,7 +60,7 @@ class Timed(Protocol):
         """Lets go what is due, as it does by itself now and then."""
 
     def log_end(self) -> int:
-        """Grows with every message."""
+        """End of the log, which grows with every message."""
 
     def is_undecided(self) -> bool:
         """A prepared message waits for its outcome."""

@@ -210,7 +210,7 @@ class RequestCode(IntEnum):
 
 @unique
 class ResponseCode(IntEnum):
-    """How a request ended."""
+    """Codes that say how a request ended."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -206,7 +206,7 @@ def checksum_property(crc: int) -> bytes:
 
 
 def checksum_properties(crcs: Iterable[int]) -> list[bytes]:
-    """``checksum_property`` of many."""
+    """Compute ``checksum_property`` of many records."""
     return [(CHECKSUM_BACKWARDS % (crc & CRC_MASK))[::-1] for crc in crcs]
 
 

@@ -56,7 +56,7 @@ class AssignmentHandler:
     # --- assignments ---
 
     def assign(self, connection: Connection, request: Received[None]) -> None:
-        """400."""
+        """Handle request 400 (QUERY_ASSIGNMENT)."""
         if len(request.body) > BODY_BYTES_MAX:
             raise too_large(request)
         asked = bodies.decode(request.body, AssignmentRequest)
@@ -125,7 +125,7 @@ class AssignmentHandler:
     # --- modes ---
 
     def set_mode(self, connection: Connection, request: Received[None]) -> None:
-        """401."""
+        """Handle request 401 (SET_MESSAGE_REQUEST_MODE)."""
         mode = bodies.decode(request.body, RequestMode)
         if mode.topic.startswith(RETRY_PREFIX):
             text = f"the mode of the retry topic {mode.topic} follows that of its group"
@@ -144,7 +144,7 @@ class AssignmentHandler:
             self._modes.save()
 
     def modes(self, connection: Connection, request: Received[None]) -> Steps:
-        """402."""
+        """Handle request 402 (GET_ALL_MESSAGE_REQUEST_MODE)."""
         text = self._modes.text_job()
         yield from elsewhere(len(self._modes))
         return text

@@ -48,7 +48,7 @@ class ProgressHandler:
     # --- lag ---
 
     def consume_stats(self, connection: Connection, request: Received[GetConsumeStatsHeader]) -> Steps:
-        """208: one group."""
+        """Handle request 208 (GET_CONSUME_STATS): progress of one group."""
         header = request.header
         names = [header.topic] if header.topic else [name for name in (header.topic_list or "").split(";") if name]
         if not names:
@@ -176,7 +176,7 @@ class ProgressHandler:
         return known.first if known else 0
 
     def clone(self, connection: Connection, request: Received[CloneGroupOffsetHeader]) -> None:
-        """314."""
+        """Handle request 314 (CLONE_GROUP_OFFSET)."""
         for group in (request.header.src_group, request.header.dest_group):
             refuse_change(topic=request.header.topic, group=group)
         self._groups.require(request.header.src_group)

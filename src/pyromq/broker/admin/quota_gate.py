@@ -186,7 +186,7 @@ class QuotaGate:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Number of connections that are open."""
         return len(self._ips)
 
     def connected(self, connection: Connection) -> None:

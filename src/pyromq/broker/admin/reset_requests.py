@@ -36,7 +36,7 @@ PUSHED_QUEUES_MAX: Final = 2_048
 
 
 class ResetHandler:
-    """Request 222."""
+    """Handler of request 222 (INVOKE_BROKER_TO_RESET_OFFSET)."""
 
     def __init__(self, store: MessageStore, tables: Tables, settings: BrokerSettings) -> None:
         self._store = store

@@ -44,7 +44,7 @@ class Access(Protocol):
 
 
 class OpenAccess:
-    """Everybody may do everything."""
+    """Access control that is off: everybody may do everything."""
 
     version = 0
 

@@ -62,7 +62,7 @@ class WindowCounters(Generic[K]):
 
     @property
     def totals(self) -> defaultdict[K, int]:
-        """Tallies since the start."""
+        """Totals since the start."""
         self.before_look()
         return self.counted
 

@@ -64,7 +64,7 @@ class NoReplicas:
             self._readers.wake(commit.queues)
 
     def release_confirmed(self) -> None:
-        """Nothing waits here."""
+        """Release nothing, because nothing waits here."""
 
     async def drain(self) -> None:
         return

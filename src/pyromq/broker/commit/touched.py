@@ -39,7 +39,7 @@ class Touched:
             self.names()
 
     def names(self) -> set[QueueKey]:
-        """All of them."""
+        """Names of all queues that were written."""
         if self._unnamed:
             self.keys.update([(queue.topic, queue.queue_id) for queues in self._unnamed for queue in queues])
             self._unnamed.clear()

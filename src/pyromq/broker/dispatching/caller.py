@@ -105,7 +105,7 @@ class Caller(Connection):
         )
 
     def written(self, data: bytes) -> None:
-        """Handlers have sent this."""
+        """Note that handlers have sent this response."""
         for frame in self._frames.feed(data):
             received = decode_received(frame)
             if not received.is_response:

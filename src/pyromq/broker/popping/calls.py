@@ -88,7 +88,7 @@ class PopResult(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def messages(self) -> list[PoppedMessage]:
-        """One by one, decoded."""
+        """Messages of the response, decoded one by one."""
         found: list[PoppedMessage] = []
         for portion in self.portions:
             data, at = b"".join(portion.runs), 0

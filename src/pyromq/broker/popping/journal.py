@@ -30,7 +30,7 @@ Then = Callable[[MQError | None], None]
 
 
 class Put(Protocol):
-    """``InternalWrites.put``."""
+    """Signature of ``InternalWrites.put``."""
 
     def __call__(self, draft: Draft, on_stored: Then) -> Placed: ...
 
@@ -72,7 +72,7 @@ class PopJournal:
     # --- changes ---
 
     def hand_out(self, change: HandedOut, offsets: Collection[int]) -> InFlightQueue:
-        """Applied at once."""
+        """Journal hand-outs and apply them at once."""
         queue = self._table.hand_out(change, offsets)
         self._turn.handed_out.append(change)
         self._grown()

@@ -85,7 +85,7 @@ class Popping:
     is_replica: bool
 
     def tick(self) -> None:
-        """Ten times a second."""
+        """Make expired messages available again; called ten times a second."""
         self.pops.respond_due()
         if self.is_replica:
             self.keeper.follow()

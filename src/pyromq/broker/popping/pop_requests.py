@@ -64,7 +64,7 @@ class PopHandler:
     # --- pop ---
 
     def pop(self, connection: Connection, request: Received[PopHeader]) -> None:
-        """200050."""
+        """Handle request 200050 (POP_MESSAGE)."""
         header = request.header
         left_ms = self._left_ms(header.born_time, header.poll_time)
         if left_ms < -_LATE_MS:
@@ -177,7 +177,7 @@ class PopHandler:
         self._times.outcome = HELD
 
     def change(self, connection: Connection, request: Received[ChangeInvisibleTimeHeader]) -> None:
-        """200053."""
+        """Handle request 200053 (CHANGE_MESSAGE_INVISIBLETIME)."""
         header = request.header
         receipt = self._receipt(header)
         made: list[Receipt] = []
@@ -257,7 +257,7 @@ class PopHandler:
         self._times.outcome = HELD
 
     def polling_info(self, connection: Connection, request: Received[PollingInfoHeader]) -> PollingInfoResponseHeader:
-        """200055."""
+        """Handle request 200055 (POLLING_INFO)."""
         header = request.header
         held = self._pops.held_by(header.consumer_group, header.topic, header.queue_id)
         return PollingInfoResponseHeader(polling_num=held)

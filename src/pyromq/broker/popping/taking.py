@@ -33,7 +33,7 @@ _MOVED: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.NO_MATCHED_MESSAGE, Rea
 
 
 class Pop(NamedTuple):
-    """One pop under way."""
+    """Pop that is under way."""
 
     plan: PopPlan
     number: int
@@ -64,7 +64,7 @@ class Taker:
         self.is_unfinished = False  # a filter passed over so much that the rest is for another time
 
     def take(self, pop: Pop, source: Source, queue: InFlightQueue, count: int) -> Portion | None:
-        """Up to ``count`` messages."""
+        """Take up to ``count`` messages."""
         if pop.plan.request.order:
             return self._take_ordered(pop, source, queue, count)
         taken: dict[int, tuple[memoryview, int]] = {}  # record and attempts, by offset

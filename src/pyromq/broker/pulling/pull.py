@@ -78,7 +78,7 @@ Charge = Callable[[Connection, Received[PullHeader], ReadResult], None]
 
 
 class PullHandler:
-    """Requests 11 and 361."""
+    """Handler of requests 11 (PULL_MESSAGE) and 361 (LITE_PULL_MESSAGE)."""
 
     def __init__(
         self, environment: Environment, tables: Tables, store: MessageStore, waiters: PullWaiters, counters: Counters

@@ -137,7 +137,7 @@ class QueueWatches:
 
 
 class WatchHandler:
-    """Requests 31050 and 31051."""
+    """Handler of requests 31050 (QUERY_QUEUE_RANGES) and 31051 (AWAIT_QUEUE_RANGES)."""
 
     def __init__(self, environment: Environment, tables: Tables, store: MessageStore, counters: Counters) -> None:
         self._clock = environment.clock
@@ -204,7 +204,7 @@ class WatchHandler:
     # --- what changed ---
 
     def wait(self, connection: Connection, request: Received[AwaitRangesHeader]) -> None:
-        """31051."""
+        """Handle request 31051 (AWAIT_QUEUE_RANGES)."""
         watch = self.watches.get(connection, request.header.watch_id)
         if watch is None:
             send_response(connection, request, _OVER)

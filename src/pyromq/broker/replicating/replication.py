@@ -117,7 +117,7 @@ class Replication:
             self.follower.flushed()
 
     def tick(self) -> None:
-        """Every second."""
+        """Measure replicas and reconnect; called every second."""
         if self.leader is not None:
             self.leader.tick()
         if self.follower is not None:
@@ -241,7 +241,7 @@ class Replication:
         return told
 
     def state(self) -> bodies.ReplicationState:
-        """RocketMQ's form of it."""
+        """Replication state in RocketMQ's form."""
         end = self.store.end_position
         if self.follower is not None:
             master = self.known_master.replication_address if self.known_master else ""

@@ -46,7 +46,7 @@ _ROOM_BYTES: Final = 1_024  # for where a copy goes after its delay, its origin,
 
 
 class SendBackHandler:
-    """Request 36."""
+    """Handler of request 36 (CONSUMER_SEND_MSG_BACK)."""
 
     def __init__(
         self, environment: Environment, tables: Tables, write_path: WritePath, delays: Delays, counters: Counters

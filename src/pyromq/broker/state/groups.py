@@ -54,7 +54,7 @@ class Groups:
         return config
 
     def require(self, group: str) -> GroupConfig:
-        """``find``, or a refusal."""
+        """Find a group, or refuse the request."""
         return self._or_refuse(group, self.find(group))
 
     def require_known(self, group: str) -> GroupConfig:
@@ -68,7 +68,7 @@ class Groups:
         return config
 
     def update(self, config: GroupConfig) -> GroupConfig:
-        """``update_all`` of one."""
+        """Update one group; see ``update_all``."""
         self.update_all([config])
         return config
 

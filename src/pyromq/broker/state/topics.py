@@ -184,7 +184,7 @@ class Topics:
         return config
 
     def update(self, config: TopicConfig) -> TopicConfig:
-        """``update_all`` of one."""
+        """Update one topic; see ``update_all``."""
         self.update_all([config])
         return config
 

@@ -63,7 +63,7 @@ class FilterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """Where a job reads."""
+    """Options that say where a job reads."""
 
     option: Annotated[
         list[str] | None,
@@ -128,7 +128,7 @@ class StretchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayFlags:
-    """How ``replay`` sends."""
+    """Options that say how ``replay`` sends."""
 
     rate: RateOption = 0
     count: Annotated[
@@ -158,7 +158,7 @@ class LetterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveFlags:
-    """How ``redrive`` sends."""
+    """Options that say how ``redrive`` sends."""
 
     dry_run: DryRunOption = False
     canary: Annotated[

@@ -123,7 +123,7 @@ def footline(state: TopState, problem: str) -> str:
 
 
 def frame(sample: Sample, state: TopState, history: LagHistory, *, width: int, problem: str = "") -> Group:
-    """What the terminal shows."""
+    """Draw what the terminal shows."""
     from rich.console import Group
     from rich.text import Text
 

@@ -48,7 +48,7 @@ class Sending:
 
     @property
     def messages(self) -> Sequence[Message]:
-        """What is sent."""
+        """Messages that are sent."""
         return self._messages
 
     def replace(self, number: int, message: Message) -> None:

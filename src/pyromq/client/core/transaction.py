@@ -96,7 +96,7 @@ class Transaction:
         self.decided = TransactionOutcome.COMMIT
 
     def rollback(self) -> None:
-        """They never will."""
+        """Roll back: consumers will never see the message."""
         self.decided = TransactionOutcome.ROLLBACK
 
     def unknown(self) -> None:

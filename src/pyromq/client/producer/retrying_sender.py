@@ -43,7 +43,7 @@ _SILENT_MS: Final = 200  # for the connection to a broker that was silent; then 
 
 
 class RetryingSender:
-    """For one producer."""
+    """Sends messages of one producer, with attempts at other brokers."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class RetryingSender:
                 await self._note(outgoing, name, error.broker, error, attempts)
 
     def attempts_of(self, outgoing: OutgoingMessage, *, is_pinned: bool) -> Attempts:
-        """None is made yet."""
+        """Attempts of a message, of which none is made yet."""
         return Attempts(
             deadline_ms=outgoing.deadline_ms,
             retries=self._settings.retries if outgoing.retries is None else outgoing.retries,

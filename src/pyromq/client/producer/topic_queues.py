@@ -40,7 +40,7 @@ class TopicQueues:
         self._cursor = cursor
 
     def next(self) -> QueueId:
-        """One after the other."""
+        """Choose the next queue, one after the other."""
         return self.queues[self.next_place()]
 
     def next_place(self) -> int:

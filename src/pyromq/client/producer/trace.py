@@ -113,7 +113,7 @@ class TraceDispatcher:
         await self._sender.close()
 
     def add(self, record: TraceRecord) -> None:
-        """Never waits, never raises."""
+        """Add a trace record; it never waits and never raises."""
         if len(self._queue) >= QUEUE_MAX or self._is_closing:
             if not self.dropped:
                 logger.warning("trace records are dropped: topic=%s waiting=%d", self.topic, len(self._queue))

@@ -52,7 +52,7 @@ class Waiter(Generic[T]):
         return self._error is not None or self._result is not _PENDING
 
     def wait(self) -> T:
-        """Ctrl-C ends the wait."""
+        """Wait for the result; Ctrl-C ends the wait."""
         self._done.acquire()
         if self._error is not None:
             raise self._error
@@ -192,7 +192,7 @@ class RunningLoop(LoopThread):
         """Nothing begins: the loop is its program's."""
 
     def release(self) -> None:
-        """And nothing ends."""
+        """Do nothing: the loop belongs to the caller."""
 
     def end(self) -> None:
         """The loop will run no more of this: calls are refused from now on."""

@@ -229,7 +229,7 @@ async def pause(call: Call, path: GroupPath) -> ChangedBrokers:
 
 @functions.post("/groups/{group}/resume", summary="Resume a group")
 async def resume(call: Call, path: GroupPath) -> ChangedBrokers:
-    """It may consume again."""
+    """Let a paused group consume again."""
     changed = await call.desk.admin.groups.resume(path.group)
     view.forget(call.desk, path.group)
     return ChangedBrokers(brokers=changed)

@@ -30,7 +30,7 @@ class AskPath(msgspec.Struct, frozen=True):
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """Newest first."""
+    """Jobs, newest first."""
 
     jobs: list[JobRecord]
 

@@ -103,7 +103,7 @@ async def change(call: Call, path: TopicPath, body: TopicSettings) -> TopicView:
 
 @functions.get("/topics/{topic}/deletion", summary="What deleting a topic would take away")
 async def deletion(call: Call, path: TopicPath) -> Affected:
-    """Nothing is deleted."""
+    """Say what the deletion of a topic would affect; nothing is deleted."""
     return await affected_by_deletion(call.desk, path.topic)
 
 

@@ -33,7 +33,7 @@ class UserSecret(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What is absent stays."""
+    """Changes of a user; absent fields stay."""
 
     is_super: bool | None = None
     is_enabled: bool | None = None

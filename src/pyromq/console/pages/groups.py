@@ -205,7 +205,7 @@ async def park(visit: Visit) -> Moved:
 
 @pages.page("/groups/{group}/delete", title="Delete a group")
 async def delete(visit: Visit) -> Drawn:
-    """What would be lost."""
+    """Show what the deletion of a group would lose."""
     name = visit.path["group"]
     state = await view.group_state(visit.desk, name)
     known = set(await visit.desk.topic_names())

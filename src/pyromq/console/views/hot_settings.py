@@ -36,7 +36,7 @@ class HotSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def allowed(self) -> str:
-        """In words."""
+        """Allowed values in words."""
         match self.kind:
             case Kind.SWITCH:
                 return "true or false"

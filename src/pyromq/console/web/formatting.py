@@ -20,7 +20,7 @@ def number(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """``3.2 GiB``"""
+    """Format bytes: ``3.2 GiB``."""
     if value is None:
         return NOT_KNOWN
     place, left = 0, float(value)
@@ -30,7 +30,7 @@ def size(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Per second."""
+    """Format a rate per second."""
     return NOT_KNOWN if value is None else f"{number(value)}/s"
 
 

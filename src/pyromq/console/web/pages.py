@@ -51,7 +51,7 @@ class PageRoute:
 
 
 class Pages:
-    """Those of one module."""
+    """Registry of the pages of one module."""
 
     def __init__(self) -> None:
         self.routes: list[PageRoute] = []

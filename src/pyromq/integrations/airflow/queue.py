@@ -26,5 +26,5 @@ class PyroMQMessageQueueProvider(BaseMessageQueueProvider):  # type: ignore[misc
         return PyroMQTrigger
 
     def trigger_kwargs(self, queue: str, **kwargs: Any) -> dict[str, Any]:
-        """None: ``queue_matches`` says no."""
+        """Return nothing more: ``queue_matches`` says no."""
         return {}

@@ -48,7 +48,7 @@ def of_operation(name: str, kind: str, topic: str, count: int | None) -> Attribu
 
 
 def of_message(message: Message, *, is_prepared: bool = False) -> Attributes:
-    """One that is sent."""
+    """Attributes of a message that is sent."""
     found: Attributes = {TYPE: _type(message, is_prepared)}
     if message.keys:
         found[KEYS] = message.keys

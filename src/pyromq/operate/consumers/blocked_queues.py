@@ -67,7 +67,7 @@ class Parked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockedQueues:
-    """What holds groups up."""
+    """Queues that hold groups up."""
 
     def __init__(
         self, requests: AdminRequests, members: MemberFacet, offsets: OffsetFacet, stored: StoredMessages

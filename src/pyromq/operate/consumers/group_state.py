@@ -47,7 +47,7 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def subscribes_to(self) -> str:
-        """Its subscriptions in words."""
+        """Subscriptions of the member in words."""
         return shown(self.subscriptions.items())
 
 

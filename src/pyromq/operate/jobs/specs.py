@@ -25,7 +25,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
         return []
 
     def text(self) -> str:
-        """In words, for lists."""
+        """Specification in words, for lists."""
         raise NotImplementedError
 
 

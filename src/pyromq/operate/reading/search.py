@@ -76,14 +76,14 @@ class Scan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Newest first."""
+    """Messages that a search found, newest first."""
 
     messages: list[ReceivedMessage]
     scan: Scan
 
 
 class MessageSearch:
-    """Searches topics."""
+    """Search for messages in topics."""
 
     def __init__(self, requests: AdminRequests, stored: StoredMessages, offsets: OffsetFacet) -> None:
         self._requests = requests

@@ -53,6 +53,6 @@ def verdict_of(outcome: object) -> Verdict:
 
 
 def failed(error: Exception) -> Retry:
-    """A handler raised."""
+    """Verdict for a row whose handler raised."""
     raised = raised_of(error)
     return Retry(reason=f"{type(error).__name__}: {raised.text}", raised=raised)

@@ -82,7 +82,7 @@ class Handled(WriterCommitMessage):
 
 
 class ConsumeSource(DataSource):
-    """Only ``consume`` uses it."""
+    """Data source that only ``consume`` uses."""
 
     @classmethod
     def name(cls) -> str:

@@ -119,7 +119,7 @@ def from_json(offset: Any) -> Any:
 
 
 def queue_text(queue: QueueId) -> str:
-    """For people."""
+    """Format a queue for people."""
     return f"queue {queue.number} of topic {queue.topic} on broker {queue.broker}"
 
 

@@ -41,7 +41,7 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """``AtTime``, queue by queue."""
+    """Start or end by time, queue by queue."""
 
     times_ms: tuple[tuple[QueueId, int], ...]
 

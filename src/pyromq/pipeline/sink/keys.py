@@ -31,7 +31,7 @@ ROWS_MAX: Final = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class KeyParts:
-    """What a key says."""
+    """Parts of a row's key."""
 
     digest: str
     batch: int

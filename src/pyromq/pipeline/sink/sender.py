@@ -52,7 +52,7 @@ class PreparedRow:
 
 @dataclass(slots=True)
 class Sent:
-    """What brokers have confirmed."""
+    """Counts of what brokers have confirmed."""
 
     rows: int = 0
     prepared: list[PreparedRow] = field(default_factory=list)

@@ -106,7 +106,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Which rows these are."""
+    """Place of a task's rows: query, batch and partition."""
 
     identity: str
     batch: int
@@ -280,7 +280,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     _use = Use.BATCH
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Tasks have done everything."""
+        """End the write; tasks have done everything."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What was sent stays: a topic forgets nothing."""

@@ -35,7 +35,7 @@ exec {java} "$@"
 
 
 class JavaNotFoundError(ConfigError):
-    """Install a Java runtime."""
+    """There is no Java runtime; the text says how to get one."""
 
 
 def java_home(

@@ -87,7 +87,7 @@ class ProgressListener(StreamingQueryListener):
         return self._ear
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Nothing is done yet."""
+        """Do nothing: no batch has run yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         self.hear(json.loads(event.progress.json))
@@ -106,7 +106,7 @@ class ProgressListener(StreamingQueryListener):
         self._reports.ended(query_id, error)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing new."""
+        """Do nothing: there is nothing new."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """The last batch was told of when it was done."""

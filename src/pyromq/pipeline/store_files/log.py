@@ -45,7 +45,7 @@ class LogStretch:
 
 
 def log_files(folder: Path) -> list[LogFile]:
-    """In order. Raises StoreNotFoundError."""
+    """List the log files in order. Raises StoreNotFoundError."""
     log = Layout(folder).commit_log
     if not log.is_dir():
         raise StoreNotFoundError(f"{folder} is not a store folder: it contains no commitlog")

@@ -294,7 +294,7 @@ class RealLock:
 
 
 class RealDisk:
-    """The file system."""
+    """Disk of the machine: its file system."""
 
     def __init__(self) -> None:
         # Every queue keeps its newest file open, so thousands of queues need more than the usual soft limit of 1024.

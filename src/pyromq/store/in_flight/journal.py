@@ -88,7 +88,7 @@ def name_of(change: Change) -> QueueName:
 
 
 def runs_of(offsets: Collection[int]) -> list[int]:
-    """Sorted offsets as runs."""
+    """Group sorted offsets into runs."""
     if isinstance(offsets, range):
         return [offsets.start, len(offsets)]
     runs: list[int] = []

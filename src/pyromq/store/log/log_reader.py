@@ -23,7 +23,7 @@ class LogReader:
 
     @property
     def end(self) -> int:
-        """Where the log ends."""
+        """Position where the log ends."""
         return self._log.end
 
     def bytes_at(self, position: int, size: int) -> memoryview:

@@ -44,7 +44,7 @@ class _StoredFilters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class FilterTable(ConfigTable):
-    """By topic and group."""
+    """Filters by topic and group."""
 
     file_name = "consumerFilter.json"
 

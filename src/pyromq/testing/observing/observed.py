@@ -236,7 +236,7 @@ class GroupView:
         return self._on_loop(lambda: _of_topic(map(seen, self._observer.waiting_retries(self.name)), topic))
 
     def dead(self, topic: str | None = None) -> SeenMessages:
-        """Dead letters."""
+        """Dead letters of the group."""
         letters = dead_letter_topic(self.name)
         return self._on_loop(lambda: _of_topic(map(seen, self._observer.copies(letters)), topic))
 

@@ -80,7 +80,7 @@ class Watcher(Protocol):
         """Calls ``handle``, which is the server, or does not: now, later, more than once."""
 
     def is_away(self) -> bool:
-        """Nobody can connect."""
+        """Whether the server is away, so that nobody can connect."""
 
 
 class _WatchedHandler(Handler):

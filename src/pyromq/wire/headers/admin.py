@@ -8,7 +8,7 @@ from pyromq.wire.headers.fields import Header, Int32, Int64
 
 
 class CreateTopicHeader(Header, frozen=True, kw_only=True):
-    """17 UPDATE_AND_CREATE_TOPIC, 513 UPDATE_AND_CREATE_STATIC_TOPIC."""
+    """Fields of request 17 UPDATE_AND_CREATE_TOPIC, 513 UPDATE_AND_CREATE_STATIC_TOPIC."""
 
     topic: str
     default_topic: str
@@ -35,7 +35,7 @@ class GetAllTopicConfigResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class GetTopicConfigHeader(Header, frozen=True, kw_only=True):
-    """351 GET_TOPIC_CONFIG."""
+    """Fields of request 351 GET_TOPIC_CONFIG."""
 
     topic: str
     logical: bool | None = msgspec.field(name="lo", default=None)
@@ -54,20 +54,20 @@ class GetAllGroupConfigResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class GroupHeader(Header, frozen=True, kw_only=True):
-    """352 GET_SUBSCRIPTIONGROUP_CONFIG, 343 QUERY_TOPICS_BY_CONSUMER."""
+    """Fields of request 352 GET_SUBSCRIPTIONGROUP_CONFIG, 343 QUERY_TOPICS_BY_CONSUMER."""
 
     group: str
 
 
 class DeleteGroupHeader(Header, frozen=True, kw_only=True):
-    """207 DELETE_SUBSCRIPTIONGROUP."""
+    """Fields of request 207 DELETE_SUBSCRIPTIONGROUP."""
 
     group_name: str
     clean_offset: bool = False
 
 
 class GroupForbiddenHeader(Header, frozen=True, kw_only=True):
-    """353 UPDATE_AND_GET_GROUP_FORBIDDEN."""
+    """Fields of request 353 UPDATE_AND_GET_GROUP_FORBIDDEN."""
 
     group: str
     topic: str
@@ -75,13 +75,13 @@ class GroupForbiddenHeader(Header, frozen=True, kw_only=True):
 
 
 class ProducerGroupHeader(Header, frozen=True, kw_only=True):
-    """204 GET_PRODUCER_CONNECTION_LIST."""
+    """Fields of request 204 GET_PRODUCER_CONNECTION_LIST."""
 
     producer_group: str
 
 
 class GetConsumeStatsHeader(Header, frozen=True, kw_only=True):
-    """208 GET_CONSUME_STATS."""
+    """Fields of request 208 GET_CONSUME_STATS."""
 
     consumer_group: str
     topic: str | None = None
@@ -89,13 +89,13 @@ class GetConsumeStatsHeader(Header, frozen=True, kw_only=True):
 
 
 class GetBrokerConsumeStatsHeader(Header, frozen=True, kw_only=True):
-    """317 GET_BROKER_CONSUME_STATS."""
+    """Fields of request 317 GET_BROKER_CONSUME_STATS."""
 
     is_order: bool
 
 
 class GetConsumerStatusHeader(Header, frozen=True, kw_only=True):
-    """223 INVOKE_BROKER_TO_GET_CONSUMER_STATUS."""
+    """Fields of request 223 INVOKE_BROKER_TO_GET_CONSUMER_STATUS."""
 
     topic: str
     group: str
@@ -103,7 +103,7 @@ class GetConsumerStatusHeader(Header, frozen=True, kw_only=True):
 
 
 class CloneGroupOffsetHeader(Header, frozen=True, kw_only=True):
-    """314 CLONE_GROUP_OFFSET."""
+    """Fields of request 314 CLONE_GROUP_OFFSET."""
 
     src_group: str
     dest_group: str
@@ -112,14 +112,14 @@ class CloneGroupOffsetHeader(Header, frozen=True, kw_only=True):
 
 
 class QuerySubscriptionHeader(Header, frozen=True, kw_only=True):
-    """345 QUERY_SUBSCRIPTION_BY_CONSUMER."""
+    """Fields of request 345 QUERY_SUBSCRIPTION_BY_CONSUMER."""
 
     group: str
     topic: str | None = None
 
 
 class QueryCorrectionOffsetHeader(Header, frozen=True, kw_only=True):
-    """308 QUERY_CORRECTION_OFFSET."""
+    """Fields of request 308 QUERY_CORRECTION_OFFSET."""
 
     topic: str
     compare_group: str
@@ -127,20 +127,20 @@ class QueryCorrectionOffsetHeader(Header, frozen=True, kw_only=True):
 
 
 class GetBrokerConfigResponseHeader(Header, frozen=True, kw_only=True):
-    """26 GET_BROKER_CONFIG."""
+    """Fields of request 26 GET_BROKER_CONFIG."""
 
     version: str | None = None  # a DataVersion as JSON text
 
 
 class ViewBrokerStatsHeader(Header, frozen=True, kw_only=True):
-    """315 VIEW_BROKER_STATS_DATA."""
+    """Fields of request 315 VIEW_BROKER_STATS_DATA."""
 
     stats_name: str
     stats_key: str
 
 
 class QueryConsumeQueueHeader(Header, frozen=True, kw_only=True):
-    """321 QUERY_CONSUME_QUEUE."""
+    """Fields of request 321 QUERY_CONSUME_QUEUE."""
 
     topic: str
     queue_id: Int32
@@ -150,7 +150,7 @@ class QueryConsumeQueueHeader(Header, frozen=True, kw_only=True):
 
 
 class ResumeCheckHalfMessageHeader(Header, frozen=True, kw_only=True):
-    """323 RESUME_CHECK_HALF_MESSAGE."""
+    """Fields of request 323 RESUME_CHECK_HALF_MESSAGE."""
 
     topic: str | None = None
     msg_id: str | None = None

@@ -14,7 +14,7 @@ class UserHeader(Header, frozen=True, kw_only=True):
 
 
 class ListUsersHeader(Header, frozen=True, kw_only=True):
-    """3005 AUTH_LIST_USER."""
+    """Fields of request 3005 AUTH_LIST_USER."""
 
     user_filter: str | None = msgspec.field(name="filter", default=None)
 
@@ -34,7 +34,7 @@ class AclSubjectHeader(Header, frozen=True, kw_only=True):
 
 
 class DeleteAclHeader(Header, frozen=True, kw_only=True):
-    """3008 AUTH_DELETE_ACL."""
+    """Fields of request 3008 AUTH_DELETE_ACL."""
 
     subject: str
     policy_type: str | None = None
@@ -42,14 +42,14 @@ class DeleteAclHeader(Header, frozen=True, kw_only=True):
 
 
 class ListAclsHeader(Header, frozen=True, kw_only=True):
-    """3010 AUTH_LIST_ACL."""
+    """Fields of request 3010 AUTH_LIST_ACL."""
 
     subject_filter: str | None = None
     resource_filter: str | None = None
 
 
 class PlainAccessHeader(Header, frozen=True, kw_only=True):
-    """50 UPDATE_AND_CREATE_ACL_CONFIG."""
+    """Fields of request 50 UPDATE_AND_CREATE_ACL_CONFIG."""
 
     access_key: str
     secret_key: str | None = None
@@ -62,12 +62,12 @@ class PlainAccessHeader(Header, frozen=True, kw_only=True):
 
 
 class AccessKeyHeader(Header, frozen=True, kw_only=True):
-    """51 DELETE_ACL_CONFIG."""
+    """Fields of request 51 DELETE_ACL_CONFIG."""
 
     access_key: str
 
 
 class GlobalWhiteAddressesHeader(Header, frozen=True, kw_only=True):
-    """53 UPDATE_GLOBAL_WHITE_ADDRS_CONFIG."""
+    """Fields of request 53 UPDATE_GLOBAL_WHITE_ADDRS_CONFIG."""
 
     global_white_addrs: str

@@ -8,7 +8,7 @@ from pyromq.wire.headers.fields import Header, Int32, Int64
 
 
 class CheckTransactionHeader(Header, frozen=True, kw_only=True):
-    """39 CHECK_TRANSACTION_STATE."""
+    """Fields of request 39 CHECK_TRANSACTION_STATE."""
 
     topic: str | None = None
     tran_state_table_offset: Int64
@@ -20,7 +20,7 @@ class CheckTransactionHeader(Header, frozen=True, kw_only=True):
 
 
 class PushReplyHeader(Header, frozen=True, kw_only=True):
-    """326 PUSH_REPLY_MESSAGE_TO_CLIENT."""
+    """Fields of request 326 PUSH_REPLY_MESSAGE_TO_CLIENT."""
 
     producer_group: str
     topic: str

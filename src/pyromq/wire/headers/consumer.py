@@ -8,7 +8,7 @@ from pyromq.wire.headers.fields import Header, Int32, Int64
 
 
 class PullHeader(Header, frozen=True, kw_only=True):
-    """11 PULL_MESSAGE, 361 LITE_PULL_MESSAGE."""
+    """Fields of request 11 PULL_MESSAGE, 361 LITE_PULL_MESSAGE."""
 
     consumer_group: str
     topic: str
@@ -41,7 +41,7 @@ class PullResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class QueryMessageHeader(Header, frozen=True, kw_only=True):
-    """12 QUERY_MESSAGE."""
+    """Fields of request 12 QUERY_MESSAGE."""
 
     topic: str
     key: str
@@ -58,14 +58,14 @@ class QueryMessageResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class ViewMessageHeader(Header, frozen=True, kw_only=True):
-    """33 VIEW_MESSAGE_BY_ID."""
+    """Fields of request 33 VIEW_MESSAGE_BY_ID."""
 
     topic: str | None = None
     position: Int64 = msgspec.field(name="offset")  # a byte of the commit log
 
 
 class QueryConsumerOffsetHeader(Header, frozen=True, kw_only=True):
-    """14 QUERY_CONSUMER_OFFSET."""
+    """Fields of request 14 QUERY_CONSUMER_OFFSET."""
 
     consumer_group: str
     topic: str
@@ -80,7 +80,7 @@ class OffsetResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class UpdateConsumerOffsetHeader(Header, frozen=True, kw_only=True):
-    """15 UPDATE_CONSUMER_OFFSET."""
+    """Fields of request 15 UPDATE_CONSUMER_OFFSET."""
 
     consumer_group: str
     topic: str
@@ -89,7 +89,7 @@ class UpdateConsumerOffsetHeader(Header, frozen=True, kw_only=True):
 
 
 class SearchOffsetHeader(Header, frozen=True, kw_only=True):
-    """29 SEARCH_OFFSET_BY_TIMESTAMP."""
+    """Fields of request 29 SEARCH_OFFSET_BY_TIMESTAMP."""
 
     topic: str
     queue_id: Int32
@@ -98,7 +98,7 @@ class SearchOffsetHeader(Header, frozen=True, kw_only=True):
 
 
 class GetMaxOffsetHeader(Header, frozen=True, kw_only=True):
-    """30 GET_MAX_OFFSET."""
+    """Fields of request 30 GET_MAX_OFFSET."""
 
     topic: str
     queue_id: Int32
@@ -106,7 +106,7 @@ class GetMaxOffsetHeader(Header, frozen=True, kw_only=True):
 
 
 class QueueHeader(Header, frozen=True, kw_only=True):
-    """31 GET_MIN_OFFSET, 32 GET_EARLIEST_MSG_STORETIME."""
+    """Fields of request 31 GET_MIN_OFFSET, 32 GET_EARLIEST_MSG_STORETIME."""
 
     topic: str
     queue_id: Int32
@@ -126,7 +126,7 @@ class HeartbeatResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class UnregisterClientHeader(Header, frozen=True, kw_only=True):
-    """35 UNREGISTER_CLIENT."""
+    """Fields of request 35 UNREGISTER_CLIENT."""
 
     client_id: str = msgspec.field(name="clientID")
     producer_group: str | None = None
@@ -134,7 +134,7 @@ class UnregisterClientHeader(Header, frozen=True, kw_only=True):
 
 
 class SendBackHeader(Header, frozen=True, kw_only=True):
-    """36 CONSUMER_SEND_MSG_BACK."""
+    """Fields of request 36 CONSUMER_SEND_MSG_BACK."""
 
     position: Int64 = msgspec.field(name="offset")  # a byte of the commit log
     group: str

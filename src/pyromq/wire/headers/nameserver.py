@@ -8,7 +8,7 @@ from pyromq.wire.headers.fields import Header, Int32, Int64
 
 
 class PutKvConfigHeader(Header, frozen=True, kw_only=True):
-    """100 PUT_KV_CONFIG."""
+    """Fields of request 100 PUT_KV_CONFIG."""
 
     namespace: str
     key: str
@@ -16,7 +16,7 @@ class PutKvConfigHeader(Header, frozen=True, kw_only=True):
 
 
 class KvConfigHeader(Header, frozen=True, kw_only=True):
-    """101 GET_KV_CONFIG, 102 DELETE_KV_CONFIG."""
+    """Fields of request 101 GET_KV_CONFIG, 102 DELETE_KV_CONFIG."""
 
     namespace: str
     key: str
@@ -27,13 +27,13 @@ class GetKvConfigResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class NamespaceHeader(Header, frozen=True, kw_only=True):
-    """219 GET_KVLIST_BY_NAMESPACE."""
+    """Fields of request 219 GET_KVLIST_BY_NAMESPACE."""
 
     namespace: str
 
 
 class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
-    """103 REGISTER_BROKER."""
+    """Fields of request 103 REGISTER_BROKER."""
 
     broker_name: str
     broker_addr: str
@@ -55,7 +55,7 @@ class RegisterBrokerResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class BrokerIdentityHeader(Header, frozen=True, kw_only=True):
-    """104 UNREGISTER_BROKER, 322 QUERY_DATA_VERSION."""
+    """Fields of request 104 UNREGISTER_BROKER, 322 QUERY_DATA_VERSION."""
 
     broker_name: str
     broker_addr: str
@@ -68,14 +68,14 @@ class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class GetRouteHeader(Header, frozen=True, kw_only=True):
-    """105 GET_ROUTEINFO_BY_TOPIC."""
+    """Fields of request 105 GET_ROUTEINFO_BY_TOPIC."""
 
     topic: str
     accept_standard_json_only: bool | None = None
 
 
 class BrokerNameHeader(Header, frozen=True, kw_only=True):
-    """205 WIPE_WRITE_PERM_OF_BROKER, 327 ADD_WRITE_PERM_OF_BROKER."""
+    """Fields of request 205 WIPE_WRITE_PERM_OF_BROKER, 327 ADD_WRITE_PERM_OF_BROKER."""
 
     broker_name: str
 
@@ -89,27 +89,27 @@ class AddWritePermResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class DeleteTopicInNameServerHeader(Header, frozen=True, kw_only=True):
-    """216 DELETE_TOPIC_IN_NAMESRV."""
+    """Fields of request 216 DELETE_TOPIC_IN_NAMESRV."""
 
     topic: str
     cluster_name: str | None = None  # None: in every cluster
 
 
 class ClusterHeader(Header, frozen=True, kw_only=True):
-    """224 GET_TOPICS_BY_CLUSTER."""
+    """Fields of request 224 GET_TOPICS_BY_CLUSTER."""
 
     cluster: str
 
 
 class BrokerMemberGroupHeader(Header, frozen=True, kw_only=True):
-    """901 GET_BROKER_MEMBER_GROUP."""
+    """Fields of request 901 GET_BROKER_MEMBER_GROUP."""
 
     cluster_name: str
     broker_name: str
 
 
 class BrokerHeartbeatHeader(Header, frozen=True, kw_only=True):
-    """904 BROKER_HEARTBEAT."""
+    """Fields of request 904 BROKER_HEARTBEAT."""
 
     cluster_name: str
     broker_addr: str

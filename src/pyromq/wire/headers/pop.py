@@ -6,7 +6,7 @@ from pyromq.wire.headers.fields import Header, Int32, Int64
 
 
 class PopHeader(Header, frozen=True, kw_only=True):
-    """200050 POP_MESSAGE."""
+    """Fields of request 200050 POP_MESSAGE."""
 
     consumer_group: str
     topic: str
@@ -33,7 +33,7 @@ class PopResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class AckHeader(Header, frozen=True, kw_only=True):
-    """200051 ACK_MESSAGE."""
+    """Fields of request 200051 ACK_MESSAGE."""
 
     consumer_group: str
     topic: str  # the one the message was read from, perhaps a retry topic
@@ -43,7 +43,7 @@ class AckHeader(Header, frozen=True, kw_only=True):
 
 
 class PeekHeader(Header, frozen=True, kw_only=True):
-    """200052 PEEK_MESSAGE."""
+    """Fields of request 200052 PEEK_MESSAGE."""
 
     consumer_group: str
     topic: str
@@ -64,7 +64,7 @@ class PeekResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class ChangeInvisibleTimeHeader(Header, frozen=True, kw_only=True):
-    """200053 CHANGE_MESSAGE_INVISIBLETIME."""
+    """Fields of request 200053 CHANGE_MESSAGE_INVISIBLETIME."""
 
     consumer_group: str
     topic: str
@@ -90,7 +90,7 @@ class ForwardToDeadLettersHeader(Header, frozen=True, kw_only=True):
 
 
 class NotificationHeader(Header, frozen=True, kw_only=True):
-    """200054 NOTIFICATION."""
+    """Fields of request 200054 NOTIFICATION."""
 
     consumer_group: str
     topic: str
@@ -109,7 +109,7 @@ class NotificationResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class PollingInfoHeader(Header, frozen=True, kw_only=True):
-    """200055 POLLING_INFO."""
+    """Fields of request 200055 POLLING_INFO."""
 
     consumer_group: str
     topic: str

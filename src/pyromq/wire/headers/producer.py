@@ -60,7 +60,7 @@ class SendResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class EndTransactionHeader(Header, frozen=True, kw_only=True):
-    """37 END_TRANSACTION."""
+    """Fields of request 37 END_TRANSACTION."""
 
     topic: str | None = None
     producer_group: str
@@ -73,7 +73,7 @@ class EndTransactionHeader(Header, frozen=True, kw_only=True):
 
 
 class RecallMessageHeader(Header, frozen=True, kw_only=True):
-    """370 RECALL_MESSAGE."""
+    """Fields of request 370 RECALL_MESSAGE."""
 
     producer_group: str | None = None
     topic: str

@@ -18,7 +18,7 @@ class ConsumerGroupHeader(Header, frozen=True, kw_only=True):
 
 
 class TopicGroupHeader(Header, frozen=True, kw_only=True):
-    """221 GET_CONSUMER_STATUS_FROM_CLIENT, 303 QUERY_CONSUME_TIME_SPAN."""
+    """Fields of request 221 GET_CONSUMER_STATUS_FROM_CLIENT, 303 QUERY_CONSUME_TIME_SPAN."""
 
     topic: str
     group: str

@@ -16,7 +16,7 @@ from pyromq.wire.json import java_json
 
 
 class UserInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """RocketMQ: UserInfo."""
+    """User as it travels (RocketMQ: UserInfo)."""
 
     username: str | None = None
     password: str | None = None
@@ -24,7 +24,7 @@ class UserInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     user_status: str | None = None
 
     def __repr__(self) -> str:
-        """Without the password."""
+        """Show the user without the password."""
         return f"UserInfo(username={self.username!r}, user_type={self.user_type!r}, user_status={self.user_status!r})"
 
 
@@ -58,7 +58,7 @@ class AccessTables(msgspec.Struct, frozen=True, kw_only=True):
     proof: str = ""
 
     def __repr__(self) -> str:
-        """Without the tables."""
+        """Show the versions without the tables."""
         return f"AccessTables(version={self.version!r})"
 
 

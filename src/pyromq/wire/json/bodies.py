@@ -116,7 +116,7 @@ class QueueTimes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TimeSpans(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """RocketMQ: QueryConsumeTimeSpanBody."""
+    """Time spans of a group's queues (RocketMQ: QueryConsumeTimeSpanBody)."""
 
     consume_time_span_set: list[QueueTimes] = []
 
@@ -130,7 +130,7 @@ class TopicOffset(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TopicStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """RocketMQ: TopicStatsTable."""
+    """Offsets of a topic's queues (RocketMQ: TopicStatsTable)."""
 
     offset_table: dict[QueueId, TopicOffset] = {}
     topic_put_tps: float = 0.0

@@ -78,7 +78,7 @@ class ProducerData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """RocketMQ: HeartbeatData."""
+    """Heartbeat of a client (RocketMQ: HeartbeatData)."""
 
     client_id: str = msgspec.field(name="clientID")
     producer_data_set: tuple[ProducerData, ...] = ()

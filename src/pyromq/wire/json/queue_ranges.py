@@ -50,7 +50,7 @@ class RangesResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitsRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """31052: offsets by topic."""
+    """Body of request 31052: committed offsets by topic."""
 
     group: str
     topics: dict[str, list[CommitRow]] = {}

@@ -73,7 +73,7 @@ class RegisteredTopics(TopicTableBody, frozen=True, kw_only=True, rename="camel"
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """RocketMQ: RegisterBrokerBody."""
+    """Body with which a broker registers (RocketMQ: RegisterBrokerBody)."""
 
     topics: RegisteredTopics = msgspec.field(name="topicConfigSerializeWrapper", default_factory=RegisteredTopics)
     filter_server_list: list[str] = []
@@ -103,7 +103,7 @@ _typed_topic = msgspec.json.Decoder(TopicConfig, strict=False).decode
 
 
 def body_checksum(body: bytes) -> int:
-    """The value for ``bodyCrc32``."""
+    """Compute the value for ``bodyCrc32``."""
     return crc32(body) & CRC_MASK
 
 

@@ -277,7 +277,7 @@ class OwnedQueues:
             owned.stop_pulling()
 
     async def tell_all_revoked(self) -> None:
-        """Before the last commit."""
+        """Call ``on_revoked`` for all queues, before the last commit."""
         await self._tell_revoked(self.owned.values())
 
     def drop_all(self) -> None:

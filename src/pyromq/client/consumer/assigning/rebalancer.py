@@ -26,7 +26,7 @@ class Group(Protocol):
     """What there is to share."""
 
     def topics(self) -> Collection[str]:
-        """What the group subscribes."""
+        """Topics that the group subscribes to."""
 
     async def prepare(self) -> None:
         """Before a round: routes are asked for, and brokers told what the group subscribes."""

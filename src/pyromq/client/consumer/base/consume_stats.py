@@ -102,7 +102,7 @@ class TopicCounts:
 
 
 class ConsumeStats:
-    """One per consumer."""
+    """Counts and times of one consumer."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -69,7 +69,7 @@ class FailureRecorder:
         self.said(messages, TIMED_OUT, "it took longer than consume_timeout_ms allows")
 
     def said(self, messages: Sequence[ReceivedMessage], error_class: str, text: str) -> None:
-        """Failed without an exception."""
+        """Record a failure without an exception."""
         if self._is_on:
             try:
                 self._note(messages, failure_from_text(error_class, self.mask(text)))

@@ -82,7 +82,7 @@ class OwnedQueue:
         self._own(OwnershipEvent.REVOKED)
 
     def keep(self) -> None:
-        """A revoked queue stays."""
+        """Keep a queue that was to be revoked."""
         self._own(OwnershipEvent.KEPT)
         self.changed()
 

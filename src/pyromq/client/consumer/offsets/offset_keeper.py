@@ -26,7 +26,7 @@ class OffsetKeeper(Protocol):
         """Before anything else. Raises ConfigError."""
 
     async def close(self) -> None:
-        """After everything else."""
+        """Release files; called after everything else."""
 
     async def stored(self, queue: QueueId) -> int | Stored:
         """Where a queue that was just granted goes on. Raises nothing: what cannot be read is UNREADABLE."""

@@ -51,7 +51,7 @@ class PopTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopTerms:
-    """How to pop."""
+    """Terms of a pop: counts, times and filters."""
 
     count: int
     invisible_ms: int

@@ -21,7 +21,7 @@ _LOOK_S: Final = 1.0  # between two looks at routes
 
 
 class PopTaker(Protocol):
-    """Where messages go."""
+    """Receiver of popped messages."""
 
     async def room(self) -> int:
         """How many more there is room for; waits until there is some."""
@@ -53,7 +53,7 @@ class PopLoops:
         self.first_round = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow routes and subscriptions."""
+        """Run a loop for each queue, following routes and subscriptions."""
         try:
             while True:
                 self._follow(await self._wanted())

@@ -50,7 +50,7 @@ _LEVELS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullChoices:
-    """How a consumer pulls."""
+    """Settings of a consumer's pulls."""
 
     count: int
     suspend_ms: int

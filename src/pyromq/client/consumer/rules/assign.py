@@ -38,7 +38,7 @@ def assign_evenly(queues: Iterable[QueueId], members: Iterable[str], me: str) ->
 
 
 def assign_in_circle(queues: Iterable[QueueId], members: Iterable[str], me: str) -> list[QueueId]:
-    """Every n-th queue."""
+    """Assign every n-th queue to the n-th member."""
     return share_of(me, members, queues, share_in_circle)
 
 

@@ -38,7 +38,7 @@ class GoOn:
 
 @dataclass(frozen=True, slots=True)
 class HoldOff:
-    """Ask again after ``wait_ms``."""
+    """Pull no more for now; ask again after ``wait_ms``."""
 
     wait_ms: int
     reason: Hold

@@ -36,24 +36,24 @@ _TIME_FORMAT: Final = "%Y%m%d%H%M%S"
 
 @dataclass(frozen=True, slots=True)
 class StartAt:
-    """No request needed."""
+    """Start at this offset; no request is needed."""
 
     offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class AskEnd:
-    """30 GET_MAX_OFFSET."""
+    """Ask the broker for the end of the queue (30 GET_MAX_OFFSET)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskBegin:
-    """31 GET_MIN_OFFSET."""
+    """Ask the broker for the beginning of the queue (31 GET_MIN_OFFSET)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskByTime:
-    """29 SEARCH_OFFSET_BY_TIMESTAMP."""
+    """Ask the broker for the offset of a time (29 SEARCH_OFFSET_BY_TIMESTAMP)."""
 
     time_ms: int
 

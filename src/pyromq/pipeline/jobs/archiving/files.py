@@ -122,7 +122,7 @@ class ArchiveFolder:
                 yield msgspec.json.decode(path.read_bytes(), type=ArchiveCommit)
 
     def last_batch(self, query: str) -> int:
-        """-1 without any."""
+        """Number of the last batch; -1 without any."""
         return max((int(path.stem.rpartition("-")[2]) for path in self.commits.glob(f"{query}-*.json")), default=-1)
 
     # --- the steps of a commit ---
@@ -181,7 +181,7 @@ class ArchiveFolder:
     # --- looking ---
 
     def files(self) -> list[Path]:
-        """What readers see."""
+        """Files that readers see."""
         return sorted(path for path in self.path.glob("topic=*/date=*/hour=*/*.parquet"))
 
 

@@ -73,7 +73,7 @@ def _message_schema() -> StructType:
 
 
 class ArchiveReader(StreamReader):
-    """Writes what it reads."""
+    """Reader whose tasks write what they read."""
 
     def __init__(self, options: SourceOptions, writing: Writing) -> None:
         super().__init__(options, MESSAGES)

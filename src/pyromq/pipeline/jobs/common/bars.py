@@ -23,7 +23,7 @@ class Tell(Protocol):
 
 
 def silent(done: int, total: int | None = None, text: str = "") -> None:
-    """For programs."""
+    """Report nothing, for programs."""
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def drain(
     *,
     endless: bool = False,
 ) -> int:
-    """``drain_all`` of one query."""
+    """Run one query to its end; see ``drain_all``."""
     return drain_all([query], tell, rows_of, endless=endless)[0]
 
 

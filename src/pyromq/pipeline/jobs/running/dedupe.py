@@ -31,7 +31,7 @@ _READ: Final = "__read_time"
 
 
 class Deduped(msgspec.Struct, frozen=True, kw_only=True):
-    """``dropped`` were repetitions."""
+    """Summary of a dedupe; ``dropped`` were repetitions."""
 
     to: str
     read: int

@@ -18,7 +18,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class FileMistakes:
-    """``where`` is the file."""
+    """Mistakes of a pipeline file; ``where`` is the file."""
 
     def __init__(self, where: str) -> None:
         self._where = where
