@@ -17,21 +17,42 @@ from pyromq.failover.record import LeaseConflictError, LeaseError, LeaseRecord
 from pyromq.failover.store import LeaseStore
 from tests.integration.lease_stores import api_server, etcd, free_port
 from tests.integration.postgres import postgres
+from tests.sim.lease_access import Beside, reached
+from tests.sim.lease_models import EtcdModel, PostgresModel
 
 pytestmark = pytest.mark.integration
 
 RECORD = LeaseRecord(holder="10.0.0.1:10911", number=1, in_sync=("10.0.0.1:10911",), duration_ms=9000)
 
 
-@pytest.fixture(scope="module", params=["etcd", "postgresql", "kubernetes"])
-def address(request: pytest.FixtureRequest) -> Iterator[str]:
+MODELS = {  # of the simulator (``tests/sim``): what is true of real servers must be true of them
+    "model of etcd": (EtcdModel, "etcd:http://127.0.0.1:1"),
+    "model of postgresql": (PostgresModel, "postgresql://127.0.0.1:1/x"),
+}
+
+
+@pytest.fixture(scope="module", params=["etcd", "postgresql", "kubernetes", *MODELS])
+def served(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a store that serves all tests, or the name of a model."""
     with ExitStack() as stack:
-        if request.param == "etcd":
+        if request.param in MODELS:
+            yield request.param
+        elif request.param == "etcd":
             yield f"etcd:{stack.enter_context(etcd())}"
         elif request.param == "postgresql":
             yield f"postgresql://{stack.enter_context(postgres())}"
         else:
             yield f"kubernetes:{stack.enter_context(api_server())}"
+
+
+@pytest.fixture
+def address(served: str) -> Iterator[str]:
+    if served not in MODELS:
+        yield served
+        return
+    model, text = MODELS[served]
+    with reached(Beside(model())):
+        yield text
 
 
 async def test_a_record_is_kept_and_changed_by_who_read_the_newest(address: str) -> None:
@@ -61,6 +82,18 @@ async def test_names_do_not_share_a_record(address: str) -> None:
     assert await other.read() is None
     await one.close()
     await other.close()
+
+
+async def test_versions_never_come_again(address: str) -> None:
+    store = open_lease_store(address, "DefaultCluster", "versions")
+    versions = [await store.write(RECORD, None)]
+    for number in range(5):
+        versions.append(await store.write(replace(RECORD, renewals=number), versions[-1]))
+    assert len(set(versions)) == len(versions)
+    for old in versions[:-1]:
+        with pytest.raises(LeaseConflictError):
+            await store.write(RECORD, old)
+    await store.close()
 
 
 async def test_of_many_at_once_one_succeeds(address: str) -> None:

@@ -58,7 +58,7 @@ def _command(given: argparse.Namespace, seed: int, mode: str, dropped: tuple[str
 def main() -> int:
     given = _parser().parse_args()
     require_fixed_hashes(["-m", "tests.sim", *sys.argv[1:]])
-    from tests.sim.lies import planted
+    from tests.sim.lies import BY_NAME, planted
     from tests.sim.plan import make_plan
     from tests.sim.run import Outcome, run
     from tests.sim.shrink import shrink
@@ -71,6 +71,8 @@ def main() -> int:
     outcome: Outcome | None = None
     for seed in seeds:
         plan = make_plan(seed, given.mode).without(tuple(each for each in given.without.split(",") if each))
+        if given.lie and given.seed is None and not BY_NAME[given.lie].may_show(plan):
+            continue
         hashes = set()
         for _ in range(given.repeat):
             with planted(given.lie):

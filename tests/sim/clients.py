@@ -22,6 +22,7 @@ from pyromq.aio import (
     PushConsumer,
     QueueId,
     ReceivedMessage,
+    SimpleConsumer,
     TransactionOutcome,
     TransactionProducer,
 )
@@ -40,19 +41,21 @@ from tests.sim.plan import ClientPlan
 TOPICS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
 QUEUES: Final = 2
 ATTEMPTS_MAX: Final = 4
-GROUPS: Final = {"push": "work", "orderly": "line", "pull": "audit", "broadcast": "news"}
+GROUPS: Final = {"push": "work", "orderly": "line", "pull": "audit", "broadcast": "news", "pop": "pops"}
 READS: Final = {  # which topics each kind of consumer subscribes
     "push": ("plain", "batch", "delayed", "transactions", "outbox"),
     "orderly": ("ordered",),
     "pull": ("plain",),
     "broadcast": ("batch",),
+    "pop": ("plain",),
 }
+_INVISIBLE_S: Final = 12.0
 _FOREVER: Final = 1 << 30
 _BODY_PAD: Final = b"." * 40
 
 
 def key_of(body: bytes) -> str:
-    return body.partition(b"|")[0].decode()
+    return body.partition(b"|")[0].decode(errors="replace")
 
 
 def failures_of(key: str, percent: int) -> int:
@@ -98,6 +101,7 @@ class SimClient:
             "orderly": self._consume_in_order,
             "pull": self._pull,
             "broadcast": self._listen_to_all,
+            "pop": self._pop,
         }
         self.world.loop.spawn(self.process, self._run(work[self.plan.kind]), self.plan.name)
 
@@ -343,6 +347,20 @@ class SimClient:
                         self._finished(self._got(message, group), group)
                 except MQError as error:
                     self.world.history.note("poll failed", self.plan.name, type(error).__name__)
+                    await asyncio.sleep(0.5)
+
+    async def _pop(self) -> None:
+        group = GROUPS["pop"]
+        async with SimpleConsumer(
+            client_settings=self._client(), group=group, topics=READS["pop"], start="earliest", invisible=_INVISIBLE_S
+        ) as consumer:
+            while True:
+                try:
+                    for message in await consumer.receive(8, wait=3.0):
+                        self._finished(self._got(message, group), group)
+                        await consumer.ack(message)
+                except MQError as error:
+                    self.world.history.note("pop failed", self.plan.name, type(error).__name__)
                     await asyncio.sleep(0.5)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from unittest.mock import patch
 
 from pyromq.failover import postgres
@@ -49,8 +49,27 @@ class LeaseServer:
         self._loop.call_for(asking, self._loop.true_s, lambda: done.done() or done.set_result(result))
 
 
+class Reached(Protocol):
+    """Where a model is."""
+
+    model: EtcdModel | PostgresModel
+
+    async def call(self, execute: Callable[[], Any]) -> Any:
+        """Raises OSError."""
+
+
+class Beside:
+    """A model without any network: what is asked for is done at once."""
+
+    def __init__(self, model: EtcdModel | PostgresModel) -> None:
+        self.model = model
+
+    async def call(self, execute: Callable[[], Any]) -> Any:
+        return execute()
+
+
 @contextmanager
-def reached(server: LeaseServer) -> Iterator[None]:
+def reached(server: Reached) -> Iterator[None]:
     """Inside the block ``EtcdLeaseStore`` and ``PostgresLeaseStore`` talk to this server."""
 
     async def ask(http: HttpJson, method: str, path: str, body: Any = None) -> Answer:
@@ -83,7 +102,7 @@ class _Cursor:
 
 
 class _Connection:
-    def __init__(self, server: LeaseServer) -> None:
+    def __init__(self, server: Reached) -> None:
         self._server = server
         self.closed = False
 
@@ -107,7 +126,7 @@ class _Driver:
     Error = _Error
     OperationalError = _OperationalError
 
-    def __init__(self, server: LeaseServer) -> None:
+    def __init__(self, server: Reached) -> None:
         class AsyncConnection:
             @staticmethod
             async def connect(*_: Any, **__: Any) -> _Connection:

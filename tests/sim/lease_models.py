@@ -1,7 +1,7 @@
 """Models of lease stores: what etcd's gateway and PostgreSQL answer to the statements that PyroMQ has for them.
 
 ``EtcdLeaseStore`` and ``PostgresLeaseStore`` run as they are: the first one's HTTP, the second one's driver are
-replaced. ``tests/unit/failover/test_lease_stores.py`` says the same of the models and of real servers.
+replaced. ``tests/integration/test_lease_stores.py`` says the same of the models and of real servers.
 """
 
 from __future__ import annotations

@@ -29,16 +29,33 @@ from pyromq.store.log.flushes import FlushJob
 from pyromq.store.message_store import MessageStore
 from pyromq.testing.faulty_disk import FaultyDisk
 from tests.sim.lease_models import EtcdModel, PostgresModel
+from tests.sim.plan import Plan
 
 Planting = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Lie:
+    """``kinds`` of faults, ``clients`` and ``store`` are what a plan needs for the lie to show; others are skipped."""
+
     name: str
     says: str
     plant: Planting
     seed: int  # the first one that finds it, when it was last looked for
+    kinds: tuple[str, ...] = ()  # one of them
+    clients: tuple[str, ...] = ()  # one of them
+    store: str = ""
+    is_of_sets: bool = False
+
+    def may_show(self, plan: Plan) -> bool:
+        happens = {fault.kind for fault in plan.faults}
+        works = {client.kind for client in plan.clients}
+        return (
+            (not self.kinds or bool(happens & set(self.kinds)))
+            and (not self.clients or bool(works & set(self.clients)))
+            and (not self.store or self.store == plan.lease_store)
+            and (not self.is_of_sets or plan.sets["a"] > 1)
+        )
 
 
 def _replaced(target: Any, name: str, value: Any) -> Planting:
@@ -61,13 +78,11 @@ def _longer_grant(plain: Any) -> Any:
     return grant
 
 
-def _grant_of_any_lease(plain: Any) -> Any:
-    def grant(self: Any, number: int, until_s: float, required: Any, renewals: int = 0) -> bool:
-        if number < self.state.number:
-            until_s += 5.0  # as if the clock of the grant were another's
-        return bool(plain(self, self.state.number, until_s, required, renewals))
+def _all_but_one(plain: Any) -> Any:
+    def required_members(*arguments: Any) -> Any:
+        return plain(*arguments)[1:]
 
-    return grant
+    return required_members
 
 
 def _taken_by_anybody(plain: Any) -> Any:
@@ -138,11 +153,10 @@ def _cut_nothing(self: LeaseState, epochs: Any) -> None:
     return None
 
 
-def _cut_too_much(plain: Any) -> Any:
+def _cut_too_late(plain: Any) -> Any:
     def cut_position(self: LeaseState, epochs: Any) -> int | None:
         found = plain(self, epochs)
-        starts = [each.start for each in self.epochs if found is not None and each.start < found]
-        return max(starts, default=0) if found is not None else None
+        return found if found is None else max(each.start for each in epochs)
 
     return cut_position
 
@@ -202,153 +216,201 @@ def _twice(plain: Any) -> Any:
     return finish
 
 
-LIES: Final = tuple(
-    Lie(name, says, plant, seed)
-    for name, says, plant, seed in (
-        (
-            "lease never ends",
-            "a master acknowledges for as long as it thinks that it is one",
-            _replaced(Lease, "is_open", property(_is_master)),
-            1,
-        ),
-        ("grant too long", "an agent grants more than its lease", _wrapped(BrokerBeside, "grant", _longer_grant), 1),
-        (
-            "grant of another lease",
-            "a late grant counts for the lease of now",
-            _wrapped(Lease, "grant", _grant_of_any_lease),
-            1,
-        ),
-        (
-            "lease expires early",
-            "others take it before its holder has lost it",
-            _replaced(rules.Sight, "is_expired", property(lambda self: self.now_s - self.seen_s > 0.3)),
-            1,
-        ),
-        ("anybody takes over", "also a member that lacks something", _wrapped(rules, "_take", _taken_by_anybody), 1),
-        (
-            "named too early",
-            "a member is named before it has everything",
-            _replaced(rules, "_may_join", lambda *_: True),
-            1,
-        ),
-        (
-            "nobody is waited for",
-            "the master waits for no member",
-            _replaced(agent, "required_members", lambda *_: ()),
-            1,
-        ),
-        (
-            "gate answers unconfirmed",
-            "the lease's members count as if they had everything",
-            _replaced(ReplicaMembers, "required_position", lambda self: 1 << 60 if self._lease.required else None),
-            1,
-        ),
-        (
-            "commit before flush",
-            "a flush says that it is done and does nothing",
-            _replaced(FlushJob, "run", _flush_that_forgets),
-            1,
-        ),
-        (
-            "report before flush",
-            "a replica reports what is not on its disk",
-            _replaced(follower._Session, "report", _reports_what_it_got),
-            1,
-        ),
-        (
-            "never cut",
-            "an old master keeps what the new one does not have",
-            _replaced(LeaseState, "cut_position", _cut_nothing),
-            1,
-        ),
-        (
-            "cut at the wrong epoch",
-            "it is cut an epoch too early",
-            _wrapped(LeaseState, "cut_position", _cut_too_much),
-            1,
-        ),
-        (
-            "lease not on disk",
-            "what a broker knows of leases dies with its process",
-            _replaced(Lease, "save", _unsaved),
-            1,
-        ),
-        (
-            "always sure",
-            "an agent believes a store that was set back",
-            _wrapped(agent.AgentState, "note_record", _sure),
-            1,
-        ),
-        (
-            "members are not asked",
-            "silence counts as consent",
-            _replaced(doubt, "lacks_answers", lambda *_, **__: ""),
-            1,
-        ),
-        (
-            "etcd does not compare",
-            "every write of the lease succeeds",
-            _wrapped(EtcdModel, "_transaction", _not_compared),
-            1,
-        ),
-        (
-            "PostgreSQL does not compare",
-            "every write of the lease succeeds",
-            _wrapped(PostgresModel, "execute", _not_versioned),
-            1,
-        ),
-        (
-            "watermark ahead",
-            "consumers see what replicas do not have",
-            _wrapped(curtain.Curtain, "_most", _shown_early),
-            1,
-        ),
-        (
-            "progress ahead",
-            "offsets are committed before messages are consumed",
-            _wrapped(QueueBuffer, "commit_offset", _ahead),
-            1,
-        ),
-        (
-            "send-back dropped",
-            "a failed message is answered and not stored",
-            _wrapped(SendBackHandler, "send_back", _first_half),
-            1,
-        ),
-        ("out of order", "an orderly listener gets the newest first", _wrapped(QueueBuffer, "take", _backwards), 1),
-        (
-            "timer too early",
-            "messages come three seconds before their time",
-            _wrapped(delays.Delays, "_place_at", _soon),
-            1,
-        ),
-        (
-            "level too early",
-            "a delay level counts as half of what it is",
-            _replaced(schedule.Schedule, "_due_ms", lambda self, level, offset, position, due_ms: due_ms - 1_500),
-            1,
-        ),
-        ("rollback is commit", "every transaction is committed", _wrapped(transactions, "_ENDINGS", _commit_always), 1),
-        (
-            "commit is dropped",
-            "a committed message is not written",
-            _replaced(transactions.TransactionHandler, "_stage_final", lambda self, prepared: transactions._OP_QUEUE),
-            1,
-        ),
-        (
-            "outbox forgets",
-            "kept messages are forgotten before they are sent",
-            _wrapped(KeptMessages, "oldest", _kept_and_forgotten),
-            1,
-        ),
-        ("consumed twice", "a finished message is handed out again", _wrapped(QueueBuffer, "finish", _twice), 1),
-        (
-            "disk lies",
-            "a sync of the disk does nothing",
-            _replaced(FaultyDisk, "sync_folder", lambda self, path: None),
-            1,
-        ),
-    )
+_CUTS: Final = ("isolate", "cut", "cut one way", "bridge", "pause machine", "leases away", "slow")
+_CRASHES: Final = ("kill machine", "power", "power of all", "power at operation", "kill broker", *_CUTS)
+_POWER: Final = ("power", "power of all", "power at operation")
+_SET_BACK: Final = ("leases set back", "leases emptied")
+
+
+def _of_sets(name: str, says: str, plant: Planting, seed: int, *kinds: str, store: str = "") -> Lie:
+    return Lie(name, says, plant, seed, kinds=kinds, store=store, is_of_sets=True)
+
+
+LIES: Final = (
+    _of_sets(
+        "lease never ends",
+        "a master acknowledges for as long as it thinks that it is one",
+        _replaced(Lease, "is_open", property(_is_master)),
+        2,
+        *_CUTS,
+    ),
+    _of_sets(
+        "grant too long",
+        "an agent grants more than its lease",
+        _wrapped(BrokerBeside, "grant", _longer_grant),
+        2,
+        *_CUTS,
+    ),
+    _of_sets(
+        "lease expires early",
+        "others take it before its holder has lost it",
+        _replaced(rules.Sight, "is_expired", property(lambda self: self.now_s - self.seen_s > 0.3)),
+        1,
+    ),
+    _of_sets(
+        "anybody takes over",
+        "also a member that lacks something",
+        _wrapped(rules, "_take", _taken_by_anybody),
+        16,
+        *_CRASHES,
+    ),
+    _of_sets(
+        "one is not waited for",
+        "a member is named, and the master does not wait for it",
+        _wrapped(agent, "required_members", _all_but_one),
+        1,
+        *_CRASHES,
+    ),
+    _of_sets(
+        "nobody is waited for",
+        "the master waits for no member",
+        _replaced(agent, "required_members", lambda *_: ()),
+        1,
+        *_CRASHES,
+    ),
+    _of_sets(
+        "gate answers unconfirmed",
+        "the lease's members count as if they had everything",
+        _replaced(ReplicaMembers, "required_position", lambda self: 1 << 60 if self._lease.required else None),
+        1,
+        *_CRASHES,
+    ),
+    Lie(
+        "commit before flush",
+        "a flush says that it is done and does nothing",
+        _replaced(FlushJob, "run", _flush_that_forgets),
+        3,
+        kinds=_POWER,
+    ),
+    _of_sets(
+        "report before flush",
+        "a replica reports what is not on its disk",
+        _replaced(follower._Session, "report", _reports_what_it_got),
+        1,
+        *_POWER,
+    ),
+    _of_sets(
+        "never cut",
+        "an old master keeps what the new one does not have",
+        _replaced(LeaseState, "cut_position", _cut_nothing),
+        1,
+        *_CRASHES,
+    ),
+    _of_sets(
+        "cut at the wrong epoch",
+        "it is cut where the newest lease began",
+        _wrapped(LeaseState, "cut_position", _cut_too_late),
+        1,
+        *_CRASHES,
+    ),
+    _of_sets(
+        "lease not on disk",
+        "what a broker knows of leases dies with its process",
+        _replaced(Lease, "save", _unsaved),
+        1,
+        *_CRASHES,
+    ),
+    _of_sets(
+        "always sure",
+        "an agent believes a store that was set back",
+        _wrapped(agent.AgentState, "note_record", _sure),
+        1,
+        *_SET_BACK,
+    ),
+    _of_sets(
+        "members are not asked",
+        "silence counts as consent",
+        _replaced(doubt, "lacks_answers", lambda *_, **__: ""),
+        1,
+        *_SET_BACK,
+    ),
+    _of_sets(
+        "etcd does not compare",
+        "every write of the lease succeeds",
+        _wrapped(EtcdModel, "_transaction", _not_compared),
+        1,
+        *_CRASHES,
+        store="etcd",
+    ),
+    _of_sets(
+        "PostgreSQL does not compare",
+        "every write of the lease succeeds",
+        _wrapped(PostgresModel, "execute", _not_versioned),
+        1,
+        *_CRASHES,
+        store="postgresql",
+    ),
+    _of_sets(
+        "watermark ahead",
+        "consumers see what replicas do not have",
+        _wrapped(curtain.Curtain, "_most", _shown_early),
+        1,
+        *_CRASHES,
+    ),
+    Lie(
+        "progress ahead",
+        "offsets are committed before messages are consumed",
+        _wrapped(QueueBuffer, "commit_offset", _ahead),
+        1,
+        kinds=("kill client", "kill broker", "power"),
+    ),
+    Lie(
+        "send-back dropped",
+        "a failed message is answered and not stored",
+        _wrapped(SendBackHandler, "send_back", _first_half),
+        1,
+    ),
+    Lie(
+        "out of order",
+        "an orderly listener gets the newest first",
+        _wrapped(QueueBuffer, "take", _backwards),
+        1,
+        clients=("orderly",),
+    ),
+    Lie(
+        "timer too early",
+        "messages come three seconds before their time",
+        _wrapped(delays.Delays, "_place_at", _soon),
+        1,
+        clients=("delayed",),
+    ),
+    Lie(
+        "level too early",
+        "a delay level is shorter than it says",
+        _replaced(schedule.Schedule, "_due_ms", lambda self, level, offset, position, due_ms: due_ms - 1_500),
+        1,
+        clients=("delayed",),
+    ),
+    Lie(
+        "rollback is commit",
+        "every transaction is committed",
+        _wrapped(transactions, "_ENDINGS", _commit_always),
+        1,
+        clients=("transactions",),
+    ),
+    Lie(
+        "commit is dropped",
+        "a committed message is not written",
+        _replaced(transactions.TransactionHandler, "_stage_final", lambda self, prepared: transactions._OP_QUEUE),
+        1,
+        clients=("transactions",),
+    ),
+    Lie(
+        "outbox forgets",
+        "kept messages are forgotten before they are sent",
+        _wrapped(KeptMessages, "oldest", _kept_and_forgotten),
+        1,
+        kinds=_CRASHES,
+        clients=("outbox",),
+    ),
+    Lie("consumed twice", "a finished message is handed out again", _wrapped(QueueBuffer, "finish", _twice), 1),
+    Lie(
+        "disk lies",
+        "names of new files are never on disk",
+        _replaced(FaultyDisk, "sync_folder", lambda self, path: None),
+        1,
+        kinds=_POWER,
+    ),
 )
 BY_NAME: Final = {each.name: each for each in LIES}
 
@@ -359,5 +421,6 @@ def planted(name: str) -> Iterator[None]:
     if not name:
         yield
         return
+    _TOLD.clear()
     with BY_NAME[name].plant():
         yield

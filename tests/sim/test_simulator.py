@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.sim.commands import last_line, simulate
-from tests.sim.plan import CONSUMERS, KINDS, PRODUCERS, make_plan
+from tests.sim.plan import CONSUMERS, KINDS, POPS, PRODUCERS, make_plan
 
 
 @pytest.mark.parametrize("seeds", ["1..10", "11..20"])
@@ -41,7 +41,7 @@ def test_a_failure_tells_its_seed_and_how_to_repeat_it() -> None:
 def test_plans_leave_out_kinds_of_faults_and_clients_and_some_plan_has_each() -> None:
     plans = [make_plan(seed) for seed in range(200)]
     assert {fault.kind for plan in plans for fault in plan.faults} == set(KINDS)
-    assert {client.kind for plan in plans for client in plan.clients} == {*PRODUCERS, *CONSUMERS}
+    assert {client.kind for plan in plans for client in plan.clients} == {*PRODUCERS, *CONSUMERS, POPS}
     assert all(len(plan.kinds) < len(KINDS) for plan in plans)
     assert {sum(plan.sets.values()) for plan in plans} >= {1, 2, 3, 4, 5}
     assert {plan.mode for plan in plans} == {"safety", "liveness"}
