@@ -179,33 +179,47 @@ def _one_log(world: World, verdict: Verdict) -> None:
             verdict.fail(f"{place} was {known[place]}, and {read.key} when {read.member} read it")
 
 
-def _nothing_lost(world: World, cluster: Cluster, faults: Any, verdict: Verdict) -> None:
-    """Of each set: the logs that may be served from now on."""
+def on_disk_now(world: World, cluster: Cluster, faults: Any, verdict: Verdict) -> None:
+    """If all power went off at this moment: every member that the lease names has all that was acknowledged."""
     promised = [each for each in world.history.sent.values() if each.status == "ok"]
     for name in world.plan.sets:
         members = cluster.of_set(name)
-        if len(members) > 1 and world.plan.mode != "liveness":
+        if len(members) > 1:
             record = cluster.record_of(name)
             if record is None or faults.was_set_back:
                 continue  # who may be master is not decided by the record alone
             members = [each for each in members if each.address in record.in_sync]
-        else:
-            members = cluster.masters(name) or members[:1] if len(members) == 1 else cluster.masters(name)
         for member in members:
-            try:
-                stored = stored_on(member.disk, world, CrashMode.FORGET)
-            except (MQError, AssertionError) as error:
-                verdict.fail(f"the store of {member.name} does not open: {error}")
-                continue
-            lost = [each for each in promised if _set_of(each, world) == name and not stored.has(each.key)]
-            if lost:
-                keys = ", ".join(each.key for each in lost[:_TOLD])
-                verdict.fail(f"{len(lost)} acknowledged messages are not on the disk of {member.name}: {keys}")
-            for each in promised:
-                if each.queue is not None and each.queue[1] == name and stored.has(each.key):
-                    place = each.queue[0], each.queue[2], each.offset
-                    if place not in stored.places[each.key]:
-                        verdict.fail(f"{each.key} was acknowledged at {place}, {member.name} has it elsewhere")
+            _has_all(world, member, [each for each in promised if _set_of(each, world) == name], verdict)
+
+
+def _nothing_lost(world: World, cluster: Cluster, faults: Any, verdict: Verdict) -> None:
+    if world.plan.mode != "liveness":
+        on_disk_now(world, cluster, faults, verdict)
+        return
+    promised = [each for each in world.history.sent.values() if each.status == "ok"]
+    for name in world.plan.sets:
+        for member in cluster.masters(name):
+            _has_all(world, member, [each for each in promised if _set_of(each, world) == name], verdict)
+
+
+def _has_all(world: World, member: Member, promised: list[Sent], verdict: Verdict) -> None:
+    if not promised:
+        return
+    try:
+        stored = stored_on(member.disk, world, CrashMode.FORGET)
+    except (MQError, AssertionError) as error:
+        verdict.fail(f"the store of {member.name} does not open: {error}")
+        return
+    lost = [each.key for each in promised if not stored.has(each.key)]
+    if lost:
+        keys = ", ".join(lost[:_TOLD])
+        verdict.fail(f"{len(lost)} acknowledged messages are not on the disk of {member.name}: {keys}")
+    for each in promised:
+        if each.queue is not None and stored.has(each.key):
+            place = each.queue[0], each.queue[2], each.offset
+            if place not in stored.places[each.key]:
+                verdict.fail(f"{each.key} was acknowledged at {place}, {member.name} has it elsewhere")
 
 
 def _set_of(sent: Sent, world: World) -> str:

@@ -18,7 +18,7 @@ from tests.sim.clients import SimClient, make_topics, scratch_folder
 from tests.sim.cluster import Cluster, World
 from tests.sim.faults import Faults
 from tests.sim.history import History
-from tests.sim.judges import Verdict, judge_at_the_end, look_now, what_is_left
+from tests.sim.judges import Verdict, judge_at_the_end, look_now, on_disk_now, what_is_left
 from tests.sim.lease_access import reached
 from tests.sim.loop import Numbered, SimLoop
 from tests.sim.network import Network
@@ -27,6 +27,7 @@ from tests.sim.plan import LIVENESS, Plan
 
 _TOPICS_S: Final = 60.0  # for the cluster to be whole
 _LOOK_S: Final = 1.0
+_DISK_LOOKS: Final = 6  # of these looks, one looks at disks
 _CALM_S: Final = 150.0  # of a liveness run: everything is consumed or dead within this time after the last fault
 _DECIDES_S: Final = 45.0  # a set whose lease store was set back may wait for an operator, who looks after this time
 _DRAIN_S: Final = 8.0  # for sends that are under way
@@ -142,9 +143,13 @@ async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
         client.start()
     shift_s = max(0.0, loop.true_s - 8.0)
     faults.begin()
+    looks = 0
     while loop.true_s < plan.faults_end_s + shift_s and not verdict.failures:
         await asyncio.sleep(_LOOK_S)
         look_now(world, cluster, verdict)
+        looks += 1
+        if looks % _DISK_LOOKS == 0:
+            on_disk_now(world, cluster, faults, verdict)
     if plan.mode == LIVENESS:
         faults.heal()
         world.history.note("healed")
