@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings, GrpcSettings
 from pyromq.broker.broker import Broker
 from pyromq.broker.lifecycle import Lifecycle
 from pyromq.failover.broker_control import BrokerBeside
@@ -178,6 +178,7 @@ class Member:
             idle_ms=30_000,
             store=STORE,
             replication=replication,
+            grpc=GrpcSettings(enabled=False),  # it listens on sockets
         )
 
     # --- life ---

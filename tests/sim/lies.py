@@ -15,7 +15,7 @@ from unittest.mock import patch
 import msgspec
 
 from pyromq.broker.base.lease import Lease, LeaseState
-from pyromq.broker.commit import curtain
+from pyromq.broker.commit import high_watermark
 from pyromq.broker.delays import delays, schedule
 from pyromq.broker.replicating.members import ReplicaMembers
 from pyromq.broker.sending.send_back import SendBackHandler
@@ -26,7 +26,6 @@ from pyromq.failover.broker_control import BrokerBeside
 from pyromq.outbox.kept import KeptMessages
 from pyromq.replication import follower
 from pyromq.store.log.flushes import FlushJob
-from pyromq.store.message_store import MessageStore
 from pyromq.testing.faulty_disk import FaultyDisk
 from tests.sim.lease_models import EtcdModel, PostgresModel
 from tests.sim.plan import Plan
@@ -195,8 +194,8 @@ def _kept_and_forgotten(plain: Any) -> Any:
 
 
 def _shown_early(plain: Any) -> Any:
-    def most(self: Any, store: MessageStore, everything: bool) -> int:
-        return int(curtain.EVERYTHING)
+    def most(self: Any, *_: Any) -> int:
+        return int(high_watermark.EVERYTHING)
 
     return most
 
@@ -343,7 +342,7 @@ LIES: Final = (
     _of_sets(
         "watermark ahead",
         "consumers see what replicas do not have",
-        _wrapped(curtain.Curtain, "_most", _shown_early),
+        _wrapped(high_watermark.HighWatermark, "_most", _shown_early),
         1,
         *_CRASHES,
     ),

@@ -136,7 +136,8 @@ async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
             while not all(_is_whole(cluster, name) for name in plan.sets):  # noqa: ASYNC110 - looked at from outside
                 await asyncio.sleep(0.25)
     except TimeoutError:
-        verdict.fail("the cluster was not whole within a minute, without any fault")
+        errors = "; ".join(each.start_error for each in cluster.members if each.start_error)
+        verdict.fail(f"the cluster was not whole within a minute, without any fault: {errors}".rstrip(": "))
         return verdict
     world.history.note("whole")
     for client in clients:
