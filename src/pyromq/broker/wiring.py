@@ -310,7 +310,7 @@ class Wiring:
             lookups=LookupHandler(store, tables, environment.access),
             topics=TopicHandler(write_path, tables, stats, settings),
             groups=GroupHandler(tables, address),
-            progress=ProgressHandler(environment, store, tables, stats, address),
+            progress=ProgressHandler(environment, store, tables, stats, address, popping.pops.table),
             resets=ResetHandler(store, tables, settings),
             config=ConfigHandler(environment, store, tables.topics, identity.address),
             cleaning=CleaningHandler(write_path, tables, services.maintenance),

@@ -7,6 +7,8 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
+from msgspec import UNSET, UnsetType
+
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.long_responses import PIECE, Steps, encoded, pieces
 from pyromq.broker.base.stats import Stats
@@ -14,6 +16,8 @@ from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.state.tables import Tables
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
+from pyromq.store.in_flight.queue import QueueName
+from pyromq.store.in_flight.table import InFlightTable
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.headers.admin import (
     CloneGroupOffsetHeader,
@@ -33,8 +37,15 @@ class ProgressHandler:
     """Requests 208, 303, 308, 314 and 317."""
 
     def __init__(
-        self, environment: Environment, store: MessageStore, tables: Tables, stats: Stats, address: str
+        self,
+        environment: Environment,
+        store: MessageStore,
+        tables: Tables,
+        stats: Stats,
+        address: str,
+        in_flight: InFlightTable,
     ) -> None:
+        self._in_flight = in_flight
         self._store = store
         self._topics = tables.topics
         self._groups = tables.groups
@@ -107,10 +118,24 @@ class ProgressHandler:
                 consumer_offset=offset,
                 pull_offset=self._progress.pulled(group, topic, number),
                 last_timestamp=last_ms or 0,
+                popped=self._popped(group, topic, number),
             )
             if len(found) % PIECE == 0:
                 yield
         return found
+
+    def _popped(self, group: str, topic: str, number: int) -> bodies.PoppedProgress | UnsetType:
+        queue = self._in_flight.queues.get(QueueName(group, topic, number))
+        if queue is None:
+            return UNSET
+        found = queue.facts(self._clock.now_ms())
+        return bodies.PoppedProgress(
+            in_flight=found.in_flight,
+            ready=found.ready,
+            settled=found.settled,
+            attempts=found.attempts,
+            invisible_until=found.until_ms,
+        )
 
     def time_span(self, connection: Connection, request: Received[TopicGroupHeader]) -> Steps:
         """303: when the oldest, the newest and the last consumed message of each queue were stored.

@@ -259,8 +259,17 @@ class PopHandler:
     def polling_info(self, connection: Connection, request: Received[PollingInfoHeader]) -> PollingInfoResponseHeader:
         """Handle request 200055 (POLLING_INFO)."""
         header = request.header
-        held = self._pops.held_by(header.consumer_group, header.topic, header.queue_id)
-        return PollingInfoResponseHeader(polling_num=held)
+        name = QueueName(header.consumer_group, header.topic, header.queue_id)
+        held = self._pops.held_by(*name)
+        queue = self._pops.table.queues.get(name) if header.offset is not None else None
+        if queue is None or header.offset is None or header.offset >= queue.next:
+            return PollingInfoResponseHeader(polling_num=held)
+        out = queue.rows.get(header.offset)
+        if out is None:
+            return PollingInfoResponseHeader(polling_num=held, settled=True)
+        return PollingInfoResponseHeader(
+            polling_num=held, attempts=out.attempts, invisible_until=out.until_ms, settled=False
+        )
 
 
 class _Batch:

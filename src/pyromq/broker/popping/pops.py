@@ -188,6 +188,8 @@ class Pops:
             portion = self._taker.take(pop, source, queue, count)
         if queue.low != self._committed.get(queue.name):
             self._commit(queue)
+        if portion is not None:
+            self._progress.note_pulled((source.topic, request.group, source.queue_id), queue.next)
         return portion
 
     def has_some(self, plan: PopPlan) -> bool:

@@ -21,6 +21,7 @@ LAG_COLUMNS = (
     Column("committed", "committed", right=True),
     Column("end", "end", right=True),
     Column("lag", "lag", right=True),
+    Column("in_flight", "in flight", right=True, optional=True),
 )
 _MEMBER_COLUMNS = (
     Column("client_id", "member"),
@@ -51,6 +52,7 @@ _QUEUE_COLUMNS = (
     Column("name", "queue"),
     Column("committed", "committed", right=True),
     Column("lag", "lag", right=True),
+    Column("in_flight", "in flight", right=True, optional=True),
     Column("member", "member", right=True),
     Column("head", "head of the queue"),
 )
@@ -64,6 +66,7 @@ def lag_row(queue: QueueId, held: QueueProgress) -> dict[str, Any]:
         "committed": held.consumer_offset,
         "end": held.broker_offset,
         "lag": held.broker_offset - held.consumer_offset,
+        "in_flight": held.in_flight,
     }
 
 
@@ -98,6 +101,8 @@ def _head_row(head: BlockedQueue) -> dict[str, Any]:
         "committed": head.committed,
         "end": head.end,
         "lag": head.lag,
+        "in_flight": head.in_flight,
+        "invisible_until_ms": head.invisible_until_ms,
         "client_id": head.client_id,
         "offset": head.offset,
         "message_id": head.message_id,

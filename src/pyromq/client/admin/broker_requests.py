@@ -49,6 +49,7 @@ from pyromq.wire.headers.consumer import (
     UpdateConsumerOffsetHeader,
     ViewMessageHeader,
 )
+from pyromq.wire.headers.pop import PollingInfoHeader, PollingInfoResponseHeader
 from pyromq.wire.headers.producer import RecallMessageHeader, RecallMessageResponseHeader
 from pyromq.wire.headers.shared import (
     ConsumeDirectlyHeader,
@@ -192,6 +193,14 @@ class BrokerRequests:
     async def group_configs(self, address: str) -> dict[str, GroupConfig]:
         body = await self._ask_for_all(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return java_json.decode(body, _GroupTable).subscription_group_table
+
+    async def popped(
+        self, address: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> PollingInfoResponseHeader:
+        """Return what became of a message in a group that pops; its fields are None where the broker cannot tell."""
+        header = PollingInfoHeader(consumer_group=group, topic=topic, queue_id=queue_id, offset=offset)
+        response = await self.ask(address, RequestCode.POLLING_INFO, header)
+        return response.header_as(PollingInfoResponseHeader)
 
     async def group_config(self, address: str, group: str) -> GroupConfig:
         """Return what the broker has, or makes up. Raises GroupNotFoundError."""

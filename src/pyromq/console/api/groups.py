@@ -73,6 +73,12 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
 
 class GroupQueueView(msgspec.Struct, frozen=True, kw_only=True):
     """A queue of a group: where it stands, its owner, and the message it stands at (``offset`` null: none)."""
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue of a group: where it stands, its owner, and the message it stands at (``offset`` null: none).
+
+    ``in_flight`` messages are with consumers of a group that pops (null: it pulls), the one it stands at until
+    ``invisible_until_ms``.
+    """
 
     topic: str
     broker: str
@@ -89,6 +95,8 @@ class GroupQueueView(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     since_ms: int
     error: str
+    in_flight: int | None
+    invisible_until_ms: int
     stack: str
 
 
@@ -101,6 +109,7 @@ class GroupDetails(msgspec.Struct, frozen=True, kw_only=True):
     is_broadcasting: bool
     lag: int
     lag_ms: int | None
+    in_flight: int | None
     subscriptions: dict[str, str]
     members: list[MemberView]
     queues: list[GroupQueueView]
@@ -163,6 +172,7 @@ async def get(call: Call, path: GroupPath) -> GroupDetails:
         is_broadcasting=state.is_broadcasting,
         lag=state.lag,
         lag_ms=state.lag_ms,
+        in_flight=state.in_flight,
         subscriptions={topic: each.sub_string for topic, each in state.subscriptions.items()},
         members=[
             MemberView(
@@ -199,6 +209,8 @@ async def get(call: Call, path: GroupPath) -> GroupDetails:
                 stage=each.stage,
                 since_ms=each.since_ms,
                 error=each.error,
+                in_flight=each.in_flight,
+                invisible_until_ms=each.invisible_until_ms,
                 stack=each.stack,
             )
             for each in state.queues

@@ -21,7 +21,7 @@ from pyromq.operate.consumers.members import ClientState, MemberFacet
 from pyromq.operate.offsets import OffsetFacet, OffsetMove
 from pyromq.operate.reading.stored_messages import StoredMessages
 from pyromq.wire.headers.consumer import SendBackHeader
-from pyromq.wire.json.bodies import QueueProgress
+from pyromq.wire.json.bodies import PoppedProgress, QueueProgress
 
 HEADS_MAX: Final = 64  # queues whose first message is looked at, those that are furthest behind
 _PARKED: Final = failure_from_text("parked", "an operator moved it out of the way")
@@ -47,6 +47,8 @@ class BlockedQueue(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int = 0
     stack: str = ""
     story: FailureStory | None = None
+    in_flight: int | None = None  # messages that are with consumers of a group that pops; None of one that pulls
+    invisible_until_ms: int = 0  # of the message it stands at, in a group that pops; 0 when nobody has it
 
     @property
     def error(self) -> str:
@@ -166,14 +168,19 @@ def head_of(
     owner = slowest.client_id if slowest else ""
     told = next((head for state in owners for head in state.heads if _is_of(head, queue)), None)
     head = BlockedQueue(queue=queue, committed=progress.consumer_offset, end=progress.broker_offset, client_id=owner)
+    if isinstance(popped := progress.popped, PoppedProgress):
+        head = msgspec.structs.replace(
+            head, in_flight=popped.in_flight, invisible_until_ms=popped.invisible_until, stage=_stage(popped)
+        )
     if message is not None:
+        counted = popped.attempts - 1 if isinstance(popped, PoppedProgress) else 0
         head = msgspec.structs.replace(
             head,
             offset=message.offset,
             message_id=message.message_id,
             keys=message.keys,
             age_ms=max(0, now_ms - message.stored_ms),
-            attempt=message.delivery_attempt,
+            attempt=max(message.delivery_attempt, counted),
             story=message.failure_story,
         )
     if told is not None:
@@ -190,6 +197,12 @@ def head_of(
             story=told.story or head.story,
         )
     return head
+
+
+def _stage(popped: PoppedProgress) -> str:
+    if popped.invisible_until:
+        return "in flight"
+    return "to be delivered again" if popped.attempts else ""
 
 
 def _is_of(head: HeadOfLine, queue: QueueId) -> bool:

@@ -72,6 +72,12 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
         return not self.config.consume_enable
 
     @property
+    def in_flight(self) -> int | None:
+        """Messages that are with consumers of a group that pops; None of one that pulls."""
+        known = [queue.in_flight for queue in self.queues if queue.in_flight is not None]
+        return sum(known) if known else None
+
+    @property
     def mismatched(self) -> tuple[str, ...]:
         """Members that subscribe to something else than the others."""
         return tuple(member.client_id for member in self.members if member.agrees is False)

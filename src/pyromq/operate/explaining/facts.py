@@ -30,11 +30,20 @@ class StoredCopy(msgspec.Struct, frozen=True, kw_only=True):
     failure: FailureStory | None = None  # what it tells of the attempts before it
 
 
+class PoppedCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """What a group that pops has done with the message: delivered so often, invisible to others until then."""
+
+    attempts: int
+    invisible_until_ms: int
+    is_settled: bool
+
+
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A group of the topic: where it stands in the queue of the message, what it subscribes, copies of its own."""
 
     group: str
     committed: int | None = None
+    popped: PoppedCopy | None = None  # None: the group does not pop, or never got it
     is_online: bool = False
     is_broadcasting: bool = False
     subscription: Subscription | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pyromq.client.admin.requests import AdminRequests
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import gather
-from pyromq.errors import BrokerError, NotFoundError
+from pyromq.errors import BrokerError, MQError, NotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, dead_letter_topic, retry_topic
 from pyromq.model.system_names import DISCARD_TOPIC, is_system_group
@@ -15,7 +15,7 @@ from pyromq.operate.consumers.blocked_queues import BlockedQueue, head_of
 from pyromq.operate.consumers.members import MemberFacet
 from pyromq.operate.delays import DelayFacet, due_of
 from pyromq.operate.explaining.explanation import Explanation, explain
-from pyromq.operate.explaining.facts import Facts, GroupFacts, StoredCopy
+from pyromq.operate.explaining.facts import Facts, GroupFacts, PoppedCopy, StoredCopy
 from pyromq.operate.explaining.traces import read_trace
 from pyromq.operate.offsets import OffsetFacet
 from pyromq.operate.reading.stored_messages import StoredMessages, no_message
@@ -142,6 +142,7 @@ class FactGatherer:
             committed=committed,
             head=await self._head(group, visible[-1]) if connections and visible else None,
             redriven=tuple(map(copy_of, await self._redriven(dead, (topic, retries_to)))),
+            popped=await self._popped(group, visible[-1]) if visible else None,
             is_online=connections is not None,
             is_broadcasting=connections is not None and connections.is_broadcast,
             subscription=connections.subscription_table.get(topic) if connections else None,
@@ -163,6 +164,21 @@ class FactGatherer:
             for topic in filter(None, topics):
                 found += await self._stored.copies(topic, redriven_id(letter.offset_message_id))
         return sorted(found, key=lambda message: message.stored_ms)
+
+    async def _popped(self, group: str, message: ReceivedMessage) -> PoppedCopy | None:
+        try:
+            address = await self._requests.directory.address(message.broker)
+            name = self._client.wire_name(group)
+            found = await self._requests.brokers.popped(
+                address, name, message.stored_topic, message.queue_id, message.offset
+            )
+        except MQError:  # a broker without pop
+            return None
+        if found.settled is None:
+            return None
+        return PoppedCopy(
+            attempts=found.attempts or 0, invisible_until_ms=found.invisible_until or 0, is_settled=found.settled
+        )
 
 
 def copy_of(

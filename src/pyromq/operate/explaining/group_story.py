@@ -15,7 +15,7 @@ from pyromq.filters import InvalidFilterError, compile_filter
 from pyromq.model.failure import Failure
 from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.operate.consumers.blocked_queues import BlockedQueue
-from pyromq.operate.explaining.facts import Facts, GroupFacts
+from pyromq.operate.explaining.facts import Facts, GroupFacts, PoppedCopy
 from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.trace import ConsumeBegan, ConsumeEnded, TraceRecord
 from pyromq.wording import counted, shown_time, times, until
@@ -26,6 +26,7 @@ class GroupStoryState(StrEnum):
     WAITING = "waiting"
     FILTERED = "filtered out"
     RETRYING = "retrying"
+    IN_FLIGHT = "in flight"  # with a consumer that pops
     DEAD = "dead letter"
     REDRIVEN = "redriven"  # as a message of its own
     NOT_KNOWN = "not available"  # members that broadcast keep their own progress
@@ -137,6 +138,8 @@ def _in_topic(facts: Facts, group: GroupFacts) -> GroupStory:
         if group.subscription is None:
             text += " What it subscribes is not known now, so it may have been passed over by a filter."
         return _story(group, GroupStoryState.CONSUMED, text)
+    if group.popped is not None:
+        return _popped(facts, group, group.popped)
     if group.head is not None and group.head.attempt:
         return _held_up(group, group.head)
     begun = [r for r in facts.trace if isinstance(r, ConsumeBegan) and r.group == group.group]
@@ -157,6 +160,20 @@ def _held_up(group: GroupFacts, head: BlockedQueue) -> GroupStory:
     if head.story is not None:
         text += f" The last error was {head.story.newest.line}."
     return _story(group, GroupStoryState.RETRYING, text, failures=head.attempt)
+
+
+def _popped(facts: Facts, group: GroupFacts, popped: PoppedCopy) -> GroupStory:
+    """The group receives messages one by one, so the broker knows this one."""
+    if popped.is_settled:
+        text = "Acknowledged; an older message of the queue is not, so the committed offset stands before it."
+        return _story(group, GroupStoryState.CONSUMED, text)
+    failures, until_ms = max(0, popped.attempts - 1), popped.invisible_until_ms
+    delivered = f"Delivered {times(popped.attempts)}"
+    if until_ms > facts.now_ms:
+        text = f"{delivered}; invisible to others until {shown_time(until_ms)} ({until(until_ms, facts.now_ms)})."
+        return _story(group, GroupStoryState.IN_FLIGHT, text, failures=failures, next_attempt_ms=until_ms)
+    text = f"{delivered}, never acknowledged; the next receiver gets it{_who_waits(group)}."
+    return _story(group, GroupStoryState.RETRYING, text, failures=popped.attempts, next_attempt_ms=until_ms)
 
 
 def _story(

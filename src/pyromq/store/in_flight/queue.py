@@ -42,6 +42,19 @@ class HandOut(msgspec.Struct, frozen=True, eq=False):
     offsets: Collection[int]
 
 
+class InFlightFacts(NamedTuple):
+    """What operators want to know of a queue that a group pops: messages that are with consumers, that are ready to be
+    delivered again, and that were settled behind an older one; and of the oldest unsettled one its offset, how often it
+    was delivered, and until when it is invisible (0: not any more)."""
+
+    in_flight: int
+    ready: int
+    settled: int
+    offset: int
+    attempts: int
+    until_ms: int
+
+
 class InFlightQueue:
     """Owned by the table; changed by it alone."""
 
@@ -95,6 +108,15 @@ class InFlightQueue:
     def in_flight(self, now_ms: int) -> int:
         """Messages that are with a consumer."""
         return sum(out.until_ms > now_ms for out in self.rows.values())
+
+    def facts(self, now_ms: int) -> InFlightFacts:
+        in_flight, unsettled = self.in_flight(now_ms), len(self.rows)
+        settled = self.next - self.low - unsettled
+        oldest = self.rows.get(self.low)
+        if oldest is None:
+            return InFlightFacts(in_flight, unsettled - in_flight, settled, self.low, 0, 0)
+        until_ms = oldest.until_ms if oldest.until_ms > now_ms else 0
+        return InFlightFacts(in_flight, unsettled - in_flight, settled, self.low, oldest.attempts, until_ms)
 
     def hand_outs(self) -> Iterator[HandOut]:
         """Each with the offsets that are still its own."""

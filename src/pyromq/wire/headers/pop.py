@@ -109,12 +109,16 @@ class NotificationResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class PollingInfoHeader(Header, frozen=True, kw_only=True):
-    """Fields of request 200055 POLLING_INFO."""
+    """Fields of request 200055 POLLING_INFO; with an offset, PyroMQ's brokers also say what became of that message."""
 
     consumer_group: str
     topic: str
     queue_id: Int32
+    offset: Int64 | None = None
 
 
 class PollingInfoResponseHeader(Header, frozen=True, kw_only=True):
     polling_num: Int32
+    attempts: Int32 | None = None  # how often it was delivered; None: the group does not pop, or it never was
+    invisible_until: Int64 | None = None  # by the broker's clock; in the past: it is ready to be delivered again
+    settled: bool | None = None  # it will not be delivered any more

@@ -87,6 +87,21 @@ class RequestMode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 # --- statistics ----------------------------------------------------------------------------------------------------
 
 
+class PoppedProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is in flight of a queue that a group pops: PyroMQ's brokers say it, RocketMQ's do not."""
+
+    in_flight: Long = 0
+    """Messages that are with consumers."""
+    ready: Long = 0
+    """Messages that are to be delivered again."""
+    settled: Long = 0
+    """Messages that were acknowledged behind an older one that is not."""
+    attempts: Long = 0
+    """How often the oldest unsettled message was delivered."""
+    invisible_until: Long = 0
+    """Until when nobody else gets it; 0 when it is with nobody."""
+
+
 class QueueProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How far a group is in a queue (RocketMQ: OffsetWrapper); the time is that of the last message consumed, or 0."""
 
@@ -94,6 +109,12 @@ class QueueProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     consumer_offset: Long = 0
     pull_offset: Long = 0
     last_timestamp: Long = 0
+    popped: PoppedProgress | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def in_flight(self) -> int | None:
+        """Messages that are with consumers of a group that pops; None of one that pulls."""
+        return self.popped.in_flight if isinstance(self.popped, PoppedProgress) else None
 
 
 class ConsumeStatsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -12,6 +12,7 @@ from pyromq.broker.base.stats import Stats
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.progress import Progress
 from pyromq.model.queue import QueueId
+from pyromq.store.in_flight.table import InFlightTable
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
@@ -42,7 +43,9 @@ class Rig:
         self.store.flush()
         self.groups, members = groups(), Members[Any](self.clock)
         state = tables(topics=known, groups=self.groups, progress=self.progress, members=members)
-        self.handler = ProgressHandler(environment(clock=self.clock), self.store, state, Stats(self.clock), "here:1")
+        self.handler = ProgressHandler(
+            environment(clock=self.clock), self.store, state, Stats(self.clock), "here:1", InFlightTable()
+        )
 
     def times(self) -> list[bodies.QueueTimes]:
         asked = TopicGroupHeader(topic="orders", group="readers")
