@@ -72,8 +72,6 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupQueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue of a group: where it stands, its owner, and the message it stands at (``offset`` null: none)."""
-class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     """A queue of a group: where it stands, its owner, and the message it stands at (``offset`` null: none).
 
     ``in_flight`` messages are with consumers of a group that pops (null: it pulls), the one it stands at until
