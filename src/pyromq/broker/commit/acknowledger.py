@@ -43,28 +43,42 @@ _WITHOUT_STATUS = frozenset(
 class Acknowledger:
     """The end of every commit's way, on the loop."""
 
-    __slots__ = ("_authority", "_clock", "_times")
+    __slots__ = ("_clock", "_may_acknowledge", "_times")
 
     def __init__(self, authority: Authority, times: RequestTimes, clock: Clock) -> None:
-        self._authority = authority
+        self._may_acknowledge = authority.may_acknowledge
         self._times = times
         self._clock = clock
 
-    def release(self, commit: Commit, *later: Commit) -> None:
-        """Say of these that they are safe; they are in the order of the log."""
-        if not self._authority.may_acknowledge(later[-1].end if later else commit.end):
-            self.refuse(outcome_unknown(), commit, *later)
+    def release(self, commit: Commit) -> None:
+        """Say that it is safe."""
+        if not self._may_acknowledge(commit.end):
+            self.refuse(outcome_unknown(), commit)
             return
-        if later:
-            # of all commits that are released together, a connection gets its responses in one write, and in order
-            sends = [send for each in (commit, *later) for send in each.sends]
-            sends.sort(key=lambda send: id(send[0]))
+        sends = commit.sends
+        if sends:
             _respond(sends)
-            for each in (commit, *later):
-                self._finish(each, SUCCESS)
-        else:
-            _respond(commit.sends)
-            self._finish(commit, SUCCESS)
+            if commit.since_ms < 0:
+                self._times.answered_at_once[sends[0][1].code] += commit.send_count
+            else:
+                self._count(commit, SUCCESS)
+        if commit.internal:
+            _tell(commit.internal, None)
+
+    def release_together(self, commits: list[Commit]) -> None:
+        """Say of these that they are safe; they are in the order of the log.
+
+        Of all that is released together, a connection gets its responses in one write, and in order.
+        """
+        if not self._may_acknowledge(commits[-1].end):
+            self.refuse(outcome_unknown(), *commits)
+            return
+        sends = [send for commit in commits for send in commit.sends]
+        sends.sort(key=lambda send: id(send[0]))
+        _respond(sends)
+        for commit in commits:
+            self._count(commit, SUCCESS)
+            _tell(commit.internal, None)
 
     def release_unconfirmed(self, commit: Commit, code: ResponseCode) -> None:
         """Say that it is stored, but not as safely as it should be.
@@ -74,7 +88,7 @@ class Acknowledger:
         """
         is_alone = code == ResponseCode.SLAVE_NOT_AVAILABLE
         # a member that joins has to have what was answered alone; a timeout promises nothing
-        if not self._authority.may_acknowledge(commit.end if is_alone else 0):
+        if not self._may_acknowledge(commit.end if is_alone else 0):
             self.refuse(outcome_unknown(), commit)
             return
         remark = REMARKS[code]
@@ -85,7 +99,8 @@ class Acknowledger:
             elif response:
                 is_done = is_alone or request.code != RequestCode.CONSUMER_SEND_MSG_BACK
                 connection.send(response if is_done else _error(request, ResponseCode.SYSTEM_ERROR, remark))
-        self._finish(commit, code)
+        self._count(commit, code)
+        _tell(commit.internal, None)  # it is stored in every case
 
     def refuse(self, error: MQError, *commits: Commit) -> None:
         """Answer these with an error."""
@@ -102,16 +117,11 @@ class Acknowledger:
                     connection.send(_error(request, code, remark))
             _tell(commit.internal, error)
 
-    def _finish(self, commit: Commit, code: int) -> None:
-        """Its sends are answered with that code; internal writes hear in every case that they are stored."""
+    def _count(self, commit: Commit, code: int) -> None:
+        """Its sends were answered with that code; the request code of the first stands for all."""
         if commit.sends:
-            waited_ms = self._clock.monotonic_ms() - commit.since_ms if commit.since_ms >= 0 else 0
-            if waited_ms or code:
-                self._times.answered(commit.code, commit.send_count, waited_ms, code)
-            else:
-                self._times.answered_at_once[commit.code] += commit.send_count
-        if commit.internal:
-            _tell(commit.internal, None)
+            waited_ms = max(0, self._clock.monotonic_ms() - commit.since_ms) if commit.since_ms >= 0 else 0
+            self._times.answered(commit.sends[0][1].code, commit.send_count, waited_ms, code)
 
 
 def _respond(sends: list[PendingSend]) -> None:

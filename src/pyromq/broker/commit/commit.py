@@ -39,7 +39,7 @@ OnStored = Callable[[MQError | None], None]
 """Hears of an internal write: None when it is stored as safely as this store promises, else why it is not."""
 
 
-class Commit(msgspec.Struct):
+class Commit(msgspec.Struct, gc=False):
     """Sends and internal writes that end at one position of the log, and the queues that got messages."""
 
     end: int
@@ -53,11 +53,6 @@ class Commit(msgspec.Struct):
     def is_answered(self) -> bool:
         """Nobody waits for it; it only makes messages visible."""
         return not self.sends and not self.internal
-
-    @property
-    def code(self) -> int:
-        """The request code that stands for all sends in statistics."""
-        return self.sends[0][1].code
 
 
 class CommitStage(Protocol):

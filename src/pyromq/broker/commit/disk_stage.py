@@ -40,6 +40,7 @@ class DiskStage:
     __slots__ = (
         "_acknowledger",
         "_asked_again",
+        "_behind_bytes",
         "_clock",
         "_flush_timeout_ms",
         "_flusher",
@@ -74,6 +75,7 @@ class DiskStage:
         self._flusher = flusher
         self._gate = gate
         self._pressure = gate.pressure
+        self._behind_bytes = gate.pressure.behind_bytes
         self._acknowledger = acknowledger
         self._clock = clock
         self._times = times
@@ -115,7 +117,7 @@ class DiskStage:
             self._flush()
             return
         self._next.take(commit)
-        if self._pressure.is_behind:
+        if self._store.unflushed_bytes >= self._behind_bytes:
             self.flush_soon()
             self._gate.update_pressure()
         elif self._next.flushes_early:

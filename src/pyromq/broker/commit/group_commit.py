@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.request_times import RequestTimes
@@ -26,6 +27,8 @@ from pyromq.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
+_NOBODY: Final[list[OnStored]] = []  # stays empty, as the next one
+_NO_SENDS: Final[list[PendingSend]] = []
 _ALONE_COMMITS = 16  # after so many groups in a row with sends of one connection, it counts as the only one
 
 
@@ -128,10 +131,15 @@ class GroupCommit:
             self._run_before_commit()
         self._scheduled = False
         self._alone_commits += 1
-        commit = Commit(0, self._sends, len(self._sends) + self._more, self._internal, self._touched)
-        hasty, self._hasty = self._hasty, []
-        self._sends, self._more, self._internal, self._touched = [], 0, [], Touched()
-        total = commit.send_count + len(hasty) + len(commit.internal)
+        sends, internal, hasty, count = self._sends, _NOBODY, _NO_SENDS, len(self._sends) + self._more
+        self._sends, self._more = [], 0
+        if self._internal:
+            internal, self._internal = self._internal, []
+        if self._hasty:
+            hasty, self._hasty = self._hasty, []
+        commit = Commit(0, sends, count, internal, self._touched)
+        self._touched = Touched()
+        total = count + len(hasty) + len(internal)
         try:
             commit.end = self._store.commit()
         except Exception as error:  # also a defect: a sender without a response would wait for ever

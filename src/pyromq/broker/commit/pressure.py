@@ -18,6 +18,7 @@ class Pressure:
         self._stuck_disk_ms = settings.stuck_disk_ms
         self._waiting_max = settings.unflushed_sends_max
         self._unflushed_bytes_max = settings.unflushed_bytes_max  # with async flush
+        self.behind_bytes = (settings.unflushed_bytes_max + 1) // 2  # with more the next flush does not wait
         self.waiting_for_disk = 0  # sends
         self.waiting_for_replicas = 0  # sends
         self.flushing_since_ms: int | None = None  # one flush is under way since then
@@ -28,11 +29,6 @@ class Pressure:
     def stuck_ms(self) -> int:
         """For how long the disk has been busy with one flush."""
         return self._clock.monotonic_ms() - self.flushing_since_ms if self.flushing_since_ms is not None else 0
-
-    @property
-    def is_behind(self) -> bool:
-        """Half of what may be lost in a power cut is written and not on disk: the next flush does not wait."""
-        return self._store.unflushed_bytes * 2 >= self._unflushed_bytes_max
 
     def update(self) -> None:
         """Recompute ``is_busy`` and ``is_stuck``."""

@@ -26,7 +26,7 @@ from pyromq.broker.commit.commit import Commit
 from pyromq.broker.commit.high_watermark import HighWatermark
 from pyromq.broker.commit.pressure import Pressure
 from pyromq.broker.commit.readers import Readers
-from pyromq.broker.commit.touched import Touched
+from pyromq.broker.commit.touched import NO_QUEUES, Touched
 from pyromq.clock import Clock
 from pyromq.replication.replicas import Replicas, Standing
 from pyromq.store.message_store import MessageStore
@@ -45,22 +45,17 @@ class Copies:
 class NoReplicas:
     """Stage of a broker whose sends wait for no replica."""
 
-    waits = False
+    waits = flushes_early = False
 
-    def __init__(self, acknowledger: Acknowledger, readers: Readers, replicas: Sized = ()) -> None:
+    def __init__(self, acknowledger: Acknowledger, readers: Readers) -> None:
         self._acknowledger = acknowledger
         self._readers = readers
-        self._replicas = replicas  # that are connected
-
-    @property
-    def flushes_early(self) -> bool:
-        return len(self._replicas) > 0
 
     def take(self, commit: Commit) -> None:
         """Answer it, and wake the readers of its queues."""
         if commit.sends or commit.internal:
             self._acknowledger.release(commit)
-        if commit.queues:
+        if commit.queues is not NO_QUEUES:
             self._readers.wake(commit.queues)
 
     def release_confirmed(self) -> None:
@@ -68,6 +63,18 @@ class NoReplicas:
 
     async def drain(self) -> None:
         return
+
+
+class AsyncReplicas(NoReplicas):
+    """Stage of an async master: replicas that are connected get what is on disk, and nothing waits for them."""
+
+    def __init__(self, acknowledger: Acknowledger, readers: Readers, replicas: Sized) -> None:
+        super().__init__(acknowledger, readers)
+        self._replicas = replicas
+
+    @property
+    def flushes_early(self) -> bool:  # type: ignore[override]
+        return len(self._replicas) > 0
 
 
 class ReplicaStage:
@@ -168,7 +175,7 @@ class ReplicaStage:
         if are_few:
             self._answer_alone(ready)
         elif ready:
-            self._acknowledger.release(*ready)
+            self._acknowledger.release_together(ready)
         for commit in self._pop_while(lambda since_ms, commit: since_ms <= now_ms - self._timeout_ms):
             self.watermark.confirm(commit.end)
             self.late += commit.send_count

@@ -16,7 +16,7 @@ from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.pressure import Pressure
 from pyromq.broker.commit.readers import Readers
-from pyromq.broker.commit.replica_stage import Copies, NoReplicas, ReplicaStage
+from pyromq.broker.commit.replica_stage import AsyncReplicas, Copies, NoReplicas, ReplicaStage
 from pyromq.broker.commit.send_gate import OnRequests, SendGate
 from pyromq.replication.settings import Role
 from pyromq.store.message_store import MessageStore
@@ -50,8 +50,12 @@ def open_write_path(
     acknowledger = Acknowledger(authority, times, clock)
     pressure = Pressure(store, settings, clock)
     gate = SendGate(pressure, authority, counters, settings, clock, on_requests)
-    stage: ReplicaStage | NoReplicas = NoReplicas(acknowledger, readers, copies.replicas if copies is not None else ())
-    if copies is not None and settings.replication.role is Role.SYNC_MASTER:
+    stage: ReplicaStage | NoReplicas
+    if copies is None:
+        stage = NoReplicas(acknowledger, readers)
+    elif settings.replication.role is not Role.SYNC_MASTER:
+        stage = AsyncReplicas(acknowledger, readers, copies.replicas)
+    else:
         timeout_ms = settings.replication.confirm_timeout_ms
         stage = ReplicaStage(store, copies, authority, acknowledger, readers, pressure, clock, timeout_ms=timeout_ms)
     flush_ms = settings.sync_flush_timeout_ms
