@@ -64,6 +64,7 @@ class GrpcCall:
         "on_half_closed",
         "peer",
         "pending",
+        "plain_status",
         "receive_window",
         "received_bytes",
         "send_window",
@@ -86,6 +87,7 @@ class GrpcCall:
         self.peer = connection.remote
         self.context: Any = None  # the handler's
         self.deadline_ms: float | None = None  # monotonic; None: its client waits for as long as it takes
+        self.plain_status = 0  # of an answer to somebody who does not speak gRPC
         self.is_open = True
         self.is_finished = False
         self.is_remote_done = False

@@ -358,9 +358,9 @@ class Http2Connection(asyncio.Protocol):
         self._streams[stream_id] = call
         self.calls_begun += 1
         if not head.fields.get(b"content-type", b"").startswith(b"application/grpc"):
-            if ended and not (head.content_length or 0):
-                call.is_remote_done = True
-            call.answer_plainly(415 if head.method == b"POST" else 200, _HELP)
+            call.plain_status = 415 if head.method == b"POST" else 200
+            if ended:
+                self._request_ended(call)
             return
         waits_ms = timeout_ms(head.fields.get(b"grpc-timeout"))
         if waits_ms is not None:
@@ -396,7 +396,7 @@ class Http2Connection(asyncio.Protocol):
         if not data and not flags & frames.END_STREAM:
             self._spend(self._empties, "frames without DATA")
         call.received_bytes += len(data)
-        if data and not call.is_finished:
+        if data and not call.is_finished and not call.plain_status:
             self._take(call, data)
         if flags & frames.END_STREAM:
             self._request_ended(call)
@@ -438,7 +438,9 @@ class Http2Connection(asyncio.Protocol):
             if call.trailers is None and not call.pending:
                 self._forget(call)
             return
-        if call.cutter.buffer:
+        if call.plain_status:
+            call.answer_plainly(call.plain_status, _HELP)
+        elif call.cutter.buffer:
             self._drop_unread(call)
             call.finish(GrpcStatus.INTERNAL, "the last message is cut")
         elif call.method is not None and call.method.is_stream:
