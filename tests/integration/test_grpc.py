@@ -622,3 +622,16 @@ def test_a_broker_whose_port_is_picked_serves_no_grpc_unless_it_is_asked_to(tmp_
             assert broker.grpc_address is None
 
     asyncio.run(scenario())
+
+
+def test_clients_whose_start_waits_late_get_their_settings_twice(tmp_path: Path) -> None:
+    """The Node.js client begins to wait when it has its routes; settings that came before are lost to it."""
+
+    async def scenario() -> None:
+        async with grpc_broker(tmp_path) as (broker, _), channel_to(broker) as channel:
+            client = GrpcTester(channel, **{"x-mq-language": "HTTP"})
+            stream, first = await client.settings(producer_settings("orders"))
+            assert await stream.read() == first
+            stream.cancel()
+
+    asyncio.run(scenario())
