@@ -377,7 +377,7 @@ async def test_an_app_runs_once_at_a_time_and_is_changed_while_it_does_not() -> 
     async with broker_with("orders") as broker, app.running(broker.nameserver):
         with pytest.raises(ConfigError, match="the app runs: a second run"):
             await app.begin(_run(broker.nameserver))
-        with pytest.raises(ConfigError, match="another listener is for before or after"):
+        with pytest.raises(ConfigError, match="another listener cannot be added or called while the app is running"):
             app.consume("orders")(lambda message: None)
         with pytest.raises(ClientClosedError, match="its own loop"):
             app.sync_producer.send(Message("orders", b"1"))

@@ -408,7 +408,7 @@ class App:
 
     def _require_stopped(self, what: str) -> None:
         if self._run is not None:
-            raise ConfigError(f"the app runs: {what} is for before or after")
+            raise ConfigError(f"{what} cannot be added or called while the app is running")
 
     # --- documents ---
 

@@ -24,10 +24,10 @@ from pyromq.errors import ConfigError, MQError, printable
 _SERVERS, _APPS = "pyromq.cli.servers.commands", "pyromq.cli.servers.apps"
 _NOUNS, _EXAMINING = "pyromq.cli.nouns", "pyromq.cli.examining"
 _PLACES: Final = {
-    "up": Place(_SERVERS, "up", "Start a name server and a broker in one process, and the web console beside it."),
+    "up": Place(_SERVERS, "up", "Start a name server, a broker and the web console."),
     "nameserver": Place(_SERVERS, "nameserver", "Start a name server."),
     "broker": Place(_SERVERS, "broker", "Start a broker that registers with name servers."),
-    "follow": Place(_SERVERS, "follow", "Keep a copy of a running broker, which takes no notice of it."),
+    "follow": Place(_SERVERS, "follow", "Keep a live copy of a running broker that does not count as its replica."),
     "failover": Place("pyromq.cli.servers.failover", "failover", "Run the failover agent of one broker."),
     "console": Place(
         "pyromq.cli.servers.console", "console", "Start the web console of a cluster: pages and an HTTP API."
@@ -37,25 +37,25 @@ _PLACES: Final = {
         "exporter",
         "Serve the metrics of a RocketMQ cluster, PyroMQ's or Apache's.",
     ),
-    "send": Place(f"{_NOUNS}.send_consume", "send", "Send a message, lines, or messages as JSON."),
+    "send": Place(f"{_NOUNS}.send_consume", "send", "Send a message, lines of text, or messages as JSON."),
     "consume": Place(f"{_NOUNS}.send_consume", "consume", "Consume a topic as a member of a group."),
     "tail": Place(f"{_NOUNS}.tail", "tail", "Show the newest messages of a topic."),
     "run": Place(_APPS, "run", "Run an app until SIGTERM or Ctrl-C, which drains it."),
-    "app": Place(_APPS, "app", "Documents of apps."),
+    "app": Place(_APPS, "app", "Describe an app as an AsyncAPI document."),
     "top": Place("pyromq.cli.top.command", "top", "Watch topics, groups and lag live."),
     "doctor": Place(f"{_EXAMINING}.doctor", "doctor", "Examine name servers, brokers, groups and transactions."),
-    "health": Place(f"{_EXAMINING}.health", "health", "Ask a server how it is."),
+    "health": Place(f"{_EXAMINING}.health", "health", "Query a server's health endpoint."),
     "audit": Place(f"{_NOUNS}.audit", "audit", "Show who changed what, from where, and what was refused."),
     "topic": Place(f"{_NOUNS}.topic", "app", "Topics: ls, create, describe, delete."),
     "group": Place(f"{_NOUNS}.group", "app", "Consumer groups: list, create, lag, describe, reset, park, delete."),
     "message": Place(f"{_NOUNS}.message", "app", "Messages: get, find, trace, explain, resend, consume-directly."),
     "dlq": Place(f"{_NOUNS}.dlq", "app", "Dead letters: ls, redrive."),
-    "job": Place(f"{_NOUNS}.job", "app", "Jobs: ls, show, resume, cancel."),
+    "job": Place(f"{_NOUNS}.job", "app", "Bulk jobs: ls, show, resume, cancel."),
     "delay": Place(f"{_NOUNS}.delay", "app", "Delayed messages: list, cancel."),
     "tx": Place(f"{_NOUNS}.tx", "app", "Transactions: list open ones."),
     "cluster": Place(f"{_NOUNS}.cluster", "app", "Clusters: list brokers, replicas and leases, switch masters."),
     "settings": Place(f"{_NOUNS}.settings", "app", "Settings of running brokers: list, set."),
-    "store": Place(f"{_NOUNS}.store", "app", "Look at a store folder without a broker."),
+    "store": Place(f"{_NOUNS}.store", "app", "Inspect a store folder without a broker."),
     "tls": Place(f"{_NOUNS}.tls", "app", "Certificates of a small cluster: an authority, servers, clients."),
     "acl": Place(f"{_NOUNS}.acl", "app", "Access control: users, policies, and why something is refused."),
     "pipeline": Place(
@@ -64,7 +64,7 @@ _PLACES: Final = {
     "context": Place(
         f"{_NOUNS}.context", "app", "Contexts: clusters by name, with their addresses, credentials and TLS."
     ),
-    "completion": Place("pyromq.cli.completion.command", "completion", "Print what makes a shell complete names."),
+    "completion": Place("pyromq.cli.completion.command", "completion", "Print the completion script of a shell."),
     "mqadmin": Place("pyromq.cli.mqadmin.commands", "app", "RocketMQ's mqadmin: its sub-commands and options."),
 }
 _WITHOUT_CLUSTER: Final = ("up", "nameserver", "broker", "follow", "failover", "store", "tls", "context", "completion")

@@ -22,7 +22,7 @@ class ShellName(StrEnum):
 def completion(
     context: click.Context, shell: Annotated[ShellName, Argument(metavar="SHELL", help="bash, zsh or fish.")]
 ) -> None:
-    """Print what makes a shell complete commands, options, and names of topics, groups, brokers and contexts.
+    """Print the completion script of a shell: commands, options, names of topics, groups, brokers and contexts.
 
     bash: eval "$(pyromq completion bash)" in ~/.bashrc; zsh likewise in ~/.zshrc; fish: pyromq completion fish >
     ~/.config/fish/completions/pyromq.fish

@@ -47,7 +47,7 @@ def health(
     timeout: TimeoutOption = 5,
     output: FormOption = None,
 ) -> None:
-    """Ask a server how it is. Exit code 0: well; 5: not; 4: it does not answer."""
+    """Query a server's health endpoint. Exit code 0: healthy; 5: not healthy; 4: no answer."""
     told = _ask(url, f"/health/{check.value}", timeout)
     form = form_for(output, sys.stdout)
     if form in (Form.TABLE, Form.CSV):

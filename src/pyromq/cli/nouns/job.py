@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyromq.operate.jobs.record import JobRecord
     from pyromq.operate.jobs.specs import JobSpec, NewJob
 
-app = Commands(help="Jobs: ls, show, resume, cancel.")
+app = Commands(help="Bulk jobs: ls, show, resume, cancel.")
 _DATA = Option("--data", envvar="PYROMQ_DATA", metavar="DIR", help="Folder that keeps jobs: --data of the console.")
 DataOption = Annotated[Path, _DATA]
 KeepOption = Annotated[

@@ -142,7 +142,7 @@ def explain(
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Tell where a message is now, and why: stored, delayed, prepared; consumed, waiting, retrying, dead."""
+    """Explain where a message is now, and why: stored, delayed, prepared; consumed, waiting, retrying, dead."""
     with progress(f"looking for {message_id}"):
         told = with_admin(nameserver, lambda admin: admin.messages.explain(topic, message_id, trace_topic=trace_topic))
     form = form_for(output, sys.stdout)

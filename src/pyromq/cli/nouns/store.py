@@ -17,7 +17,7 @@ from pyromq.cli.output.tables import Column, Form, FormOption, Row, form_for, sh
 if TYPE_CHECKING:
     from pyromq.store.check.report import CheckReport
 
-app = Commands(help="Look at a store folder without a broker.")
+app = Commands(help="Inspect a store folder without a broker.")
 
 _SEGMENTS_SHOWN_MAX = 12
 
@@ -50,7 +50,7 @@ def check(
         int, Option(min=1, help="Hash slots of an index file (RocketMQ: maxHashSlotNum).")
     ] = 5_000_000,
     live: Annotated[
-        bool, Option("--live", help="Tell what the broker's own scrub has found, instead of reading everything.")
+        bool, Option("--live", help="Show what the broker's own scrub has found, instead of reading everything.")
     ] = False,
     output: FormOption = None,
     quiet: QuietOption = False,

@@ -16,7 +16,7 @@ TargetArgument = Annotated[
     str, Argument(metavar="MODULE:APP", help="Where the App is: shop.main:app, or shop:make_app().")
 ]
 
-app = Commands(help="Documents of apps.")
+app = Commands(help="Describe an app as an AsyncAPI document.")
 
 
 class DocumentFormat(StrEnum):

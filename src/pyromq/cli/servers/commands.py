@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @unfolded
 def up(*, config: ConfigOption = None, flags: UpFlags, console: ConsoleBesideOptions, options: StartOptions) -> None:
-    """Start a name server and a broker in one process, and the web console beside it."""
+    """Start a name server, a broker and the web console."""
     log_to_stderr(options.log, options.log_format)
     from pyromq.cli.servers.settings import for_up
     from pyromq.standalone import run_up
@@ -79,7 +79,7 @@ def follow(
     *,
     flags: FollowFlags,
 ) -> None:
-    """Keep a copy of a running broker, which takes no notice of it."""
+    """Keep a live copy of a running broker that does not count as its replica."""
     log_to_stderr(flags.log, flags.log_format)
     from pyromq.client.core.settings import credentials_from
     from pyromq.net.address import Address

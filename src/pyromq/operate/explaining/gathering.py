@@ -50,7 +50,7 @@ class FactGatherer:
         """Return where a message is and why, by either of its ids. Raises NotFoundError, TopicNotFoundError."""
         told = explain(await self._facts(topic, message_id, trace_topic))
         if told is None:
-            raise no_message(f"there is no message {message_id} of topic {topic}: it is too old, or never was")
+            raise no_message(f"there is no message {message_id} of topic {topic}: it has expired or never existed")
         return told
 
     async def _facts(self, topic: str, message_id: str, trace_topic: str) -> Facts:
