@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
 from pyromq.cli.declared import Option
-from pyromq.cli.mqadmin.options import BrokerAddrOption, ClusterNameOption, NamesrvOption, one_target
+from pyromq.cli.mqadmin.options import BrokerAddrOption, ClusterNameOption, one_target
 from pyromq.cli.mqadmin.printing import line
 from pyromq.cli.mqadmin.topics import masters_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from pyromq.aio import Admin
     from pyromq.wire.json.access import AclInfo, UserInfo
 
@@ -33,16 +30,15 @@ DecisionOption = Annotated[str, Option("-d", "--decision", help="The decision of
 SourceOption = Annotated[str, Option("-i", "--sourceIp", help="The sourceIps of acl, separated by commas.")]
 
 
-def _change(namesrv: str, broker: str, cluster: str, told: str, work: Callable[[Admin], Awaitable[None]]) -> None:
+async def _targets(admin: Admin, broker: str, cluster: str) -> list[str]:
+    """Addresses of the servers that are meant. Raises UsageError, BadParameter."""
     one_target(broker, cluster)
+    return [address for _, address in masters_of(await admin.brokers.cluster(), broker, cluster)]
 
-    async def change(admin: Admin) -> None:
-        targets = masters_of(await admin.brokers.cluster(), broker, cluster)
-        await work(admin)
-        for _, address in targets:
-            line(told, address)
 
-    with_admin(namesrv, change)
+def _say(told: str, addresses: list[str]) -> None:
+    for address in addresses:
+        line(told, address)
 
 
 def _is_super(text: str) -> bool | None:
@@ -51,28 +47,29 @@ def _is_super(text: str) -> bool | None:
     return text.lower() == "super" if text else None
 
 
-def create_user(
+async def create_user(
+    admin: Admin,
     user: UsernameOption,
     password: Annotated[str, Option("-p", "--password", help="The password of user to create.")],
     kind: TypeOption = "",
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Create user to cluster."""
     is_super = bool(_is_super(kind))
-    told = "create user to %s success."
-    _change(namesrv, broker, cluster, told, lambda admin: admin.access.create_user(user, password, is_super=is_super))
+    targets = await _targets(admin, broker, cluster)
+    await admin.access.create_user(user, password, is_super=is_super)
+    _say("create user to %s success.", targets)
 
 
-def update_user(
+async def update_user(
+    admin: Admin,
     user: UsernameOption,
     password: Annotated[str, Option("-p", "--password", help="The password of user to update.")] = "",
     status: Annotated[str, Option("-s", "--userStatus", help="The userStatus of user: enable or disable.")] = "",
     kind: TypeOption = "",
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Update user to cluster."""
     is_super = _is_super(kind)
@@ -81,43 +78,37 @@ def update_user(
     if not (password or status or kind):
         raise click.UsageError("say what to change: -p, -s or -t")
     enabled = status.lower() == "enable" if status else None
-
-    async def work(admin: Admin) -> None:
-        await admin.access.update_user(user, password=password or None, is_super=is_super, enabled=enabled)
-
-    _change(namesrv, broker, cluster, "update user to %s success.", work)
+    targets = await _targets(admin, broker, cluster)
+    await admin.access.update_user(user, password=password or None, is_super=is_super, enabled=enabled)
+    _say("update user to %s success.", targets)
 
 
-def delete_user(
-    user: UsernameOption,
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+async def delete_user(
+    admin: Admin, user: UsernameOption, broker: BrokerAddrOption = "", cluster: ClusterNameOption = ""
 ) -> None:
     """Delete user from cluster."""
-    _change(namesrv, broker, cluster, "delete user from %s success.", lambda admin: admin.access.delete_user(user))
+    targets = await _targets(admin, broker, cluster)
+    await admin.access.delete_user(user)
+    _say("delete user from %s success.", targets)
 
 
-def get_user(
-    user: UsernameOption,
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+async def get_user(
+    admin: Admin, user: UsernameOption, broker: BrokerAddrOption = "", cluster: ClusterNameOption = ""
 ) -> None:
     """Get user from cluster."""
     one_target(broker, cluster)
-    _write_users([with_admin(namesrv, lambda admin: admin.access.user(user))])
+    _write_users([(await admin.access.user(user))])
 
 
-def list_user(
+async def list_user(
+    admin: Admin,
     containing: Annotated[str, Option("-f", "--filter", help="The filter to list users.")] = "",
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """List user from cluster."""
     one_target(broker, cluster)
-    _write_users(with_admin(namesrv, lambda admin: admin.access.users(containing)))
+    _write_users(await admin.access.users(containing))
 
 
 def _write_users(users: list[UserInfo]) -> None:
@@ -132,7 +123,8 @@ def _user_in(subject: str) -> str:
     return subject.removeprefix("User:")
 
 
-def create_acl(
+async def create_acl(
+    admin: Admin,
     subject: SubjectOption,
     resources: ResourcesOption,
     actions: ActionsOption,
@@ -140,15 +132,16 @@ def create_acl(
     sources: SourceOption = "",
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Create acl to cluster."""
-    _set_acl(
-        "create acl to %s success.", namesrv, broker, cluster, _Entries(subject, resources, actions, decision, sources)
-    )
+    given = _Entries(subject, resources, actions, decision, sources)
+    targets = await _targets(admin, broker, cluster)
+    await admin.access.set_policy(given.user, given.entries)
+    _say("create acl to %s success.", targets)
 
 
-def update_acl(
+async def update_acl(
+    admin: Admin,
     subject: SubjectOption,
     resources: ResourcesOption,
     actions: ActionsOption,
@@ -156,12 +149,12 @@ def update_acl(
     sources: SourceOption = "",
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Update acl to cluster; entries with the same resource are replaced."""
-    _set_acl(
-        "update acl to %s success.", namesrv, broker, cluster, _Entries(subject, resources, actions, decision, sources)
-    )
+    given = _Entries(subject, resources, actions, decision, sources)
+    targets = await _targets(admin, broker, cluster)
+    await admin.access.set_policy(given.user, given.entries)
+    _say("update acl to %s success.", targets)
 
 
 class _Entries:
@@ -182,49 +175,39 @@ class _Entries:
         ]
 
 
-def _set_acl(told: str, namesrv: str, broker: str, cluster: str, given: _Entries) -> None:
-    _change(namesrv, broker, cluster, told, lambda admin: admin.access.set_policy(given.user, given.entries))
-
-
-def delete_acl(
+async def delete_acl(
+    admin: Admin,
     subject: SubjectOption,
     resources: Annotated[str, Option("-r", "--resources", help="The resources of acl to delete; none: all.")] = "",
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Delete acl from cluster."""
-    user = _user_in(subject)
-
-    async def work(admin: Admin) -> None:
-        for each in [part.strip() for part in resources.split(",") if part.strip()] or [""]:
-            await admin.access.delete_policy(user, each)
-
-    _change(namesrv, broker, cluster, "delete acl from %s success.", work)
+    user, targets = _user_in(subject), await _targets(admin, broker, cluster)
+    for each in [part.strip() for part in resources.split(",") if part.strip()] or [""]:
+        await admin.access.delete_policy(user, each)
+    _say("delete acl from %s success.", targets)
 
 
-def get_acl(
-    subject: SubjectOption,
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+async def get_acl(
+    admin: Admin, subject: SubjectOption, broker: BrokerAddrOption = "", cluster: ClusterNameOption = ""
 ) -> None:
     """Get acl from cluster."""
     one_target(broker, cluster)
     user = _user_in(subject)
-    _write_acls(with_admin(namesrv, lambda admin: admin.access.policies(user=user)))
+    _write_acls(await admin.access.policies(user=user))
 
 
-def list_acl(
+async def list_acl(
+    admin: Admin,
     subject: Annotated[str, Option("-s", "--subject", help="The subject of acl to filter.")] = "",
     resource: Annotated[str, Option("-r", "--resource", help="The resource of acl to filter.")] = "",
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """List acl from cluster."""
     one_target(broker, cluster)
-    found = with_admin(namesrv, lambda admin: admin.access.policies(resource=resource))
+    found = await admin.access.policies(resource=resource)
     _write_acls([each for each in found if subject in (each.subject or "")])
 
 

@@ -15,8 +15,6 @@ from pyromq.cli.mqadmin.topics import masters_of
 from pyromq.errors import MQError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from pyromq.aio import Admin
     from pyromq.wire.json.bodies import ReplicationState
 
@@ -110,21 +108,15 @@ def _number(text: str) -> float:
         return 0.0
 
 
-def broker_status(
-    broker: BrokerAddrOption = "", cluster: ClusterNameOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
-) -> None:
+async def broker_status(admin: Admin, broker: BrokerAddrOption = "", cluster: ClusterNameOption = "") -> None:
     """Fetch broker runtime status data."""
     one_target(broker, cluster)
-
-    async def work(admin: Admin) -> None:
-        for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
-            for key, value in sorted((await admin.brokers.runtime(address)).items()):
-                if cluster:
-                    line("%-24s %-32s: %s", address, key, value)
-                else:
-                    line("%-32s: %s", key, value)
-
-    with_admin(namesrv, work)
+    for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+        for key, value in sorted((await admin.brokers.runtime(address)).items()):
+            if cluster:
+                line("%-24s %-32s: %s", address, key, value)
+            else:
+                line("%-32s: %s", key, value)
 
 
 def ha_status(
@@ -174,15 +166,15 @@ def _print_replication(address: str, state: ReplicationState) -> None:
     )
 
 
-def broker_consume_stats(
+async def broker_consume_stats(
+    admin: Admin,
     broker: BrokerAddrOption,
     level: Annotated[int, Option("-l", "--level", help="Threshold of print diff.")] = 0,
     order: Annotated[str, Option("-o", "--order", help="Order topics only (true|false).")] = "",
     timeout: Annotated[int, Option("-t", "--timeoutMillis", hidden=True, help="Request timeout Millis.")] = 50_000,
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Fetch broker consume stats data."""
-    told = with_admin(namesrv, lambda admin: admin.brokers.progress(broker, ordered_only=switch(order)))
+    told = await admin.brokers.progress(broker, ordered_only=switch(order))
     titles = ("#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime")
     line(_CONSUMED, *titles)
     for group, stats in ((group, each) for table in told.consume_stats_list for group, each in table.items()):
@@ -195,67 +187,51 @@ def broker_consume_stats(
     line("\nDiff Total: %d", told.total_diff)
 
 
-def get_broker_config(
-    broker: BrokerAddrOption = "", cluster: ClusterNameOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
-) -> None:
+async def get_broker_config(admin: Admin, broker: BrokerAddrOption = "", cluster: ClusterNameOption = "") -> None:
     """Get broker config by cluster or special broker."""
     one_target(broker, cluster)
-
-    async def work(admin: Admin) -> None:
-        for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
-            line("============%s%s============", "Master: " if cluster else "", address)
-            for key, value in (await admin.brokers.config(address)).items():
-                line("%-50s=  %s", key, value)
-            line("")
-
-    with_admin(namesrv, work)
+    for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+        line("============%s%s============", "Master: " if cluster else "", address)
+        for key, value in (await admin.brokers.config(address)).items():
+            line("%-50s=  %s", key, value)
+        line("")
 
 
-def update_broker_config(
+async def update_broker_config(
+    admin: Admin,
     key: Annotated[str, Option("-k", "--key", help="Config key.")],
     value: Annotated[str, Option("-v", "--value", help="Config value.")],
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
     every: Annotated[str, Option("-a", "--updateAllBroker", help="Update all brokers include slave.")] = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Update broker's config."""
     one_target(broker, cluster)
-
-    async def work(admin: Admin) -> None:
-        info = await admin.brokers.cluster()
-        addresses = [address for _, address in masters_of(info, broker, cluster)]
-        if cluster and switch(every):
-            names = info.cluster_addr_table.get(cluster, ())
-            addresses = [each for name in names for each in info.broker_addr_table[name].broker_addrs.values()]
-        for address in addresses:
-            await admin.brokers.update_config(address, {key: value})
-            line("update broker config success, %s", address)
-
-    with_admin(namesrv, work)
+    info = await admin.brokers.cluster()
+    addresses = [address for _, address in masters_of(info, broker, cluster)]
+    if cluster and switch(every):
+        names = info.cluster_addr_table.get(cluster, ())
+        addresses = [each for name in names for each in info.broker_addr_table[name].broker_addrs.values()]
+    for address in addresses:
+        await admin.brokers.update_config(address, {key: value})
+        line("update broker config success, %s", address)
 
 
-def clean_expired_cq(
-    broker: BrokerAddrOption = "", cluster: CleaningClusterOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
-) -> None:
+async def clean_expired_cq(admin: Admin, broker: BrokerAddrOption = "", cluster: CleaningClusterOption = "") -> None:
     """Clean expired ConsumeQueue on broker."""
-    _clean(namesrv, lambda admin: admin.brokers.clean_expired_queues(cluster=cluster, broker=broker))
+    await admin.brokers.clean_expired_queues(cluster=cluster, broker=broker)
+    line("success")
 
 
-def delete_expired_commit_log(
-    broker: BrokerAddrOption = "", cluster: CleaningClusterOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
+async def delete_expired_commit_log(
+    admin: Admin, broker: BrokerAddrOption = "", cluster: CleaningClusterOption = ""
 ) -> None:
     """Delete expired CommitLog files."""
-    _clean(namesrv, lambda admin: admin.brokers.delete_expired_log(cluster=cluster, broker=broker))
+    await admin.brokers.delete_expired_log(cluster=cluster, broker=broker)
+    line("success")
 
 
-def clean_unused_topic(
-    broker: BrokerAddrOption = "", cluster: CleaningClusterOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
-) -> None:
+async def clean_unused_topic(admin: Admin, broker: BrokerAddrOption = "", cluster: CleaningClusterOption = "") -> None:
     """Clean unused topic on broker."""
-    _clean(namesrv, lambda admin: admin.brokers.clean_unused_topics(cluster=cluster, broker=broker))
-
-
-def _clean(namesrv: str, work: Callable[[Admin], Awaitable[None]]) -> None:
-    with_admin(namesrv, work)
+    await admin.brokers.clean_unused_topics(cluster=cluster, broker=broker)
     line("success")

@@ -2,88 +2,95 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
-from typing import Annotated, Final
+from functools import wraps
+from importlib import import_module
+from inspect import Parameter, signature
+from typing import Annotated, Any, Final
 
 import click
 
-from pyromq.cli.declared import Argument, LazyCommands, Place
+from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
+from pyromq.cli.declared import Argument, LazyCommands, Place, command_of
+from pyromq.cli.mqadmin.options import NamesrvOption
+from pyromq.cli.option_records import unfolded
 
 _HERE: Final = "pyromq.cli.mqadmin."
-_TOPICS, _GROUPS, _MESSAGES = _HERE + "topics", _HERE + "groups", _HERE + "messages"
-_BROKERS, _NAMES, _ACCESS = _HERE + "brokers", _HERE + "nameservers", _HERE + "access"
 
-PLACES: Final = {
-    "updateTopic": Place(_TOPICS, "update_topic", "Update or create topic."),
-    "deleteTopic": Place(_TOPICS, "delete_topic", "Delete topic from broker and NameServer."),
-    "updateSubGroup": Place(_GROUPS, "update_sub_group", "Update or create subscription group."),
-    "deleteSubGroup": Place(_GROUPS, "delete_sub_group", "Delete subscription group from broker."),
-    "updateBrokerConfig": Place(_BROKERS, "update_broker_config", "Update broker's config."),
-    "updateTopicPerm": Place(_TOPICS, "update_topic_perm", "Update topic perm."),
-    "topicRoute": Place(_TOPICS, "topic_route", "Examine topic route info."),
-    "topicStatus": Place(_TOPICS, "topic_status", "Examine topic Status info."),
-    "topicClusterList": Place(_TOPICS, "topic_cluster_list", "Get cluster info for topic."),
-    "brokerStatus": Place(_BROKERS, "broker_status", "Fetch broker runtime status data."),
-    "queryMsgById": Place(_MESSAGES, "query_msg_by_id", "Query Message by Id."),
-    "queryMsgByKey": Place(_MESSAGES, "query_msg_by_key", "Query Message by Key."),
-    "queryMsgByUniqueKey": Place(_MESSAGES, "query_msg_by_unique_key", "Query Message by Unique key."),
-    "queryMsgByOffset": Place(_MESSAGES, "query_msg_by_offset", "Query Message by offset."),
-    "queryMsgTraceById": Place(_MESSAGES, "query_msg_trace_by_id", "Query a message trace."),
-    "printMsg": Place(_MESSAGES, "print_msg", "Print Message Detail."),
-    "printMsgByQueue": Place(_MESSAGES, "print_msg_by_queue", "Print Message Detail by queueId."),
-    "brokerConsumeStats": Place(_BROKERS, "broker_consume_stats", "Fetch broker consume stats data."),
-    "producerConnection": Place(
-        _GROUPS, "producer_connection", "Query producer's socket connection and client version."
-    ),
-    "consumerConnection": Place(
-        _GROUPS, "consumer_connection", "Query consumer's socket connection, client version and subscription."
-    ),
-    "consumerProgress": Place(_GROUPS, "consumer_progress", "Query consumer's progress, speed."),
-    "consumerStatus": Place(_GROUPS, "consumer_status", "Query consumer's internal data structure."),
-    "cloneGroupOffset": Place(_GROUPS, "clone_group_offset", "Clone offset from other group."),
-    "producer": Place(_GROUPS, "producer", "Query producer's instances, connection, status, etc."),
-    "clusterList": Place(_BROKERS, "cluster_list", "List cluster infos."),
-    "topicList": Place(_TOPICS, "topic_list", "Fetch all topic list from name server."),
-    "updateKvConfig": Place(_NAMES, "update_kv_config", "Create or update KV config."),
-    "deleteKvConfig": Place(_NAMES, "delete_kv_config", "Delete KV config."),
-    "wipeWritePerm": Place(
-        _NAMES, "wipe_write_perm", "Wipe write perm of broker in all name server you defined in the -n param."
-    ),
-    "addWritePerm": Place(
-        _NAMES, "add_write_perm", "Add write perm of broker in all name server you defined in the -n param."
-    ),
-    "resetOffsetByTime": Place(
-        _GROUPS, "reset_offset_by_time", "Reset consumer offset by timestamp(without client restart)."
-    ),
-    "skipAccumulatedMessage": Place(
-        _GROUPS, "skip_accumulated_message", "Skip all messages that are accumulated (not consumed) currently."
-    ),
-    "haStatus": Place(_BROKERS, "ha_status", "Fetch ha runtime status data."),
-    "cleanExpiredCQ": Place(_BROKERS, "clean_expired_cq", "Clean expired ConsumeQueue on broker."),
-    "deleteExpiredCommitLog": Place(_BROKERS, "delete_expired_commit_log", "Delete expired CommitLog files."),
-    "cleanUnusedTopic": Place(_BROKERS, "clean_unused_topic", "Clean unused topic on broker."),
-    "statsAll": Place(_TOPICS, "stats_all", "Topic and Consumer tps stats."),
-    "allocateMQ": Place(_TOPICS, "allocate_mq", "Allocate MQ."),
-    "checkMsgSendRT": Place(_MESSAGES, "check_msg_send_rt", "Check message send response time."),
-    "getNamesrvConfig": Place(_NAMES, "get_namesrv_config", "Get configs of name server."),
-    "updateNamesrvConfig": Place(_NAMES, "update_namesrv_config", "Update configs of name server."),
-    "getBrokerConfig": Place(_BROKERS, "get_broker_config", "Get broker config by cluster or special broker."),
-    "getConsumerConfig": Place(_GROUPS, "get_consumer_config", "Get consumer config by subscription group name."),
-    "queryCq": Place(_MESSAGES, "query_cq", "Query cq command."),
-    "sendMessage": Place(_MESSAGES, "send_message", "Send a message."),
-    "consumeMessage": Place(_MESSAGES, "consume_message", "Consume message; no group moves by it."),
-    "createUser": Place(_ACCESS, "create_user", "Create user to cluster."),
-    "updateUser": Place(_ACCESS, "update_user", "Update user to cluster."),
-    "deleteUser": Place(_ACCESS, "delete_user", "Delete user from cluster."),
-    "getUser": Place(_ACCESS, "get_user", "Get user from cluster."),
-    "listUser": Place(_ACCESS, "list_user", "List user from cluster."),
-    "createAcl": Place(_ACCESS, "create_acl", "Create acl to cluster."),
-    "updateAcl": Place(_ACCESS, "update_acl", "Update acl to cluster; entries with the same resource are replaced."),
-    "deleteAcl": Place(_ACCESS, "delete_acl", "Delete acl from cluster."),
-    "getAcl": Place(_ACCESS, "get_acl", "Get acl from cluster."),
-    "listAcl": Place(_ACCESS, "list_acl", "List acl from cluster."),
-    "help": Place(_HERE + "commands", "show_help", "Show help of a sub-command."),
-}
+_ROWS: Final = """
+updateTopic              topics       Update or create topic.
+deleteTopic              topics       Delete topic from broker and NameServer.
+updateSubGroup           groups       Update or create subscription group.
+deleteSubGroup           groups       Delete subscription group from broker.
+updateBrokerConfig       brokers      Update broker's config.
+updateTopicPerm          topics       Update topic perm.
+topicRoute               topics       Examine topic route info.
+topicStatus              topics       Examine topic Status info.
+topicClusterList         topics       Get cluster info for topic.
+brokerStatus             brokers      Fetch broker runtime status data.
+queryMsgById             messages     Query Message by Id.
+queryMsgByKey            messages     Query Message by Key.
+queryMsgByUniqueKey      messages     Query Message by Unique key.
+queryMsgByOffset         messages     Query Message by offset.
+queryMsgTraceById        messages     Query a message trace.
+printMsg                 messages     Print Message Detail.
+printMsgByQueue          messages     Print Message Detail by queueId.
+brokerConsumeStats       brokers      Fetch broker consume stats data.
+producerConnection       groups       Query producer's socket connection and client version.
+consumerConnection       groups       Query consumer's socket connection, client version and subscription.
+consumerProgress         groups       Query consumer's progress, speed.
+consumerStatus           groups       Query consumer's internal data structure.
+cloneGroupOffset         groups       Clone offset from other group.
+producer                 groups       Query producer's instances, connection, status, etc.
+clusterList              brokers      List cluster infos.
+topicList                topics       Fetch all topic list from name server.
+updateKvConfig           nameservers  Create or update KV config.
+deleteKvConfig           nameservers  Delete KV config.
+wipeWritePerm            nameservers  Wipe write perm of broker in all name server you defined in the -n param.
+addWritePerm             nameservers  Add write perm of broker in all name server you defined in the -n param.
+resetOffsetByTime        groups       Reset consumer offset by timestamp(without client restart).
+skipAccumulatedMessage   groups       Skip all messages that are accumulated (not consumed) currently.
+haStatus                 brokers      Fetch ha runtime status data.
+cleanExpiredCQ           brokers      Clean expired ConsumeQueue on broker.
+deleteExpiredCommitLog   brokers      Delete expired CommitLog files.
+cleanUnusedTopic         brokers      Clean unused topic on broker.
+statsAll                 topics       Topic and Consumer tps stats.
+allocateMQ               topics       Allocate MQ.
+checkMsgSendRT           messages     Check message send response time.
+getNamesrvConfig         nameservers  Get configs of name server.
+updateNamesrvConfig      nameservers  Update configs of name server.
+getBrokerConfig          brokers      Get broker config by cluster or special broker.
+getConsumerConfig        groups       Get consumer config by subscription group name.
+queryCq                  messages     Query cq command.
+sendMessage              messages     Send a message.
+consumeMessage           messages     Consume message; no group moves by it.
+createUser               access       Create user to cluster.
+updateUser               access       Update user to cluster.
+deleteUser               access       Delete user from cluster.
+getUser                  access       Get user from cluster.
+listUser                 access       List user from cluster.
+createAcl                access       Create acl to cluster.
+updateAcl                access       Update acl to cluster; entries with the same resource are replaced.
+deleteAcl                access       Delete acl from cluster.
+getAcl                   access       Get acl from cluster.
+listAcl                  access       List acl from cluster.
+help                     commands     Show help of a sub-command.
+"""
+"""A sub-command in each line: its name, the module that has its function, its help."""
+
+
+def _places() -> dict[str, Place]:
+    """The functions are named as the sub-commands, in Python's way: ``updateTopic`` is ``update_topic``."""
+    found = {}
+    for name, module, text in (line.split(maxsplit=2) for line in _ROWS.strip().splitlines()):
+        function = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower() if name != "help" else "show_help"
+        found[name] = Place(_HERE + module, function, text)
+    return found
+
+
+PLACES: Final = _places()
 
 NOT_HERE: Final = {
     "updateTopicList": "pyromq topic create, once for each topic",
@@ -132,7 +139,15 @@ NOT_HERE: Final = {
 
 
 class MqadminCommands(LazyCommands):
-    """Says what else there is when a sub-command is not here."""
+    """Connects functions that take an ``admin``; says what else there is when a sub-command is not here."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = self.places.get(cmd_name)
+        if place is not None and cmd_name not in self.commands:
+            function = getattr(import_module(place.module), place.name)
+            if "admin" in signature(function).parameters:
+                self.add_command(command_of(_connected(function), cmd_name), cmd_name)
+        return super().get_command(ctx, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -140,6 +155,22 @@ class MqadminCommands(LazyCommands):
         if args and args[0] not in self.places and not args[0].startswith("-"):
             raise click.UsageError(advice_for(args[0]), ctx=ctx)
         return super().resolve_command(ctx, args)
+
+
+def _connected(work: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """The command of a function that takes an ``admin``: it has an option for name servers instead of it."""
+    work.__annotations__.pop("admin", None)  # a type that is not imported for help
+    unfolded_work = unfolded(work)
+    own = signature(unfolded_work)
+    namesrv = Parameter("namesrv", Parameter.KEYWORD_ONLY, default=DEFAULT_NAMESERVER, annotation=NamesrvOption)
+    others = [each for each in own.parameters.values() if each.name != "admin"]
+
+    @wraps(unfolded_work)
+    def command(namesrv: str, **given: Any) -> None:
+        with_admin(namesrv, lambda admin: unfolded_work(admin=admin, **given))
+
+    command.__signature__ = own.replace(parameters=[*others, namesrv])  # type: ignore[attr-defined]
+    return command
 
 
 def advice_for(name: str) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from pyromq.cli import clock
-from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
 from pyromq.cli.declared import Option
 from pyromq.cli.mqadmin.consumer_status import running_info_lines
 from pyromq.cli.mqadmin.options import (
@@ -16,7 +15,6 @@ from pyromq.cli.mqadmin.options import (
     ClusterNameOption,
     ConsumerGroupOption,
     GroupNameOption,
-    NamesrvOption,
     RouteOption,
     TopicOption,
     attributes_in,
@@ -25,7 +23,6 @@ from pyromq.cli.mqadmin.options import (
 )
 from pyromq.cli.mqadmin.printing import line, properties_text, time_in, time_text, version_text
 from pyromq.cli.mqadmin.topics import masters_of
-from pyromq.cli.option_records import unfolded
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
@@ -78,60 +75,47 @@ class GroupShape:
         )
 
 
-@unfolded
-def update_sub_group(
+async def update_sub_group(
+    admin: Admin,
     *,
     group: GroupNameOption,
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
     shape: GroupShape,
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Update or create subscription group."""
     one_target(broker, cluster)
     config = shape.config(group)
-
-    async def work(admin: Admin) -> None:
-        for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
-            await admin.groups.create(config, broker=address)
-            line("create subscription group to %s success.", address)
-        line("SubscriptionGroupConfig{%s}", ", ".join(f"{name}={value}" for name, value in _config_fields(config)))
-
-    with_admin(namesrv, work)
+    for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+        await admin.groups.create(config, broker=address)
+        line("create subscription group to %s success.", address)
+    line("SubscriptionGroupConfig{%s}", ", ".join(f"{name}={value}" for name, value in _config_fields(config)))
 
 
-def delete_sub_group(
+async def delete_sub_group(
+    admin: Admin,
     group: GroupNameOption,
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
     remove_offset: Annotated[str, Option("-r", "--removeOffset", help="Remove offset (true|false).")] = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Delete subscription group from broker."""
     one_target(broker, cluster)
-
-    async def work(admin: Admin) -> None:
-        for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
-            await admin.groups.delete(group, clean_offsets=switch(remove_offset), broker=address)
-            inside = f" in cluster [{cluster}]" if cluster else ""
-            line("delete subscription group [%s] from broker [%s]%s success.", group, address, inside)
-
-    with_admin(namesrv, work)
+    for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+        await admin.groups.delete(group, clean_offsets=switch(remove_offset), broker=address)
+        inside = f" in cluster [{cluster}]" if cluster else ""
+        line("delete subscription group [%s] from broker [%s]%s success.", group, address, inside)
 
 
-def get_consumer_config(group: GroupNameOption, namesrv: NamesrvOption = DEFAULT_NAMESERVER) -> None:
+async def get_consumer_config(admin: Admin, group: GroupNameOption) -> None:
     """Get consumer config by subscription group name."""
-
-    async def work(admin: Admin) -> None:
-        await admin.groups.require(group)
-        config = await admin.groups.config(group)
-        for name, data in sorted((await admin.brokers.cluster()).broker_addr_table.items()):
-            line("=============================%s:%s=============================", data.cluster, name)
-            for key, value in _config_fields(config):
-                line("%-40s=  %s", key, value)
-            line("")
-
-    with_admin(namesrv, work)
+    await admin.groups.require(group)
+    config = await admin.groups.config(group)
+    for name, data in sorted((await admin.brokers.cluster()).broker_addr_table.items()):
+        line("=============================%s:%s=============================", data.cluster, name)
+        for key, value in _config_fields(config):
+            line("%-40s=  %s", key, value)
+        line("")
 
 
 def _config_fields(config: GroupConfig) -> list[tuple[str, str]]:
@@ -152,13 +136,9 @@ def _java_text(value: Any) -> str:
 # --- members ---------------------------------------------------------------------------------------------------------
 
 
-def consumer_connection(
-    group: ConsumerGroupOption,
-    broker: BrokerAddrOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
-) -> None:
+async def consumer_connection(admin: Admin, group: ConsumerGroupOption, broker: BrokerAddrOption = "") -> None:
     """Query consumer's socket connection, client version and subscription."""
-    found = with_admin(namesrv, lambda admin: admin.members.connections(group))
+    found = await admin.members.connections(group)
     line("%-36s %-22s %-10s %s", "#ClientId", "#ClientAddr", "#Language", "#Version")
     for member in found.connection_set:
         words = (member.client_id, member.client_addr, member.language, version_text(member.version))
@@ -171,28 +151,23 @@ def consumer_connection(
     line("ConsumeFromWhere: %s", found.consume_from_where.name)
 
 
-def producer_connection(
+async def producer_connection(
+    admin: Admin,
     group: Annotated[str, Option("-g", "--producerGroup", help="Producer group name.")],
     topic: TopicOption,
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Query producer's socket connection and client version."""
-
-    async def work(admin: Admin) -> None:
-        await admin.topics.route(topic)
-        for number, member in enumerate(await admin.members.producers_of(group), 1):
-            words = (member.client_id, member.client_addr, member.language, version_text(member.version))
-            line("%04d  %-32s %-22s %-8s %s", number, *words)
-
-    with_admin(namesrv, work)
+    await admin.topics.route(topic)
+    for number, member in enumerate(await admin.members.producers_of(group), 1):
+        words = (member.client_id, member.client_addr, member.language, version_text(member.version))
+        line("%04d  %-32s %-22s %-8s %s", number, *words)
 
 
-def producer(
-    broker: Annotated[str, Option("-b", "--broker", metavar="ADDR", help="Broker address.")],
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+async def producer(
+    admin: Admin, broker: Annotated[str, Option("-b", "--broker", metavar="ADDR", help="Broker address.")]
 ) -> None:
     """Query producer's instances, connection, status, etc."""
-    for group, members in sorted(with_admin(namesrv, lambda admin: admin.members.producers(broker)).items()):
+    for group, members in sorted((await admin.members.producers(broker)).items()):
         for each in members:
             line(
                 "producer group (%s) instance : clientId=%s,remoteIP=%s, language=%s, version=%d, "
@@ -201,55 +176,45 @@ def producer(
             )
 
 
-def consumer_status(
+async def consumer_status(
+    admin: Admin,
     group: ConsumerGroupOption,
     client: Annotated[str, Option("-i", "--clientId", help="The consumer's client id.")] = "",
     stacks: Annotated[bool, Option("-s", "--jstack", help="Also show the stacks of all threads.")] = False,
     broker: BrokerAddrOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Query consumer's internal data structure."""
-
-    async def work(admin: Admin) -> None:
-        connected = await admin.members.connections(group)
-        members = [member for member in connected.connection_set if client in ("", member.client_id)]
-        line("%-10s %-40s %-20s", "#Index", "#ClientId", "#Version")
-        for number, member in enumerate(members, 1):
-            line("%-10d %-40s %-20s", number, member.client_id, version_text(member.version))
-        for member in members if client or stacks else ():
-            line("")
-            for text in running_info_lines(
-                await admin.members.running_info(group, member.client_id, with_stack=stacks)
-            ):
-                line("%s", text)
-        state = await admin.groups.describe(group)
-        line("\n%s subscription in the same group of consumer", "WARN: Different" if state.mismatched else "Same")
-        for odd in (each for each in state.members if each.agrees is False):
-            line("%s subscribes to %s", odd.client_id, odd.subscribes_to)
-
-    with_admin(namesrv, work)
+    connected = await admin.members.connections(group)
+    members = [member for member in connected.connection_set if client in ("", member.client_id)]
+    line("%-10s %-40s %-20s", "#Index", "#ClientId", "#Version")
+    for number, member in enumerate(members, 1):
+        line("%-10d %-40s %-20s", number, member.client_id, version_text(member.version))
+    for member in members if client or stacks else ():
+        line("")
+        for text in running_info_lines(await admin.members.running_info(group, member.client_id, with_stack=stacks)):
+            line("%s", text)
+    state = await admin.groups.describe(group)
+    line("\n%s subscription in the same group of consumer", "WARN: Different" if state.mismatched else "Same")
+    for odd in (each for each in state.members if each.agrees is False):
+        line("%s subscribes to %s", odd.client_id, odd.subscribes_to)
 
 
 # --- progress --------------------------------------------------------------------------------------------------------
 
 
-def consumer_progress(
+async def consumer_progress(
+    admin: Admin,
     group: Annotated[str, Option("-g", "--groupName", complete="groups", help="Consumer group name.")] = "",
     topic: Annotated[str, Option("-t", "--topicName", complete="topics", help="Topic name.")] = "",
     with_clients: Annotated[str, Option("-s", "--showClientIP", help="Show Client IP per Queue (true|false).")] = "",
     cluster: RouteOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Query consumer's progress, speed."""
     is_with_clients = switch(with_clients)
-
-    async def work(admin: Admin) -> None:
-        if group:
-            await _progress_of_one(admin, group, topic, is_with_clients)
-        else:
-            await _progress_of_all(admin)
-
-    with_admin(namesrv, work)
+    if group:
+        await _progress_of_one(admin, group, topic, is_with_clients)
+    else:
+        await _progress_of_all(admin)
 
 
 async def _progress_of_one(admin: Admin, group: str, topic: str, with_clients: bool) -> None:
@@ -332,15 +297,15 @@ async def _progress_of_all(admin: Admin) -> None:
         )
 
 
-def clone_group_offset(
+async def clone_group_offset(
+    admin: Admin,
     source: Annotated[str, Option("-s", "--srcGroup", complete="groups", help="Set source consumer group.")],
     target: Annotated[str, Option("-d", "--destGroup", complete="groups", help="Set destination consumer group.")],
     topic: TopicOption,
     offline: Annotated[str, Option("-o", "--offline", help="The group or the topic is offline.")] = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Clone offset from other group."""
-    with_admin(namesrv, lambda admin: admin.offsets.clone(source, target, topic))
+    await admin.offsets.clone(source, target, topic)
     line("clone group offset success. srcGroup[%s], destGroup=[%s], topic[%s]", source, target, topic)
 
 
@@ -353,8 +318,8 @@ class OneQueue:
     offset: Annotated[int | None, Option("-o", "--offset", min=0, help="Expect queue offset.")] = None
 
 
-@unfolded
-def reset_offset_by_time(
+async def reset_offset_by_time(
+    admin: Admin,
     *,
     group: Annotated[str, Option("-g", "--group", complete="groups", help="Set the consumer group.")],
     topic: TopicOption,
@@ -364,30 +329,25 @@ def reset_offset_by_time(
     one: OneQueue,
     force: Annotated[str, Option("-f", "--force", help="Deprecated; a reset always goes back, too.")] = "",
     cluster: RouteOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Reset consumer offset by timestamp(without client restart)."""
     to_ms = _moment(timestamp)
     if (one.offset is None) != (one.queue is None) or bool(one.broker) != (one.queue is not None):
         raise click.UsageError("one queue is moved with -b, -q and -o together")
+    from pyromq.aio import QueueId
 
-    async def work(admin: Admin) -> None:
-        from pyromq.aio import QueueId
-
-        await admin.groups.require(group)
-        if one.queue is not None:
-            queue = QueueId(admin.client.wire_name(topic), one.broker, one.queue)
-            await admin.offsets.reset(group, topic, queue=queue, offset=one.offset)
-            line("reset queue offset success. queue %d of %s: %d", one.queue, one.broker, one.offset)
-            return
-        line(
-            "start reset consumer offset by specified, group[%s], topic[%s], force[true], "
-            "timestamp(string)[%s], timestamp(long)[%d]",
-            *(group, topic, timestamp, to_ms),
-        )
-        _write_moves(await admin.offsets.reset(group, topic, to_ms=to_ms))
-
-    with_admin(namesrv, work)
+    await admin.groups.require(group)
+    if one.queue is not None:
+        queue = QueueId(admin.client.wire_name(topic), one.broker, one.queue)
+        await admin.offsets.reset(group, topic, queue=queue, offset=one.offset)
+        line("reset queue offset success. queue %d of %s: %d", one.queue, one.broker, one.offset)
+        return
+    line(
+        "start reset consumer offset by specified, group[%s], topic[%s], force[true], "
+        "timestamp(string)[%s], timestamp(long)[%d]",
+        *(group, topic, timestamp, to_ms),
+    )
+    _write_moves(await admin.offsets.reset(group, topic, to_ms=to_ms))
 
 
 def _moment(text: str) -> int:
@@ -397,20 +357,16 @@ def _moment(text: str) -> int:
     return time_in(text)
 
 
-def skip_accumulated_message(
+async def skip_accumulated_message(
+    admin: Admin,
     group: Annotated[str, Option("-g", "--group", complete="groups", help="Set the consumer group.")],
     topic: TopicOption,
     force: Annotated[str, Option("-f", "--force", help="Set the force rollback by timestamp switch[true|false].")] = "",
     cluster: RouteOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Skip all messages that are accumulated (not consumed) currently."""
-
-    async def work(admin: Admin) -> None:
-        await admin.groups.require(group)
-        _write_moves(await admin.offsets.reset(group, topic))
-
-    with_admin(namesrv, work)
+    await admin.groups.require(group)
+    _write_moves(await admin.offsets.reset(group, topic))
 
 
 def _write_moves(moves: dict[Any, int]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import click
 
 from pyromq.cli import clock
-from pyromq.cli.connection import DEFAULT_NAMESERVER, explained, with_admin
+from pyromq.cli.connection import DEFAULT_NAMESERVER, explained
 from pyromq.cli.declared import Option
 from pyromq.cli.mqadmin.options import (
     BeginOption,
@@ -20,7 +20,6 @@ from pyromq.cli.mqadmin.options import (
     switch,
 )
 from pyromq.cli.mqadmin.printing import body_shown, exact_time_text, line, message_text, properties_text, time_in
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.tables import shown
 from pyromq.errors import MQError
 
@@ -69,8 +68,8 @@ class ConsumeDirectly:
         return True
 
 
-@unfolded
-def query_msg_by_id(
+async def query_msg_by_id(
+    admin: Admin,
     *,
     topic: TopicOption,
     message_id: Annotated[str, Option("-i", "--msgId", help="Message Id; several are separated by commas.")],
@@ -78,22 +77,17 @@ def query_msg_by_id(
     charset: FormatOption = "UTF-8",
     resend: Annotated[str, Option("-s", "--sendMessage", hidden=True, help="Resend message.")] = "",
     cluster: RouteOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Query Message by Id."""
     if switch(resend):
         raise click.UsageError("-s true is not supported: pyromq message get ID -o jsonl | pyromq send --jsonl")
-
-    async def work(admin: Admin) -> None:
-        for each in filter(None, message_id.split(",")):
-            if not await directly.carry_out(admin, topic, each):
-                await _show_message(admin, await admin.messages.get(topic, each), charset)
-
-    with_admin(namesrv, work)
+    for each in filter(None, message_id.split(",")):
+        if not await directly.carry_out(admin, topic, each):
+            await _show_message(admin, await admin.messages.get(topic, each), charset)
 
 
-@unfolded
-def query_msg_by_unique_key(
+async def query_msg_by_unique_key(
+    admin: Admin,
     *,
     topic: TopicOption,
     message_id: Annotated[str, Option("-i", "--msgId", help="Message Id.")],
@@ -102,70 +96,57 @@ def query_msg_by_unique_key(
     start: Annotated[str, Option("-s", "--startTime", hidden=True, help="startTime")] = "",
     end: Annotated[str, Option("-e", "--endTime", hidden=True, help="endTime")] = "",
     cluster: RouteOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Query Message by Unique key."""
-
-    async def work(admin: Admin) -> None:
-        if not await directly.carry_out(admin, topic, message_id):
-            await _show_message(admin, await admin.messages.by_unique_key(topic, message_id))
-
-    with_admin(namesrv, work)
+    if not await directly.carry_out(admin, topic, message_id):
+        await _show_message(admin, await admin.messages.by_unique_key(topic, message_id))
 
 
-def query_msg_by_key(
+async def query_msg_by_key(
+    admin: Admin,
     topic: TopicOption,
     key: Annotated[str, Option("-k", "--msgKey", help="Message Key.")],
     begin: Annotated[str, Option("-b", "--beginTimestamp", help="Begin timestamp(ms). default:0.")] = "0",
     end: Annotated[str, Option("-e", "--endTimestamp", help="End timestamp(ms). default:Long.MAX_VALUE.")] = "",
     count: Annotated[int, Option("-m", "--maxNum", min=1, max=64, help="The maximum number of messages.")] = 64,
     cluster: RouteOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Query Message by Key."""
     begin_ms, end_ms = time_in(begin), time_in(end) if end else (1 << 63) - 1
-
-    async def work(admin: Admin) -> None:
-        found = await admin.messages.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)
-        line("%-50s %4s %40s", "#Message ID", "#QID", "#Offset")
-        for message in found:
-            line("%-50s %4d %40d", message.message_id, message.queue_id, message.offset)
-
-    with_admin(namesrv, work)
+    found = await admin.messages.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)
+    line("%-50s %4s %40s", "#Message ID", "#QID", "#Offset")
+    for message in found:
+        line("%-50s %4d %40d", message.message_id, message.queue_id, message.offset)
 
 
-def query_msg_by_offset(
+async def query_msg_by_offset(
+    admin: Admin,
     topic: TopicOption,
     broker: Annotated[str, Option("-b", "--brokerName", complete="brokers", help="Broker Name.")],
     queue: QueueIdOption,
     offset: Annotated[int, Option("-o", "--offset", min=0, help="Queue Offset.")],
     charset: FormatOption = "UTF-8",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Query Message by offset."""
+    from pyromq.aio import QueueId
 
-    async def work(admin: Admin) -> None:
-        from pyromq.aio import QueueId
-
-        place = QueueId(admin.client.wire_name(topic), broker, queue)
-        await _show_message(admin, await admin.messages.at(place, offset), charset)
-
-    with_admin(namesrv, work)
+    place = QueueId(admin.client.wire_name(topic), broker, queue)
+    await _show_message(admin, await admin.messages.at(place, offset), charset)
 
 
-def query_msg_trace_by_id(
+async def query_msg_trace_by_id(
+    admin: Admin,
     message_id: Annotated[str, Option("-i", "--msgId", help="Message Id.")],
     topic: Annotated[
         str, Option("-t", "--traceTopic", help="The name value of message trace topic.")
     ] = "RMQ_SYS_TRACE_TOPIC",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Query a message trace."""
     from pyromq.cli.nouns.trace_rows import trace_row
 
     form = "%-10s %-20s %-20s %-20s %-10s %-10s"
     line(form, "#Type", "#ProducerGroup", "#ClientHost", "#SendTime", "#CostTimes", "#Status")
-    for row in map(trace_row, with_admin(namesrv, lambda admin: admin.messages.trace(message_id, topic=topic))):
+    for row in map(trace_row, (await admin.messages.trace(message_id, topic=topic))):
         times = exact_time_text(row.get("time_ms") or 0).partition(",")[0]
         status = {"ok": "success", "failed": "failed"}.get(row["result"], row["result"])
         line(
@@ -239,30 +220,19 @@ def _print(message: ReceivedMessage, with_body: bool, charset: str) -> None:
     line("%s BODY: %s", message_text(message), body_shown(message, charset) if with_body else "NOT PRINT BODY")
 
 
-@unfolded
-def print_msg(
-    *,
-    topic: TopicOption,
-    options: PrintOptions,
-    body: BodyOption = "true",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
-) -> None:
+async def print_msg(admin: Admin, *, topic: TopicOption, options: PrintOptions, body: BodyOption = "true") -> None:
     """Print Message Detail."""
-
-    async def work(admin: Admin) -> None:
-        for queue in sorted((await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic))):
-            held = await admin.offsets.range(queue)
-            place = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker}, queueId={queue.number}]"
-            line("minOffset=%d, maxOffset=%d, %s", held.min_offset, held.max_offset, place)
-            async for message in options.walk(admin, queue):
-                _print(message, switch(body, default=True), options.charset)
-            line("--------------------------------------------------------")
-
-    with_admin(namesrv, work)
+    for queue in sorted((await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic))):
+        held = await admin.offsets.range(queue)
+        place = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker}, queueId={queue.number}]"
+        line("minOffset=%d, maxOffset=%d, %s", held.min_offset, held.max_offset, place)
+        async for message in options.walk(admin, queue):
+            _print(message, switch(body, default=True), options.charset)
+        line("--------------------------------------------------------")
 
 
-@unfolded
-def print_msg_by_queue(
+async def print_msg_by_queue(
+    admin: Admin,
     *,
     topic: TopicOption,
     broker: Annotated[str, Option("-a", "--brokerName", complete="brokers", help="Broker name.")],
@@ -271,24 +241,19 @@ def print_msg_by_queue(
     printing: Annotated[str, Option("-p", "--print", help="Print msg. eg: true | false(default).")] = "",
     body: BodyOption = "",
     by_tag: Annotated[str, Option("-f", "--calculate", help="Calculate by tag. eg: true | false(default).")] = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Print Message Detail by queueId."""
+    from collections import Counter
 
-    async def work(admin: Admin) -> None:
-        from collections import Counter
+    from pyromq.aio import QueueId
 
-        from pyromq.aio import QueueId
-
-        counts: Counter[str] = Counter()
-        async for message in options.walk(admin, QueueId(admin.client.wire_name(topic), broker, queue)):
-            counts[message.tags] += 1
-            if switch(printing):
-                _print(message, switch(body), options.charset)
-        for tag, count in counts.most_common() if switch(by_tag) else ():
-            line("Tag: %-30s Count: %d", tag, count)
-
-    with_admin(namesrv, work)
+    counts: Counter[str] = Counter()
+    async for message in options.walk(admin, QueueId(admin.client.wire_name(topic), broker, queue)):
+        counts[message.tags] += 1
+        if switch(printing):
+            _print(message, switch(body), options.charset)
+    for tag, count in counts.most_common() if switch(by_tag) else ():
+        line("Tag: %-30s Count: %d", tag, count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,32 +277,27 @@ class ConsumedStretch:
         return first if self.offset is None else self.offset, last
 
 
-@unfolded
-def consume_message(
+async def consume_message(
+    admin: Admin,
     *,
     topic: TopicOption,
     count: Annotated[int, Option("-c", "--MessageNumber", min=1, help="Number of message to be consumed.")] = 128,
     stretch: ConsumedStretch,
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Consume message; no group moves by it."""
     if stretch.offset is not None and (not stretch.broker or stretch.queue is None):
         raise click.UsageError("-o needs the queue: -b and -i")
-
-    async def work(admin: Admin) -> None:
-        left = count
-        for queue in sorted((await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic))):
-            if not stretch.takes(queue):
-                continue
-            async for message in admin.messages.walk(queue, *await stretch.bounds(admin, queue)):
-                if not left:
-                    return
-                if left == count:
-                    line("Consume ok")
-                _print(message, True, "UTF-8")
-                left -= 1
-
-    with_admin(namesrv, work)
+    left = count
+    for queue in sorted((await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic))):
+        if not stretch.takes(queue):
+            continue
+        async for message in admin.messages.walk(queue, *await stretch.bounds(admin, queue)):
+            if not left:
+                return
+            if left == count:
+                line("Consume ok")
+            _print(message, True, "UTF-8")
+            left -= 1
 
 
 # --- sending ---------------------------------------------------------------------------------------------------------
@@ -397,30 +357,26 @@ def check_msg_send_rt(
     asyncio.run(run())
 
 
-def query_cq(
+async def query_cq(
+    admin: Admin,
     topic: TopicOption,
     queue: Annotated[int, Option("-q", "--queue", min=0, help="Queue num, ie. 1.")],
     index: Annotated[int, Option("-i", "--index", min=0, help="Start queue index.")],
     count: Annotated[int, Option("-c", "--count", min=1, max=1_000, help="How many.")] = 10,
     broker: Annotated[str, Option("-b", "--broker", metavar="ADDR", help="Broker addr.")] = "",
     group: Annotated[str, Option("-g", "--consumer", complete="groups", help="Consumer group.")] = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Query cq command."""
+    from pyromq.aio import QueueId
 
-    async def work(admin: Admin) -> None:
-        from pyromq.aio import QueueId
-
-        where = broker or (await admin.topics.route(topic)).broker_datas[0].broker_name
-        found = await admin.stores.queue_entries(QueueId(topic, where, queue), index, count, group=group)
-        line("Queue data: ")
-        line("max: %d, min: %d", found.max_queue_index, found.min_queue_index)
-        for number, entry in enumerate(found.queue_data, index):
-            line("======================================\nidx: %d", number)
-            line(
-                "ConsumeQueueData{physicOffset=%d, physicSize=%d, tagsCode=%d, eval=%s}",
-                *(entry.physic_offset, entry.physic_size, entry.tags_code, str(entry.eval).lower()),
-            )
-        line("======================================")
-
-    with_admin(namesrv, work)
+    where = broker or (await admin.topics.route(topic)).broker_datas[0].broker_name
+    found = await admin.stores.queue_entries(QueueId(topic, where, queue), index, count, group=group)
+    line("Queue data: ")
+    line("max: %d, min: %d", found.max_queue_index, found.min_queue_index)
+    for number, entry in enumerate(found.queue_data, index):
+        line("======================================\nidx: %d", number)
+        line(
+            "ConsumeQueueData{physicOffset=%d, physicSize=%d, tagsCode=%d, eval=%s}",
+            *(entry.physic_offset, entry.physic_size, entry.tags_code, str(entry.eval).lower()),
+        )
+    line("======================================")

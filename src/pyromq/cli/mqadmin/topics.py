@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
 from pyromq.cli.declared import Option
 from pyromq.cli.mqadmin.options import (
     BrokerAddrOption,
     ClusterNameOption,
-    NamesrvOption,
     RouteOption,
     TopicOption,
     attributes_in,
@@ -20,7 +18,6 @@ from pyromq.cli.mqadmin.options import (
     switch,
 )
 from pyromq.cli.mqadmin.printing import exact_time_text, line, properties_text
-from pyromq.cli.option_records import unfolded
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
@@ -43,14 +40,13 @@ class TopicShape:
     has_unit_sub: Annotated[str, Option("-s", "--hasUnitSub", help="Has unit sub (true|false); only false here.")] = ""
 
 
-@unfolded
-def update_topic(
+async def update_topic(
+    admin: Admin,
     *,
     topic: TopicOption,
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
     shape: TopicShape,
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Update or create topic."""
     from pyromq.model.topic import Perm
@@ -61,33 +57,29 @@ def update_topic(
     if shape.perm not in _PERMS:
         raise click.BadParameter("-p is 2, 4 or 6")
     attributes, is_ordered = attributes_in(shape.attributes), switch(shape.order)
-
-    async def work(admin: Admin) -> None:
-        info = await admin.brokers.cluster()
-        for _, address in masters_of(info, broker, cluster):
-            await admin.topics.create(
-                topic,
-                broker=address,
-                read_queues=shape.read_queues,
-                write_queues=shape.write_queues,
-                perm=Perm(shape.perm),
-                ordered=is_ordered,
-                attributes=attributes,
-            )
-            line("create topic to %s success.", address)
-        if is_ordered:
-            names = [name for name, _ in masters_of(info, broker, cluster) if name]
-            await admin.nameservers.put_kv(
-                _ORDER_NAMESPACE, topic, ";".join(f"{name}:{shape.write_queues}" for name in names)
-            )
-        line(
-            "TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, topicFilterType=SINGLE_TAG, "
-            "topicSysFlag=0, order=%s, attributes=%s]",
-            *(topic, shape.read_queues, shape.write_queues, _PERMS[shape.perm], str(is_ordered).lower()),
-            properties_text({f"+{name}": value for name, value in attributes.items()}),
+    info = await admin.brokers.cluster()
+    for _, address in masters_of(info, broker, cluster):
+        await admin.topics.create(
+            topic,
+            broker=address,
+            read_queues=shape.read_queues,
+            write_queues=shape.write_queues,
+            perm=Perm(shape.perm),
+            ordered=is_ordered,
+            attributes=attributes,
         )
-
-    with_admin(namesrv, work)
+        line("create topic to %s success.", address)
+    if is_ordered:
+        names = [name for name, _ in masters_of(info, broker, cluster) if name]
+        await admin.nameservers.put_kv(
+            _ORDER_NAMESPACE, topic, ";".join(f"{name}:{shape.write_queues}" for name in names)
+        )
+    line(
+        "TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, topicFilterType=SINGLE_TAG, "
+        "topicSysFlag=0, order=%s, attributes=%s]",
+        *(topic, shape.read_queues, shape.write_queues, _PERMS[shape.perm], str(is_ordered).lower()),
+        properties_text({f"+{name}": value for name, value in attributes.items()}),
+    )
 
 
 def masters_of(info: Any, broker: str, cluster: str) -> list[tuple[str, str]]:
@@ -104,12 +96,12 @@ def masters_of(info: Any, broker: str, cluster: str) -> list[tuple[str, str]]:
     return known
 
 
-def update_topic_perm(
+async def update_topic_perm(
+    admin: Admin,
     topic: TopicOption,
     perm: Annotated[int, Option("-p", "--perm", help="Set topic's permission(2|4|6), intro[2:W; 4:R; 6:RW].")],
     broker: BrokerAddrOption = "",
     cluster: ClusterNameOption = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Update topic perm."""
     from pyromq.model.topic import Perm
@@ -117,57 +109,49 @@ def update_topic_perm(
     one_target(broker, cluster)
     if perm not in _PERMS:
         raise click.BadParameter("-p is 2, 4 or 6")
-
-    async def work(admin: Admin) -> None:
-        for name, address in masters_of(await admin.brokers.cluster(), broker, cluster):
-            before = await admin.topics.set_permission(topic, Perm(perm), broker=name or address)
-            for old in before.values():
-                line("update topic perm from %d to %d in %s success.", old, perm, address)
-
-    with_admin(namesrv, work)
+    for name, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+        before = await admin.topics.set_permission(topic, Perm(perm), broker=name or address)
+        for old in before.values():
+            line("update topic perm from %d to %d in %s success.", old, perm, address)
 
 
-def delete_topic(topic: TopicOption, cluster: ClusterNameOption, namesrv: NamesrvOption = DEFAULT_NAMESERVER) -> None:
+async def delete_topic(admin: Admin, topic: TopicOption, cluster: ClusterNameOption) -> None:
     """Delete topic from broker and NameServer."""
-    with_admin(namesrv, lambda admin: admin.topics.delete(topic, cluster=cluster))
+    await admin.topics.delete(topic, cluster=cluster)
     line("delete topic [%s] from cluster [%s] success.", topic, cluster)
     line("delete topic [%s] from NameServer success.", topic)
 
 
-def topic_list(
+async def topic_list(
+    admin: Admin,
     with_clusters: Annotated[bool, Option("-c", "--clusterModel", help="Also clusters and consumer groups.")] = False,
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Fetch all topic list from name server."""
+    if not with_clusters:
+        for name in await admin.topics.names():
+            line("%s", name)
+        return
+    from pyromq.model.system_names import TopicKind
+    from pyromq.operate.lists import ListQuestion
 
-    async def work(admin: Admin) -> None:
-        if not with_clusters:
-            for name in await admin.topics.names():
-                line("%s", name)
-            return
-        from pyromq.model.system_names import TopicKind
-        from pyromq.operate.lists import ListQuestion
-
-        page = await admin.topics.list(ListQuestion(with_system=True))
-        rows = {row.topic: row for row in page.rows if row.kind.is_users or row.kind is TopicKind.SYSTEM}
-        line("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
-        for cluster in sorted((await admin.brokers.cluster()).cluster_addr_table):
-            for name in await admin.topics.names_in(cluster):
-                for group in (rows[name].groups or ("",)) if name in rows else ():
-                    line("%-20s  %-64s  %-64s", cluster, name, group)
-
-    with_admin(namesrv, work)
+    page = await admin.topics.list(ListQuestion(with_system=True))
+    rows = {row.topic: row for row in page.rows if row.kind.is_users or row.kind is TopicKind.SYSTEM}
+    line("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
+    for cluster in sorted((await admin.brokers.cluster()).cluster_addr_table):
+        for name in await admin.topics.names_in(cluster):
+            for group in (rows[name].groups or ("",)) if name in rows else ():
+                line("%-20s  %-64s  %-64s", cluster, name, group)
 
 
-def topic_route(
+async def topic_route(
+    admin: Admin,
     topic: TopicOption,
     as_list: Annotated[bool, Option("-l", "--list", help="Use list format to print data.")] = False,
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Examine topic route info."""
     import msgspec
 
-    route = with_admin(namesrv, lambda admin: admin.topics.route(topic))
+    route = await admin.topics.route(topic)
     if not as_list:
         click.echo(msgspec.json.format(msgspec.json.encode(route), indent=4).decode())
         return
@@ -186,45 +170,39 @@ def topic_route(
     line("%-45s %-32s %-50s %-10s %-11s", "Total:", len(queues), "", *sums)
 
 
-def topic_status(topic: TopicOption, cluster: RouteOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER) -> None:
+async def topic_status(admin: Admin, topic: TopicOption, cluster: RouteOption = "") -> None:
     """Examine topic Status info."""
-
-    async def work(admin: Admin) -> None:
-        stats = await admin.topics.stats(topic)
-        line("%-32s  %-4s  %-20s  %-20s    %s", "#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
-        for queue, held in stats.items():
-            last = exact_time_text(held.last_update_timestamp)
-            line("%-32s  %-4d  %-20d  %-20d    %s", queue.broker, queue.number, held.min_offset, held.max_offset, last)
-        rate = 0.0
-        for broker in {queue.broker for queue in stats}:
-            told = await admin.brokers.stats(broker, "TOPIC_PUT_NUMS", admin.client.wire_name(topic))
-            rate += told.stats_minute.tps if told else 0.0
-        line("\nTopic Put TPS: %s", round(rate, 2))
-
-    with_admin(namesrv, work)
+    stats = await admin.topics.stats(topic)
+    line("%-32s  %-4s  %-20s  %-20s    %s", "#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
+    for queue, held in stats.items():
+        last = exact_time_text(held.last_update_timestamp)
+        line("%-32s  %-4d  %-20d  %-20d    %s", queue.broker, queue.number, held.min_offset, held.max_offset, last)
+    rate = 0.0
+    for broker in {queue.broker for queue in stats}:
+        told = await admin.brokers.stats(broker, "TOPIC_PUT_NUMS", admin.client.wire_name(topic))
+        rate += told.stats_minute.tps if told else 0.0
+    line("\nTopic Put TPS: %s", round(rate, 2))
 
 
-def topic_cluster_list(topic: TopicOption, namesrv: NamesrvOption = DEFAULT_NAMESERVER) -> None:
+async def topic_cluster_list(admin: Admin, topic: TopicOption) -> None:
     """Get cluster info for topic."""
-    route = with_admin(namesrv, lambda admin: admin.topics.route(topic))
+    route = await admin.topics.route(topic)
     for cluster in sorted({data.cluster for data in route.broker_datas}):
         line("%s", cluster)
 
 
-def allocate_mq(
+async def allocate_mq(
+    admin: Admin,
     topic: TopicOption,
     addresses: Annotated[str, Option("-i", "--ipList", help="Addresses of members, separated by commas.")],
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Allocate MQ."""
     import msgspec
 
     from pyromq.client.consumer.rules.assign import assign_evenly
 
-    async def work(admin: Admin) -> list[Any]:
-        return sorted((await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic)))
-
-    queues, members = with_admin(namesrv, work), [each.strip() for each in addresses.split(",") if each.strip()]
+    queues = sorted((await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic)))
+    members = [each.strip() for each in addresses.split(",") if each.strip()]
     if not members:
         raise click.BadParameter("-i names no member")
     result = {
@@ -237,36 +215,32 @@ def allocate_mq(
     click.echo(msgspec.json.encode({"result": result}).decode())
 
 
-def stats_all(
+async def stats_all(
+    admin: Admin,
     only_active: Annotated[bool, Option("-a", "--activeTopic", help="Print active topic only.")] = False,
     topic: Annotated[str, Option("-t", "--topic", complete="topics", help="Print select topic only.")] = "",
-    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Topic and Consumer tps stats."""
+    from pyromq.model.system_names import TopicKind
+    from pyromq.operate.lists import ListQuestion
 
-    async def work(admin: Admin) -> None:
-        from pyromq.model.system_names import TopicKind
-        from pyromq.operate.lists import ListQuestion
-
-        page = await admin.topics.list(ListQuestion(pattern=topic, with_system=True))
-        names = ("#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour")
-        line(_NUMBERED, *names)
-        for row in page.rows:
-            if not (row.kind.is_users or row.kind is TopicKind.SYSTEM) or (topic and row.topic != topic):
-                continue
-            put, put_day = await _growth(admin, "TOPIC_PUT_NUMS", admin.client.wire_name(row.topic))
-            if only_active and not put_day:
-                continue
-            if not row.groups:
-                line(_NUMBERED, row.topic, "", 0, f"{put:.2f}", "", put_day, "NO_CONSUMER")
-            for group in row.groups:
-                key = f"{admin.client.wire_name(row.topic)}@{admin.client.wire_name(group)}"
-                got, got_day = await _growth(admin, "GROUP_GET_NUMS", key)
-                progress = (await admin.groups.lag(group, row.topic)).values()
-                left = sum(max(0, held.broker_offset - held.consumer_offset) for held in progress)
-                line(_NUMBERED, row.topic, group, left, f"{put:.2f}", f"{got:.2f}", put_day, got_day)
-
-    with_admin(namesrv, work)
+    page = await admin.topics.list(ListQuestion(pattern=topic, with_system=True))
+    names = ("#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour")
+    line(_NUMBERED, *names)
+    for row in page.rows:
+        if not (row.kind.is_users or row.kind is TopicKind.SYSTEM) or (topic and row.topic != topic):
+            continue
+        put, put_day = await _growth(admin, "TOPIC_PUT_NUMS", admin.client.wire_name(row.topic))
+        if only_active and not put_day:
+            continue
+        if not row.groups:
+            line(_NUMBERED, row.topic, "", 0, f"{put:.2f}", "", put_day, "NO_CONSUMER")
+        for group in row.groups:
+            key = f"{admin.client.wire_name(row.topic)}@{admin.client.wire_name(group)}"
+            got, got_day = await _growth(admin, "GROUP_GET_NUMS", key)
+            progress = (await admin.groups.lag(group, row.topic)).values()
+            left = sum(max(0, held.broker_offset - held.consumer_offset) for held in progress)
+            line(_NUMBERED, row.topic, group, left, f"{put:.2f}", f"{got:.2f}", put_day, got_day)
 
 
 async def _growth(admin: Admin, name: str, key: str) -> tuple[float, int]:
