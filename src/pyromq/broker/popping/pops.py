@@ -31,7 +31,7 @@ from pyromq.broker.popping.receipts import (
     real_topic,
     receipt_numbers,
 )
-from pyromq.broker.popping.taking import Pop, Taker
+from pyromq.broker.popping.taking import Pop, Taker, has_free, has_room
 from pyromq.broker.pulling.pull_waiters import Waiters
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
@@ -195,10 +195,13 @@ class Pops:
     def has_some(self, plan: PopPlan) -> bool:
         """Whether ``take`` might find something; filters are not asked."""
         now_ms = self._clock.now_ms()
+        self._revive(now_ms)
         for source in self.plans.sources(plan.request):
             queue = self._queue(plan.request, source)
             known = self._store.reader.range_of(source.topic, source.queue_id)
-            if queue.has_ready(now_ms) or (known is not None and queue.next < known.end):
+            if known is not None and queue.next < known.end and has_room(queue, order=plan.request.order):
+                return True
+            if has_free(queue, now_ms) if plan.request.order else queue.has_ready(now_ms):
                 return True
         return False
 

@@ -32,6 +32,18 @@ _READS_MAX: Final = 4  # of one queue for one pop: a filter may pass over thousa
 _MOVED: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.MESSAGE_WAS_REMOVING)
 
 
+def has_room(queue: InFlightQueue, *, order: bool) -> bool:
+    """Whether the group may get messages that it never got before."""
+    return len(queue.rows) < (ORDERED_ROWS_MAX if order else ROWS_MAX)
+
+
+def has_free(queue: InFlightQueue, now_ms: int) -> bool:
+    """Whether a ready message has none of its message group ahead of it that is not ready; for order mode."""
+    ready = queue.all_ready(now_ms)
+    busy = queue.busy_keys(ready) if ready else set()
+    return any(queue.keys.get(offset, 0) not in busy for offset in ready)
+
+
 class Pop(NamedTuple):
     """Pop that is under way."""
 

@@ -598,3 +598,26 @@ async def test_in_order_nothing_overtakes_a_message_that_is_about_to_die(monkeyp
     await rig.pop(1, order=True, invisible_ms=1_000)
     await rig.pass_ms(1_000)
     assert bodies(await rig.pop(order=True)) == []
+
+
+async def test_in_order_a_wait_is_not_told_of_what_is_blocked() -> None:
+    rig = PopRig()
+    rig.send("a1", "a2", __SHARDINGKEY="a")
+    (first,) = await rig.pop(1, order=True)
+    assert bodies(await rig.pop(order=True)) == []  # a2 is a row that waits now
+    request = PopRequest(group=GROUP, topic=TOPIC, order=True)
+    assert not await rig.pops.wait(request)
+    await rig.ack(first)
+    assert await rig.pops.wait(request)
+
+
+async def test_a_wait_is_not_told_of_messages_that_the_group_may_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyromq.broker.popping.taking.ROWS_MAX", 2)
+    rig = PopRig()
+    rig.send("a", "b", "c")
+    first, _ = await rig.pop(2)
+    assert bodies(await rig.pop()) == []
+    assert not await rig.pops.wait(PopRequest(group=GROUP, topic=TOPIC))
+    await rig.ack(first)
+    assert await rig.pops.wait(PopRequest(group=GROUP, topic=TOPIC))
+    assert bodies(await rig.pop()) == ["c"]
