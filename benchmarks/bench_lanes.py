@@ -155,7 +155,7 @@ class Scenarios:
         return range(self._number - count, self._number)
 
     async def sends(self, reads: int, connections: int, frames: int, topics: int = 1) -> Callable[[], Any]:
-        """``frames`` a read; the reads of all connections arrive in one turn of the loop."""
+        """``frames`` a read; the reads of all connections arrive in one loop iteration."""
         names = ["load"] if topics == 1 else [f"many-{number}" for number in range(topics)]
         data = [
             b"".join(send(number, names[number % topics]) for number in self._next(frames))

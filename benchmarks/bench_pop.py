@@ -32,7 +32,7 @@ _CHILD = "--one"
 
 
 class Poppers:
-    """Several connections, whose requests arrive in one turn of the loop; ``spent_s`` is what the broker took."""
+    """Several connections, whose requests arrive in one loop iteration; ``spent_s`` is what the broker took."""
 
     def __init__(self, broker: Broker, count: int) -> None:
         self.clients = [Client(broker, number) for number in range(count)]

@@ -132,7 +132,7 @@ def _end_connections() -> None:
 
 
 def _lose_power(disk: Disk, image: Path, seed: str) -> NoReturn:
-    """In one turn of the loop: nothing that is answered later is missing on the disk, nothing is answered any more."""
+    """In one loop iteration: nothing that is answered later is missing on the disk, nothing is answered any more."""
     assert isinstance(disk, FaultyDisk), "started without an image"
     _end_connections()  # at once: writing down what is left takes a moment
     rng = Random(seed)

@@ -1,6 +1,6 @@
 """A broker in this process on a disk in memory, whose machine can lose its power: what was not flushed is gone.
 
-``kill`` is the power cut. In one turn of the loop all connections end and the disk is taken as it is durable then, with
+``kill`` is the power cut. In one loop iteration all connections end and the disk is taken as it is durable then, with
 some of the rest at random (``CrashMode.MIX``) or without it; whatever the broker does afterwards reaches nobody.
 """
 

@@ -463,7 +463,7 @@ async def test_a_socket_that_the_system_connects_to_itself_is_no_connection(monk
             try:
                 socket.create_server(("127.0.0.1", port)).close()
                 break
-            except OSError:  # the connection is aborted in the next turn of the loop
+            except OSError:  # the connection is aborted in the next loop iteration
                 await asyncio.sleep(0)
 
 

@@ -1,4 +1,4 @@
-"""Collecting on the servers' loop: the steps of all sources, a few milliseconds in one turn."""
+"""Collecting on the servers' loop: the steps of all sources, a few milliseconds per loop iteration."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One peer: frames in, frames out, responses matched to requests. Both sides may send requests, so they share a class.
 
 In: a read is cut into frames, its responses resolve futures, its requests go to the handler in one call: no task and no
-await in between. Out: what is sent during one turn of the loop leaves in one write. Nothing is kept per message but the
+await in between. Out: what is sent during one loop iteration leaves in one write. Nothing is kept per message but the
 future of a request of ours.
 
 A server stops reading from a peer that does not read its responses; a client goes on reading, for if both stopped,
@@ -209,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- sending ---------------------------------------------------------------------------------------------------
 
     def send(self, frame: bytes) -> None:
-        """Queues one whole frame; all of one turn of the loop leave in one write. Does nothing once closed."""
+        """Queues one whole frame; all of one loop iteration leave in one write. Does nothing once closed."""
         if not self._queue and not self._is_reading:
             self._loop.call_soon(self.flush)
         self._queue.append(frame)
@@ -249,7 +249,7 @@ class Connection(asyncio.BufferedProtocol):
         if not queue:
             return
         frames = len(queue) - self._body_parts
-        self._pending_calls.wall_ms = -1  # a clock that stands still, or is set back, counts within one turn at most
+        self._pending_calls.wall_ms = -1  # a clock that stands still, or is set back, counts within one loop iteration
         self._queue, self._body_parts = [], 0  # first, for writing may call a handler that sends more
         if transport is None or transport.is_closing():
             return

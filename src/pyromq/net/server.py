@@ -32,7 +32,7 @@ from pyromq.net.tls import ServerContext
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
-_ABORT_S: Final = 1.0  # an aborted connection ends in the next turn of the loop
+_ABORT_S: Final = 1.0  # an aborted connection ends in the next loop iteration
 ACCEPT_PAUSE_S: Final = 0.1  # after accept() failed, out of descriptors perhaps
 
 

@@ -5,7 +5,7 @@ order, for some milliseconds at a time; the rest waits while nothing more is rea
 wait take turns, and other events of the loop come between two of these. While a peer does not read its responses
 nothing is served to it either, so what waits is at most one read.
 
-Thousands of connections may each bring one request in the same turn of the loop, as after a restart. What is not quick,
+Thousands of connections may each bring one request in the same loop iteration, as after a restart. What is not quick,
 or is much, shares one allowance of all of them: when it is used up, the others wait as well, in order, and a few quick
 requests pass.
 """
@@ -35,7 +35,7 @@ class Turns:
         self._serve = serve
         self._now_s = now_s
         self._quick = quick
-        self._until_s = 0.0  # when the allowance of this turn of the loop is used up; 0: nothing has asked for it yet
+        self._until_s = 0.0  # when the allowance of this loop iteration is used up; 0: nothing has asked for it yet
         self.stalls: StallWatch | None = None  # the server's, which is made later
         self.waiting: dict[Connection, list[Received[Any]]] = {}  # what comes of these now must not overtake that
         self._ready: dict[Connection, None] = {}  # of those, whose peers read; the next to have its turn first
@@ -68,11 +68,11 @@ class Turns:
             self._wait(connection, [])
 
     def is_used_up(self) -> bool:
-        """Whether all connections together have had their allowance of this turn of the loop."""
+        """Whether all connections together have had their allowance of this loop iteration."""
         return self._now_s() >= self.until_s()
 
     def until_s(self) -> float:
-        """When all but a few quick requests have to stop, of all connections together, in this turn of the loop."""
+        """When all but a few quick requests have to stop, of all connections together, in this loop iteration."""
         if not self._until_s:
             self._until_s = self._now_s() + TURN_S
             asyncio.get_running_loop().call_soon(self._turn_is_over)

@@ -332,7 +332,7 @@ async def test_a_topic_that_name_servers_would_refuse_is_left_out_and_takes_no_o
 
 async def test_a_stop_that_comes_together_with_news_ends_the_rounds() -> None:
     known = registrar(BrokerSettings(nameservers=("a:1",)), **{"a:1": NamesLink()})
-    for ticks in range(4):  # the two may meet anywhere between two turns of the loop
+    for ticks in range(4):  # the two may meet anywhere between two loop iterations
         rounds = asyncio.ensure_future(known.run())
         for _ in range(50):
             await asyncio.sleep(0)

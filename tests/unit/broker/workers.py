@@ -22,7 +22,7 @@ class HeldThread:
         self.waiting.append((job, then))
 
     def work_unheard(self) -> None:
-        """Do the next job; its owner hears of it in the next turn of the loop."""
+        """Do the next job; its owner hears of it in the next loop iteration."""
         job, then = self.waiting.pop(0)
         self.done += 1
         asyncio.get_running_loop().call_soon(then, failure_of(job))

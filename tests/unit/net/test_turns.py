@@ -75,7 +75,7 @@ def test_a_long_row_of_requests_is_answered_turn_by_turn() -> None:
 
 
 class Sharing(Server):
-    """All connections share a turn of the loop."""
+    """All connections share a loop iteration."""
 
     def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
         for request in coming:

@@ -1,7 +1,7 @@
 """Long responses, made in steps: what takes longer than a moment lets other requests pass in between.
 
     handler ──▶ steps: a generator ──few pieces──▶ the response, at once
-                        └──────many pieces──▶ a few per turn of the loop ──▶ encoded on a worker ──▶ the response
+                        └──────many pieces──▶ a few per loop iteration ──▶ encoded on a worker ──▶ the response
 
 A handler of that kind returns a generator (``store.tables.steps``). It yields after every piece of work that takes
 about a millisecond, yields a job where a disk has to be waited for, and returns a job without side effects that makes

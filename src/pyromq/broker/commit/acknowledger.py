@@ -127,7 +127,7 @@ class Acknowledger:
 def _respond(sends: list[PendingSend]) -> None:
     """What leaves on one connection, and stands side by side, leaves in one write.
 
-    Now, since a turn of the loop for each would cost more.
+    Now, since a loop iteration for each would cost more.
     """
     last = len(sends) - 1
     for at, (connection, request, response) in enumerate(sends):

@@ -1,6 +1,6 @@
-"""Group commit (one turn of the event loop): what arrives together is written, flushed and answered together.
+"""Group commit (one event loop iteration): what arrives together is written, flushed and answered together.
 
-    requests of this turn of the loop ─▶ stage, stage, … ─▶ end of the turn: one ``Commit`` ─▶ ``DiskStage``
+    requests of this loop iteration ─▶ stage, stage, … ─▶ end of the turn: one ``Commit`` ─▶ ``DiskStage``
 
 While a single connection sends, waiting for others only costs time: its group is committed as soon as its requests are
 staged (``commit_early``). Owner of what is staged and not written yet.
@@ -68,7 +68,7 @@ class GroupCommit:
         self._internal: list[OnStored] = []  # internal writes
         self._before_commit: list[Callable[[], None]] = []  # want to stage something behind everything else
         self._touched = Touched()  # queues of all of these
-        self._scheduled = False  # a commit at the end of this turn of the loop
+        self._scheduled = False  # a commit at the end of this loop iteration
         self._sender: Connection | None = None  # of the last groups, as long as it was only one
         self._alone_commits = 0  # how many these were
 

@@ -48,7 +48,7 @@ class HighWatermark:
         return self._store.visible_max != EVERYTHING
 
     def hide_new(self) -> None:
-        """Something was stored in this turn and waits from now on; no reader has seen it yet."""
+        """Something was stored in this loop iteration and waits from now on; no reader has seen it yet."""
         if self._store.visible_max == EVERYTHING:
             self._store.visible_max = self._safe
 

@@ -101,7 +101,7 @@ class DelayRunner:
             self.soon()
 
     def soon(self) -> None:
-        """Look at everything in the next turn of the loop."""
+        """Look at everything in the next loop iteration."""
         self._wake_in(0)
 
     def tick(self) -> None:

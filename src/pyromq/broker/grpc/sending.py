@@ -1,6 +1,6 @@
 """SendMessage, EndTransaction and RecallMessage: through the same handlers as sends of the remoting protocol.
 
-A send is answered by a callback and not by a task: what many clients send in one turn of the loop is staged together
+A send is answered by a callback and not by a task: what many clients send in one loop iteration is staged together
 and committed together.
 """
 

@@ -1,7 +1,7 @@
 """Popping: a message is handed out for a time and acknowledged by itself; no queue belongs to a member.
 
     calls ─▶ pops ─┬─▶ the in-flight table (``store.in_flight``): who has what until when
-                   ├─▶ journal: what changed in this turn of the loop, one record of the commit log
+                   ├─▶ journal: what changed in this loop iteration, one record of the commit log
                    └─▶ dead: messages that were delivered often enough go to %DLQ%group
 
 Every front door calls the same object, ``Pops``; ``pop_requests`` is that of the remoting protocol. On the loop:

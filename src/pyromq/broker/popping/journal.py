@@ -1,4 +1,4 @@
-"""The journal's writer: what pops change in one turn of the loop becomes one record of the commit log.
+"""The journal's writer: what pops change in one loop iteration becomes one record of the commit log.
 
 hand-outs ─────────▶ applied at once, written with the turn: a crash that loses one only delivers the message again
 acks, changes ─────▶ written with the turn, applied and answered when the log is as safe as the store promises

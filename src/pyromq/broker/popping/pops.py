@@ -97,7 +97,7 @@ class Pops:
         self.waiters: Waiters[HeldPop] = Waiters(environment.clock, self._settings.held_pulls_max)
         self._buckets: dict[str, dict[Bucket, None]] = {}  # that pops may wait in, by topic
         self._revived: dict[tuple[str, str], None] = {}  # groups and topics of which rows became ready, untold
-        self._rescan: dict[Bucket, None] = {}  # there is more to look at, but not in this turn
+        self._rescan: dict[Bucket, None] = {}  # there is more to look at, but not in this loop iteration
         self._new_number = receipt_numbers()
         self._attempt_ids: OrderedDict[tuple[QueueName, str], tuple[int, list[int]]] = OrderedDict()
         self._committed: dict[QueueName, int] = {}  # as it was committed here: another value is somebody else's

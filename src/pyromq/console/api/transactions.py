@@ -1,4 +1,4 @@
-"""Half messages."""
+"""Prepared messages."""
 
 from __future__ import annotations
 

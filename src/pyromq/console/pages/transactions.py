@@ -1,4 +1,4 @@
-"""Half messages: transactions that are neither committed nor rolled back."""
+"""Prepared messages: transactions that are neither committed nor rolled back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SORTS: Final[dict[str, Callable[[OpenTransaction], Any]]] = {
 }
 
 
-@pages.page("/transactions", title="Half messages", nav=Nav("Messages", order=50, key="i"))
+@pages.page("/transactions", title="Prepared messages", nav=Nav("Messages", order=50, key="i"))
 async def transactions(visit: Visit) -> Drawn:
     found = await read_half_messages(visit.desk, visit.query.get("topic", "")[:255])
     given = visit.query if "sort" in visit.query else {**visit.query, "order": "desc"}  # the oldest first

@@ -89,7 +89,7 @@ _ALL: Final = (
     _number("startAcceptSendRequestTimeStamp", "Messages are refused before this time", 0, 10**15 - 1, "ms since 1970"),
     _switch("storeReplyMessageEnable", "Replies of request-reply are stored"),
     _number("transactionCheckInterval", "How often undecided producers are asked", 1_000, _DAY_MS, "ms"),
-    _number("transactionCheckMax", "How often at most, before a half message is put away", 1, 250, "times"),
+    _number("transactionCheckMax", "How often at most, before a prepared message is put away", 1, 250, "times"),
     _number("transactionTimeOut", "No earlier than so long after the message", 0, _DAY_MS, "ms"),
     _switch("useServerSideResetOffset", "Resets happen at the broker, also for members that are away"),
     _number("waitTimeMillsInSendQueue", "How long a send may wait before it is refused", 1, 60_000, "ms"),

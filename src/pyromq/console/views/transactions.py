@@ -1,4 +1,4 @@
-"""Half messages: prepared, and neither committed nor rolled back; and whether their producers could be asked."""
+"""Prepared messages, neither committed nor rolled back; and whether their producers could be asked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One HTTP/2 connection of a server: frames in, calls to the handler, responses out within the peer's windows.
 
 Nothing here waits: a read is cut into frames and each acts at once, or ends its stream or the connection. What is
-written during one turn of the loop leaves together. A peer that does not read is not read from, and what waits for it
+written during one loop iteration leaves together. A peer that does not read is not read from, and what waits for it
 is bounded.
 """
 
@@ -537,7 +537,7 @@ class Http2Connection(asyncio.Protocol):
     # --- writing ---
 
     def write(self, data: bytes) -> None:
-        """Leaves at the end of this turn of the loop."""
+        """Leaves at the end of this loop iteration."""
         self._out.write(data)
 
     def respond_at_once(self, call: GrpcCall, head: bytes, data: bytes, trailers: bytes) -> bool:

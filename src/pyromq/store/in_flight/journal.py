@@ -1,6 +1,6 @@
 """The journal: every change of the in-flight table, as records of an internal topic of the commit log.
 
-    record body   msgpack array of changes, one record for all that happened in one turn of the broker's loop
+    record body   msgpack array of changes, one record for all that happened in one iteration of the broker's loop
     change        array: "h" hand-out, "c" change of the invisible time, "a" acknowledged, "f" forgotten
 
 The commit log is the write-ahead log: the journal shares its group commit, its flush and its replicas. Replaying a

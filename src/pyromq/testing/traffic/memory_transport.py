@@ -2,7 +2,7 @@
 
     one end: write(data) ──▶ unread of the other ──call_soon──▶ the other's get_buffer, buffer_updated
 
-What is written in one turn of the loop arrives in the next. Reading can be paused, writing is when too much is unread,
+What is written in one loop iteration arrives in the next. Reading can be paused, writing is when too much is unread,
 ``close`` delivers what was written before, ``abort`` does not: as sockets do, in an order that is always the same.
 """
 

@@ -65,7 +65,7 @@ async def test_a_send_is_answered_when_it_is_stored_as_safely_as_any_other(flush
     async with LaneRig(with_core=False, flush=flush) as rig:
         caller = caller_of(rig)
         call = caller.call(CODE, sent(), b"hello")
-        assert not call.done(), "it is committed with all else that arrives in this turn of the loop"
+        assert not call.done(), "it is committed with all else that arrives in this loop iteration"
         response = await asyncio.wait_for(call, 60)
         header = response.header_as(SendResponseHeader)
         assert (response.code, header.queue_id, header.queue_offset, caller.calls) == (ResponseCode.SUCCESS, 0, 0, 0)

@@ -24,7 +24,7 @@ _READS = 60
 
 
 def reads_of(seed: int) -> list[tuple[int, list[tuple[int, bytes]]]]:
-    """Steps: by how much time moves on, and which reads arrive in one turn of the loop."""
+    """Steps: by how much time moves on, and which reads arrive in one loop iteration."""
     rng = Random(seed)
     steps, streams, number, oddness = [], dict.fromkeys(range(3), b""), 1, (0.1, 0.5, 1.0)[seed % 3]
     for _ in range(_READS):

@@ -55,7 +55,7 @@ class Settlements:
         self._settings = settings
         self._clock = clock
         self._made_room = made_room
-        self._acks: dict[str, list[LeasedMessage]] = {}  # of this turn of the loop, by broker
+        self._acks: dict[str, list[LeasedMessage]] = {}  # of this loop iteration, by broker
         self._count = 0
         self._quiet = asyncio.Event()
 

@@ -83,7 +83,7 @@ def share_of(
 
 
 async def begun(broker: Broker, count: int) -> None:
-    while len(broker.asked) < count:  # noqa: ASYNC110 - a few turns of the loop
+    while len(broker.asked) < count:  # noqa: ASYNC110 - a few loop iterations
         await asyncio.sleep(0)
 
 

@@ -48,7 +48,7 @@ async def test_a_batch_that_comes_as_the_only_worker_leaves_finds_another() -> N
         runner.wake()
 
     await arrive("first")
-    await asyncio.create_task(arrive("second"))  # runs right behind the worker, in the same turn of the loop
+    await asyncio.create_task(arrive("second"))  # runs right behind the worker, in the same loop iteration
     await settled()
     assert seen == ["first", "second"]
 
