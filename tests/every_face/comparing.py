@@ -189,6 +189,10 @@ def stories_differ(scene: Scene, *, traced: bool = True) -> list[str]:
         twice = explained(scene, "News", scene.twice_id)
         if "Consumed twice, by " not in twice["text"] or len(set(twice["members"])) != 2:
             found.append(f"explain of what two members consumed: {twice}")
+        rows = rows_of(scene.nameserver, "message", "trace", scene.twice_id)
+        hosts = {row["client_host"] for row in rows if row["event"] == "consume ended"}
+        if hosts != set(twice["members"]):
+            found.append(f"message trace names {hosts}, explain {twice['members']}")
     for topic, message_id, state in (
         ("Later", scene.delayed_id, "delayed"),
         ("Promises", scene.prepared_id, "prepared"),

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
+from pyromq.model.failure import Failure, FailureStory
 from pyromq.model.queue import QueueId
-from pyromq.operate.health import ClusterSeverity, judge_broker, judge_lag, judge_members
+from pyromq.model.topic import GroupConfig
+from pyromq.operate.consumers.blocked_queues import BlockedQueue
+from pyromq.operate.consumers.group_state import GroupMember, GroupState
+from pyromq.operate.health import (
+    ClusterSeverity,
+    judge_broker,
+    judge_flow,
+    judge_heads,
+    judge_lag,
+    judge_members,
+    judge_paused,
+    judge_subscriptions,
+)
 
 
 @pytest.mark.parametrize(("ratio", "severity"), [("0.10", "ok"), ("0.80", "warning"), ("0.9", "bad"), ("", "ok")])
@@ -57,3 +73,59 @@ def test_refusals_by_quotas_are_told() -> None:
     told = {"quotaRefusedSends": "12", "quotaRefusedPulls": "0", "quotaRefusedCreations": "1"}
     (finding,) = judge_broker("broker a", told)
     assert finding.severity is ClusterSeverity.WARNING and "12 sends, 1 creations" in finding.text
+
+
+# --- what members say ---
+
+
+def _state(**fields: Any) -> GroupState:
+    given = {
+        "group": "billing",
+        "config": GroupConfig(group_name="billing"),
+        "is_online": True,
+        "is_broadcasting": False,
+        "lag": 7,
+        "lag_ms": 10,
+        "subscriptions": {},
+        "members": (),
+        "queues": (),
+    }
+    return GroupState(**{**given, **fields})
+
+
+def _member(client_id: str, **fields: Any) -> GroupMember:
+    return GroupMember(client_id=client_id, address="a:1", language="PYTHON", version=1, version_text="1", **fields)
+
+
+def test_a_paused_group_with_members_is_a_finding_and_one_that_runs_is_none() -> None:
+    paused = _state(config=GroupConfig(group_name="billing", consume_enable=False), members=(_member("c1"),))
+    [found] = judge_paused(paused)
+    assert found.text.startswith("paused, with 1 member connected and 7 messages left")
+    assert not judge_paused(_state(members=(_member("c1"),)))
+
+
+def test_members_that_disagree_are_named_with_what_they_subscribe_to() -> None:
+    odd = _member("c2", agrees=False, subscriptions={"orders": "paid"})
+    usual = _member("c1", agrees=True, subscriptions={"orders": "new"})
+    [found] = judge_subscriptions(_state(members=(usual, odd)))
+    assert found.severity == "bad"
+    assert found.text.startswith("c2 subscribes to orders (paid), the others to orders (new): messages get lost")
+    assert not judge_subscriptions(_state(members=(usual,)))
+
+
+def test_a_held_up_queue_is_a_finding_at_once_and_a_slow_one_is_not() -> None:
+    story = FailureStory.begun_by(Failure(error_class="ValueError", text="no such customer", attempt=3))
+    queue = QueueId("orders", "broker-a", 0)
+    head = BlockedQueue(queue=queue, committed=0, end=7, offset=0, attempt=3, stage="waiting", story=story, age_ms=5)
+    [found] = judge_heads(_state(queues=(head,)))
+    assert (found.severity, "failed 3 times" in found.text) == ("bad", True)
+    assert "ValueError: no such customer; 7 messages left in it" in found.text
+    assert not judge_heads(_state(queues=(msgspec.structs.replace(head, attempt=0, story=None),)))
+
+
+def test_flow_control_is_a_finding_where_a_buffer_is_full_and_messages_wait() -> None:
+    held, paused = _member("c1", held_pulls={"MESSAGES": 4, "SPAN": 0}), _member("c2", held_pulls={"PAUSED": 9})
+    [found] = judge_flow(_state(members=(held, paused)))
+    assert found.text.startswith("flow control holds back pulls of 1 member (c1: messages 4)")
+    assert not judge_flow(_state(members=(held,), lag=0)), "it was so once, and has caught up"
+    assert not judge_flow(_state(members=(paused,)))

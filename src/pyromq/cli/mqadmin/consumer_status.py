@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,8 +49,25 @@ def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
 def _details(title: str, form: str, queues: list[tuple[QueueId, dict[str, Any]]]) -> Iterator[str]:
     yield from ("", "", title, _PLACE % ("#Topic", "#Broker Name", "#QID", "#ProcessQueueInfo"))
     for queue, info in queues:
-        facts = ", ".join(f"{name}={_java(value)}" for name, value in info.items())
+        facts = ", ".join(f"{name}={_shown(name, value)}" for name, value in _in_order(info))
         yield _PLACE % (queue.topic, queue.broker, queue.number, form % facts)
+
+
+def _in_order(info: dict[str, Any]) -> list[tuple[str, Any]]:
+    """As RocketMQ prints the fields; others behind them."""
+    import msgspec
+
+    from pyromq.client.consumer.base.running_info import PopQueueInfo, QueueInfo
+
+    known = [each.encode_name for kind in (QueueInfo, PopQueueInfo) for each in msgspec.structs.fields(kind)]
+    return sorted(info.items(), key=lambda pair: known.index(pair[0]) if pair[0] in known else len(known))
+
+
+def _shown(name: str, value: Any) -> object:
+    """Times as RocketMQ writes them: year to millisecond, without a mark between them."""
+    if name.endswith("Timestamp") and isinstance(value, int):
+        return datetime.fromtimestamp(value / 1000).astimezone().strftime("%Y%m%d%H%M%S") + f"{value % 1000:03}"
+    return _java(value)
 
 
 def _by_queue(table: Any) -> list[tuple[QueueId, dict[str, Any]]]:

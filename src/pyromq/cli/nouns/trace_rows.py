@@ -16,6 +16,7 @@ TRACE_COLUMNS = (
     Column("group", "group"),
     Column("result", "result", styles={"ok": "green", "failed": "bold red"}, whole=True),
     Column("cost_ms", "ms", right=True),
+    Column("client_host", "client", optional=True),
     Column("detail", "detail", optional=True),
 )
 

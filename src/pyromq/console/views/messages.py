@@ -305,6 +305,7 @@ def _trace_event(record: TraceRecord) -> TimelineEvent | None:
     words |= {"ConsumeEnded": "The listener returned", "Recalled": "Called back"}
     title = words.get(name, "Transaction ended")
     parts = [f"group {fields['group']}"] if fields.get("group") else []
+    parts += [f"client {fields['client_host']}"] if fields.get("client_host") else []
     parts += [f"{fields['cost_ms']} ms"] if fields.get("cost_ms") else []
     parts += [f"attempt {fields['delivery_attempt'] + 1}"] if fields.get("delivery_attempt") else []
     is_bad = fields.get("is_success") is False
