@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -212,3 +213,16 @@ def test_every_option_and_column_is_documented() -> None:
     assert shown == [[f"`{option.name}`", option.use.value, option.default] for option in own]
     assert all(f"`{option.name}`" in page.read_text(encoding="utf-8") for option in SINK_OPTIONS)
     assert [row[0].strip("`") for row in table_rows(page, first="column")] == list(SINK_COLUMNS)
+
+
+def test_rows_that_cannot_be_sent_go_to_a_topic_and_the_others_where_they_belong(spark: Any, topics: Topics) -> None:
+    topic, aside = topics.make(), topics.make("-bad")
+    rows = [(f"row {number}" if number % 10 else "", "a|b" if number == 5 else "x") for number in range(40)]
+    frame = spark.createDataFrame(rows, "body string, tags string").repartition(2)
+    frame.write.format("pyromq").options(**topics.options(topic, badRows=aside)).mode("append").save()
+    sent = spark.read.format("pyromq").options(**topics.options(topic)).load().selectExpr("string(body)").collect()
+    assert sorted(row[0] for row in sent) == sorted(body for body, tag in rows if body and tag == "x")
+    kept = spark.read.format("pyromq").options(**topics.options(aside)).load().collect()
+    assert {row.tags for row in kept} == {"bad-row"}
+    reasons = [json.loads(row.body)["reason"] for row in kept]
+    assert sorted(reason.split(",")[0] for reason in reasons) == [*["column body"] * 4, "column tags"]

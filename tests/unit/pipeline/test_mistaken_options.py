@@ -86,6 +86,7 @@ SINK_MISTAKES: dict[str, tuple[tuple[str, str], ...]] = {
     "group": (("a b", "only the characters"),),
     "batchBytes": (("8m", "more than 4m"), ("none", AMOUNT)),
     "inFlight": (("0", COUNT),),
+    "badRows": (("bad/rows", "give it whole"), ("a b", "neither fail, nor a topic, nor a folder")),
     "settleTime": (("a while", TIME),),
     "checkAfter": (("0", TIME),),
     "checkpointLocation": (("", NOTHING),),

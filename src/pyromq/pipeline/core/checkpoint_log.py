@@ -19,15 +19,20 @@ FOLDER: Final = "pyromq"
 _one_slash = re.compile(r"^file:/+").sub
 
 
+def files_at(location: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a location, and the path in it."""
+    location = _one_slash("/", location)  # Spark also writes file:/path
+    if "://" in location:
+        files, path = fs.FileSystem.from_uri(location)
+        return files, str(path)
+    return fs.LocalFileSystem(), os.path.abspath(location)  # noqa: PTH100
+
+
 class CheckpointLog:
     """Under ``location``, in a folder of its own that Spark does not look at."""
 
     def __init__(self, location: str, part: str) -> None:
-        location = _one_slash("/", location)  # Spark also writes file:/path
-        if "://" in location:
-            self._files, base = fs.FileSystem.from_uri(location)
-        else:
-            self._files, base = fs.LocalFileSystem(), os.path.abspath(location)  # noqa: PTH100
+        self._files, base = files_at(location)
         self._base = f"{base.rstrip('/')}/{FOLDER}/{part}"
 
     def write(self, name: str, text: str, *, durable: bool = True) -> None:

@@ -60,7 +60,7 @@ class JoinedPacker:
     def _pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:
         first, count = rows_checked(self.row, batch), batch.num_rows
         bodies = bodies_of(batch, first)
-        items = _Items(bodies, property_texts(batch, self._keys.column(first, count), self._system, first))
+        items = _Items(bodies, property_texts(batch, self._keys.column(first, count), self._system, first), first)
         at, self.row = 0, first + count
         while at < count:
             stop = items.fitting(at, self._bytes_max - self._size)
@@ -87,14 +87,15 @@ class JoinedPacker:
 class _Items:
     """Rows as they stand in a batch request. Raises MessageTooLargeError."""
 
-    def __init__(self, bodies: pa.Array, texts: pa.Array) -> None:
+    def __init__(self, bodies: pa.Array, texts: pa.Array, first: int) -> None:
         self._bodies = bodies
         self._texts = texts  # of properties
         self._body_sizes = pc.binary_length(bodies).to_numpy()
         self._text_sizes = pc.binary_length(texts).to_numpy()
         self._sizes = self._body_sizes.astype(np.int64) + self._text_sizes + ITEM_OVERHEAD_BYTES
         self._ends = np.cumsum(self._sizes)  # where each would end if all were in one request
-        check_item(int(self._sizes.max()), int(self._text_sizes.max()))
+        for row in (int(self._sizes.argmax()), int(self._text_sizes.argmax())):
+            check_item(int(self._sizes[row]), int(self._text_sizes[row]), first + row)
 
     def fitting(self, start: int, room: int) -> int:
         """The row behind those from ``start`` on that fit into ``room`` bytes."""

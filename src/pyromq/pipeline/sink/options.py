@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from pyromq.errors import InvalidNameError
+from pyromq.model.names import validate_topic
 from pyromq.pipeline.core.options import (
     OPTIONS,
     Mistakes,
@@ -45,6 +47,7 @@ class SinkOptions:
     settle_ms: int = 1_000
     check_after_ms: int = 60_000
     checkpoint: str = ""
+    bad_rows: str = ""  # a topic, or a folder; empty: they end the task
 
     @property
     def topic(self) -> str:
@@ -75,6 +78,21 @@ def _mode(text: str) -> Mode:
         raise ValueError(f"{text!r} is not one of {', '.join(mode.value for mode in Mode)}") from error
 
 
+def _bad_rows(text: str) -> str:
+    """Empty for ``fail``."""
+    text = text.strip()
+    if text.lower() == "fail":
+        return ""
+    if "/" in text:
+        if not text.startswith("/") and "://" not in text:
+            raise ValueError(f"{text!r} is a folder of unknown place: give it whole, as /data/bad or s3://bucket/bad")
+        return text
+    try:
+        return validate_topic(text)
+    except InvalidNameError as error:
+        raise ValueError(f"{text!r} is neither fail, nor a topic, nor a folder: {error}") from error
+
+
 def _batch_bytes(text: str) -> int:
     if (size := _bytes(text)) > BATCH_BYTES_MAX:
         raise ValueError(f"{text!r} is more than 4m, the most that brokers accept in one request")
@@ -89,6 +107,7 @@ SINK_OPTIONS: Final = (
     SourceOption("batchBytes", "batch_bytes", _batch_bytes, Use.BOTH, "`256k`"),
     SourceOption("inFlight", "in_flight", _count, Use.BOTH, "`8`"),
     SourceOption("settleTime", "settle_ms", _duration, Use.BOTH, "`1s`"),
+    SourceOption("badRows", "bad_rows", _bad_rows, Use.BOTH, "`fail`"),
     SourceOption("checkAfter", "check_after_ms", _duration, Use.STREAM, "`60s`"),
     SourceOption("checkpointLocation", "checkpoint", _text, Use.STREAM, "Spark's"),
     *(_SOURCES[name] for name in _SHARED),
@@ -118,5 +137,7 @@ def _rules(options: SinkOptions, use: Use) -> tuple[Rule, ...]:
          "checkpointLocation"),
         ("mode", use is Use.STREAM or options.mode is not Mode.TRANSACTIONAL,
          "a batch write is not transactional; idempotent writes can be repeated"),
+        ("badRows", not options.bad_rows or options.bad_rows not in options.topics,
+         "it is the topic that the other rows go to; name another one"),
         *connection_rules(options.reaching),
     )  # fmt: skip

@@ -125,6 +125,7 @@ class Packer:
             target = targets[number] if targets is not None else (self._options.topic, None)
             flag = (flags[number] or 0) if flags is not None else 0
             delay = delays[number] if delays is not None else ""
+            check_item(ITEM_OVERHEAD_BYTES + len(body) + len(text), len(text) + len(delay), first + number)
             if delay or self._alone:
                 yield self._single(target, body, text + delay.encode(), key, flag)
             else:
@@ -140,7 +141,6 @@ class Packer:
 
     def _add(self, target: Target, body: bytes, properties: bytes, key: str, flag: int) -> Iterator[SinkRequest]:
         total = ITEM_OVERHEAD_BYTES + len(body) + len(properties)
-        check_item(total, len(properties))
         opened = self._open.get(target)
         if opened is not None and opened.size + total > self._bytes_max:
             yield self._close(target)
@@ -161,7 +161,6 @@ class Packer:
         return SinkRequest(*target, b"".join(opened.parts), opened.keys)
 
     def _single(self, target: Target, body: bytes, properties: bytes, key: str, flag: int) -> SinkRequest:
-        check_item(len(body) + len(properties), len(properties))
         return SinkRequest(*target, body, [key], properties.decode(), flag)
 
     # --- where to ---
@@ -238,11 +237,11 @@ def _delays(batch: pa.RecordBatch, first: int) -> list[str] | None:
     return [f"{_DELIVER_MS}{time_ms}{names.ITEM_END}" if time_ms else "" for time_ms in times]
 
 
-def check_item(size: int, properties_bytes: int) -> None:
-    """Check the size of one message. Raises MessageTooLargeError."""
+def check_item(size: int, properties_bytes: int, row: int) -> None:
+    """Checks what one row takes in a request. Raises MessageTooLargeError with the columns and the row."""
     if size > BATCH_BYTES_MAX:
-        raise MessageTooLargeError(what="a row with its properties", size_bytes=size, bytes_max=BATCH_BYTES_MAX)
+        what = f"columns body and properties, row {row}: a row with its properties"
+        raise MessageTooLargeError(what=what, size_bytes=size, bytes_max=BATCH_BYTES_MAX)
     if properties_bytes > PROPERTIES_BYTES_MAX:
-        raise MessageTooLargeError(
-            what="properties of a row", size_bytes=properties_bytes, bytes_max=PROPERTIES_BYTES_MAX
-        )
+        what = f"columns tags, keys and properties, row {row}: properties of a row"
+        raise MessageTooLargeError(what=what, size_bytes=properties_bytes, bytes_max=PROPERTIES_BYTES_MAX)

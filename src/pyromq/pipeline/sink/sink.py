@@ -31,6 +31,7 @@ from pyromq.pipeline.core.borders import in_one_sentence
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.options import Use
 from pyromq.pipeline.reading.cluster import Cluster
+from pyromq.pipeline.sink.bad_rows import RowPacker, Sieve, side_output
 from pyromq.pipeline.sink.check_backs import keep_answering
 from pyromq.pipeline.sink.columns import check_sink_schema
 from pyromq.pipeline.sink.joined import JoinedPacker, can_join
@@ -114,6 +115,11 @@ class Task:
     attempt: int
     run: int = 0
 
+    @property
+    def name(self) -> str:
+        """For files of the task."""
+        return f"{self.batch}-{self.partition}-{self.attempt}"
+
 
 def plan_of(options: SinkOptions) -> Plan:
     """Asked on the driver before every batch. Raises TopicNotFoundError, SourceUnreachableError."""
@@ -175,8 +181,15 @@ def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[p
         is_stored=checks.is_stored if checks is not None else None,
     )
     packer: Packer | JoinedPacker | None = None
+
+    def trial(batch: pa.RecordBatch) -> RowPacker:
+        if can_join(batch.schema.names, options):
+            return JoinedPacker(options, keys, system=system)
+        return Packer(options, keys, sender.queues_of, system=system, alone=transactional)
+
+    sieve = Sieve(trial, side_output(connect(options.reaching), options, task.name)) if options.bad_rows else None
     try:
-        for batch in batches:
+        for batch in batches if sieve is None else map(sieve.good_rows, batches):
             if packer is None:
                 columns = batch.schema.names
                 found = checks.found(has_own="unique_key" in columns) if checks is not None else None
@@ -192,6 +205,8 @@ def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[p
         for request in packer.rest() if packer is not None else ():
             sender.put(request)
         sent = sender.finish()
+        if sieve is not None:
+            sieve.finish()
     except BaseException:  # whatever ends the task, its sender must not be left running; raised again
         sender.give_up()
         raise
