@@ -70,7 +70,7 @@ def go_to(folder: Path, life: int, place: str) -> None:
 
 
 def _source(module: Any) -> None:
-    partitions, read = module.StreamReader.partitions, module._Reading.read
+    partitions, read = module.StreamReader.partitions, module.Reading.read
 
     def held_partitions(self: Any, start: Any, end: Any) -> Any:
         reached("planned", self._options.group)
@@ -83,7 +83,7 @@ def _source(module: Any) -> None:
             reached("reading", self._options.group)
             yield batch.slice(middle)
 
-    module.StreamReader.partitions, module._Reading.read = held_partitions, held_read
+    module.StreamReader.partitions, module.Reading.read = held_partitions, held_read
 
 
 def _sender(module: Any) -> None:
