@@ -132,7 +132,7 @@ def _consume(module: Any) -> None:
 
     def held_send_back(self: Any, judged: Any) -> None:
         send_back(self, judged)
-        reached("writing", self._group)
+        reached("writing", self._options.group)
 
     def held_commit(self: Any, messages: Any, batchId: int) -> None:  # noqa: N803
         reached("staged", "consume")

@@ -138,7 +138,7 @@ def test_mistakes_are_named(
 
 def test_an_idempotent_sink_needs_its_topic_to_be_there(spark: Any, topics: Topics) -> None:
     options = topics.options("not-there", mode="idempotent", sinkId=topics.name())
-    with pytest.raises(PySparkException, match="no route for topic 'not-there'"):
+    with pytest.raises(PySparkException, match="there is no topic not-there"):
         rows(spark, 1).write.format("pyromq").options(**options).mode("append").save()
 
 

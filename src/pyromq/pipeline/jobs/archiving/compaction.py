@@ -21,6 +21,7 @@ from pyromq.pipeline.jobs.archiving.files import OWN, ArchiveCommit, ArchiveFold
 from pyromq.pipeline.jobs.archiving.writer import GROUP_BYTES
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.common.errors import ArchiveError
+from pyromq.pipeline.jobs.common.html import ShownSummary
 
 TARGET_BYTES: Final = 256 << 20
 _PREFIX: Final = "compacted-"
@@ -34,7 +35,7 @@ class SmallFile(msgspec.Struct, frozen=True):
     size: int
 
 
-class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+class Compacted(ShownSummary, frozen=True, kw_only=True):
     """How many files became how many."""
 
     files_before: int = 0

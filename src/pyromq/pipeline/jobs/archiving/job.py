@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import unquote, urlparse
 
-import msgspec
-
 from pyromq.errors import ConfigError
 from pyromq.pipeline.arrow.columns import COLUMNS
 from pyromq.pipeline.core.keywords import settings_from
@@ -23,6 +21,7 @@ from pyromq.pipeline.jobs.archiving.files import OWN, ArchiveCommit, ArchiveFold
 from pyromq.pipeline.jobs.archiving.options import ArchiveFormat, ArchiveOptions, ArchiveSettings
 from pyromq.pipeline.jobs.archiving.spark_writer import FOLDERS, PARQUET_OPTIONS, several_files_open
 from pyromq.pipeline.jobs.common.errors import ArchiveError
+from pyromq.pipeline.jobs.common.html import ShownSummary
 from pyromq.pipeline.jobs.common.queries import drain, failures_in_words, offsets_read, rows_read, trigger_of
 from pyromq.pipeline.jobs.common.selection import Selection, absolute, schema_of
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-class Archived(msgspec.Struct, frozen=True, kw_only=True):
+class Archived(ShownSummary, frozen=True, kw_only=True):
     """What one run did. Files and bytes are counted where we write them ourselves."""
 
     path: str

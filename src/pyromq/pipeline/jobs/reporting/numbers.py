@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from pyromq.pipeline.jobs.common.html import ShownSummary
+
 BUCKETS_MAX: Final = 120
 _WIDTHS_MS: Final = (
     *(100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000),
@@ -110,7 +112,7 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
     points: tuple[Point, ...] = ()
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Report(ShownSummary, frozen=True, kw_only=True):
     """Everything; empty parts say that nothing of the kind was found (without a trace topic much is not known)."""
 
     made_ms: int

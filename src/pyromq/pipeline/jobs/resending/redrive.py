@@ -24,6 +24,7 @@ from pyromq.operate.resend.originals import OriginalMessages
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import REDRIVEN_FROM, Item, application_properties, origin_topic, redriven_id
 from pyromq.pipeline.core.keywords import settings_from
+from pyromq.pipeline.jobs.common.html import ShownSummary
 from pyromq.pipeline.jobs.common.patching import Patch, PatchInput
 from pyromq.pipeline.jobs.common.queries import failures_in_words
 from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Redriving(msgspec.Struct, frozen=True, kw_only=True):
+class Redriving(ShownSummary, frozen=True, kw_only=True):
     """What became of the dead letters; ``letters`` tells of each."""
 
     group: str

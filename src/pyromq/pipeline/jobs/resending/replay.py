@@ -18,6 +18,7 @@ from pyromq.model.names import validate_topic
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import Item
 from pyromq.pipeline.core.keywords import settings_from
+from pyromq.pipeline.jobs.common.html import ShownSummary
 from pyromq.pipeline.jobs.common.queries import failures_in_words
 from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
@@ -46,7 +47,7 @@ class ReplaySample(msgspec.Struct, frozen=True, kw_only=True):
     body: str
 
 
-class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
+class ReplaySummary(ShownSummary, frozen=True, kw_only=True):
     """``is_dry``: nothing was sent, ``found`` would be. ``failures`` has the first hundred.
 
     A replay can be run again under its ``name``, given or made up, and sends what it could not send before.

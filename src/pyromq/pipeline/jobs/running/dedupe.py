@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-import msgspec
-
 from pyromq.errors import ConfigError
 from pyromq.pipeline.arrow.columns import COLUMNS
 from pyromq.pipeline.core.keywords import settings_from
+from pyromq.pipeline.jobs.common.html import ShownSummary
 from pyromq.pipeline.jobs.common.queries import drain, failures_in_words, rows_read, trigger_of
 from pyromq.pipeline.jobs.common.selection import Selection, absolute
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
@@ -30,7 +29,7 @@ _KEY: Final = "__key"
 _READ: Final = "__read_time"
 
 
-class Deduped(msgspec.Struct, frozen=True, kw_only=True):
+class Deduped(ShownSummary, frozen=True, kw_only=True):
     """Summary of a dedupe; ``dropped`` were repetitions."""
 
     to: str

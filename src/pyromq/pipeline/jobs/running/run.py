@@ -14,6 +14,7 @@ from pyromq.errors import ConfigError
 from pyromq.pipeline.core.option_texts import option_text
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.common.errors import JobFailedError
+from pyromq.pipeline.jobs.common.html import ShownSummary
 from pyromq.pipeline.jobs.common.patching import find_function
 from pyromq.pipeline.jobs.common.queries import drain_all, failures_in_words, trigger_of
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
@@ -48,7 +49,7 @@ class SinkRan(msgspec.Struct, frozen=True, kw_only=True):
     read: int | None = None
 
 
-class Ran(msgspec.Struct, frozen=True, kw_only=True):
+class Ran(ShownSummary, frozen=True, kw_only=True):
     name: str
     mode: str
     sinks: tuple[SinkRan, ...]
