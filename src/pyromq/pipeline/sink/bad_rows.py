@@ -83,7 +83,10 @@ class SideOutput(Protocol):
 
 
 class Sieve:
-    """Of one task: rows pass, or go to the side output. ``trial`` makes a packer whose requests nobody sends."""
+    """Parts the rows of one task: good ones pass, bad ones go to the side output.
+
+    ``trial`` makes a packer whose requests nobody sends.
+    """
 
     def __init__(self, trial: Callable[[pa.RecordBatch], RowPacker], output: SideOutput) -> None:
         self._trial = trial
