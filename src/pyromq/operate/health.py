@@ -27,6 +27,7 @@ _LAG_WARN_MS: Final = 60_000  # several times longer than members take to commit
 _NAMED_MAX: Final = 5  # members in one finding
 _PRESSURE: Final = frozenset((Hold.MESSAGES.name, Hold.BYTES.name, Hold.SPAN.name))
 _HELD_UP_MAX: Final = 16  # queues in findings about one group
+_RECEIVED_OFTEN: Final = 3  # attempts, counted from 0
 
 
 class ClusterSeverity(StrEnum):
@@ -144,7 +145,10 @@ class HealthFacet:
         found = [*judge_subscriptions(state), *judge_flow(state)]
         if state.is_paused:
             return [*judge_paused(state), *found]
-        if not state.is_broadcasting:  # there each member has all queues
+        found += judge_popped(state)
+        if (
+            not state.is_broadcasting and state.in_flight is None
+        ):  # there, and where it pops, each member has all queues
             topics = [topic for topic in state.subscriptions if not topic.startswith(RETRY_PREFIX)]
             queues = {topic: await self._count_queues(topic) for topic in topics}
             found += judge_members(state.group, len(state.members), queues)
@@ -214,6 +218,21 @@ def judge_heads(state: GroupState) -> list[ClusterFinding]:
         text = f"a queue is held up by a message that failed {times(queue.attempt)} ({where}): {queue.error};"
         text += f" {counted(queue.lag, 'message')} left in it; see pyromq group describe {state.group}"
         found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=f"group {state.group}", text=text))
+    return found
+
+
+def judge_popped(state: GroupState) -> list[ClusterFinding]:
+    """Messages of a popping group that were received again and again, and never acknowledged."""
+    found = []
+    often = [each for each in state.queues if each.in_flight is not None and each.attempt >= _RECEIVED_OFTEN]
+    for queue in often[:_HELD_UP_MAX]:
+        where = f"{queue.queue.topic}, {queue.queue.broker} queue {queue.queue.number}, offset {queue.offset}"
+        text = (
+            f"a message was received {times(queue.attempt + 1)} and never acknowledged ({where}): consumers fail with"
+        )
+        text += f" it, or need longer than it is invisible; see pyromq message explain {queue.queue.topic}"
+        text += f" {queue.message_id}"
+        found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {state.group}", text=text))
     return found
 
 

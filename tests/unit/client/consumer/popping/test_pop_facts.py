@@ -68,6 +68,24 @@ def test_describe_says_who_waits_for_what() -> None:
     with_popped(test)
 
 
+def test_the_doctor_knows_messages_that_are_received_again_and_again_and_no_idle_members() -> None:
+    async def test(broker: LoopbackBroker, admin: Admin, ids: list[str]) -> None:
+        async with SimpleConsumer(broker.nameserver, group=GROUP, topics=TOPIC, invisible=5) as second:
+            about = f"group {GROUP}"
+            assert [each.text for each in await admin.health.findings() if each.about == about] == []
+            await broker.advance(seconds=31)
+            for _ in range(3):
+                await second.receive(1)
+                await broker.advance(seconds=6)
+            (finding,) = [each for each in await admin.health.findings() if each.about == about]
+            assert finding.text.startswith(
+                "a message was received 5 times and never acknowledged (orders, broker-a queue 0"
+            )
+            assert finding.text.endswith(f"pyromq message explain {TOPIC} {ids[0]}")
+
+    with_popped(test)
+
+
 def test_explain_knows_each_message() -> None:
     async def test(broker: LoopbackBroker, admin: Admin, ids: list[str]) -> None:
         async def story(number: int) -> tuple[str, str, int]:
