@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.name_watch import NameWatch
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.state.topics import Topics
@@ -54,7 +55,9 @@ class Registrar:
         address: str,
         ha_address: str,
         known: NameServerList,
+        lease: Lease | None = None,
     ) -> None:
+        """``lease``: a master under a failover agent registers while it lasts, with its number as state version."""
         self.topics = topics
         self._settings = settings
         self._address = address
@@ -75,8 +78,7 @@ class Registrar:
         self._remarks: dict[str, str] = {}  # the last one of each name server
         self.name_watch = NameWatch(settings, address)
         self._writable = True  # False: routes offer no queue of this broker to producers any more
-        self.may_register: Callable[[], bool] = lambda: True  # False: another broker may have the name by now
-        self.state_version: Callable[[], int] = lambda: 0  # registrations carry it at least
+        self._lease = lease
 
     @property
     def host(self) -> str:
@@ -105,7 +107,7 @@ class Registrar:
         async with self._round:  # one at a time: the second round waits for what the first one says
             self._changed.clear()
             await self._look_for_others()
-            if not self.may_register():
+            if self._lease is not None and not self._lease.is_open:  # another broker may have the name by now
                 return
             changed = self.topics.take_changes()
             if everything:
@@ -235,7 +237,8 @@ class Registrar:
 
     def _version(self) -> DataVersion:
         version = self.topics.table.version
-        state_version = max(version.state_version, self.name_watch.state_version, self.state_version())
+        lease_number = self._lease.state.number if self._lease is not None else 0
+        state_version = max(version.state_version, self.name_watch.state_version, lease_number)
         timestamp = version.timestamp + (not self._writable)  # another version: name servers take all topics anew
         return msgspec.structs.replace(version, state_version=state_version, timestamp=timestamp)
 

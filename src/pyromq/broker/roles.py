@@ -91,10 +91,6 @@ class RoleChanges:
         handler.complete, handler.on_control = self._complete, self.order
         if lease is None:
             return
-        registrar = parts.services.registrar
-        if parts.replication.follower is None:
-            registrar.may_register = lambda: lease.is_open
-            registrar.state_version = lambda: lease.state.number
         if parts.replication.lease_following is not None:
             parts.replication.lease_following.on_cut = self._cut
         handler.on_grant = partial(self._granted, parts)

@@ -139,12 +139,10 @@ class Wiring:
         services = self._services(tables, stats, write_path, owners)
         popping = open_popping(self.environment, tables, write_path, self.workers.save, stats.counters)
         handlers = self._handlers(tables, stats, waiters, write_path, services, popping)
-        replication = self._replication(replicating, tables, owners, write_path, services.registrar)
+        replication = self._replication(replicating, tables, owners, write_path, services)
         if replication.follower is not None:
             replication.follower.repair = LogRepair(self.store, services.maintenance.scrub)
             handlers.pulls.master_is_near = replication.follower.attached.is_set
-        if replication.metadata is not None:
-            replication.metadata.on_delay_offsets = services.delay_runner.schedule.follow
         on_report = replication.members.reported if replication.members is not None else None
         handlers.members.take(partial(replication.status, str(self.identity.address)), on_report)
         handlers.access.owners, handlers.access.belong_to_master = owners.text, replication.has_masters_users
@@ -152,7 +150,6 @@ class Wiring:
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
         handlers.runtime.scrub_facts = services.maintenance.scrub.facts
         tables.topics.on_change = services.registrar.topics_changed
-        handlers.config.on_update = self.on_change
         write_path.readers.join(popping, services.delay_runner, handlers.pulls, handlers.watches)
         if handlers.sends.lane is not None:
             stats.puts.before_look = handlers.sends.lane.count_puts
@@ -174,16 +171,23 @@ class Wiring:
         tables: Tables,
         owners: OwnerTable,
         write_path: WritePath,
-        registrar: Registrar,
+        services: Services,
     ) -> Replication:
         if self.environment.settings.replication.role is Role.REPLICA:
             calls = MasterCalls(self._open_link, self.environment.settings.access.inner)
             address = str(self.identity.address)
             replication = wiring.of_a_replica(
-                write_path, tables, owners, calls, registrar.register_now, self.workers.save, address
+                write_path,
+                tables,
+                owners,
+                calls,
+                services.registrar.register_now,
+                self.workers.save,
+                address,
+                services.delay_runner.schedule.follow,
             )
             if replication.known_master is not None:
-                registrar.on_registered = replication.known_master.told
+                services.registrar.on_registered = replication.known_master.told
         else:
             replication = wiring.of_a_master(write_path, tables, owners)
         write_path.disk.ship_to(replication)
@@ -253,6 +257,7 @@ class Wiring:
             address=str(address),
             ha_address=str(Address(address.host, address.port + 1)),
             known=NameServerList(settings.nameservers, clock=self.environment.clock),
+            lease=self.environment.lease if settings.replication.role is not Role.REPLICA else None,
         )
 
     def _open_link(self, name: str) -> Link:
@@ -312,7 +317,7 @@ class Wiring:
             groups=GroupHandler(tables, address),
             progress=ProgressHandler(environment, store, tables, stats, address, popping.pops.table),
             resets=ResetHandler(store, tables, settings),
-            config=ConfigHandler(environment, store, tables.topics, identity.address),
+            config=ConfigHandler(environment, store, tables.topics, identity.address, self.on_change),
             cleaning=CleaningHandler(write_path, tables, services.maintenance),
             runtime=RuntimeHandler(
                 environment,

@@ -22,14 +22,22 @@ logger = logging.getLogger(__name__)
 class ConfigHandler:
     """Requests 25 and 26. Owner of the version that tools compare."""
 
-    def __init__(self, environment: Environment, store: MessageStore, topics: Topics, address: Address) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        store: MessageStore,
+        topics: Topics,
+        address: Address,
+        on_update: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``on_update`` runs when the settings have new values."""
         self._settings = environment.settings
         self._store = store
         self._topics = topics
         self._clock = environment.clock
         self._address = address
         self.version = DataVersion(timestamp=environment.clock.now_ms())  # changes with every update
-        self.on_update: Callable[[], None] = lambda: None  # the settings have new values
+        self._on_update = on_update
         self._told: tuple[GetBrokerConfigResponseHeader, bytes] | None = None  # until the next update
 
     def get(self, connection: Connection, request: Received[None]) -> tuple[GetBrokerConfigResponseHeader, bytes]:
@@ -51,5 +59,5 @@ class ConfigHandler:
         self._topics.create_system_topics()  # automatic creation needs its template
         if new.permission != permission:
             self._topics.announce()
-        self.on_update()
+        self._on_update()
         logger.info("settings changed: keys=%s peer=%s", ",".join(sorted(changes)), connection.remote_text)

@@ -63,7 +63,9 @@ class MetadataSync:
         follower: Follower,
         master: MasterCalls,
         saver: Executor,
+        on_delay_offsets: Callable[[DelayOffsets], None] = lambda offsets: None,
     ) -> None:
+        """``on_delay_offsets`` hears how far the master has come with its delay levels."""
         self._settings = environment.settings.replication
         self._disk = environment.disk
         self._store = store
@@ -80,7 +82,7 @@ class MetadataSync:
         self._undecided = False  # topics that are gone wait for another round
         self._kept: set[str] = set()  # topics that the master has lost rather than deleted
         self.troubles: dict[str, str] = {}  # what was not taken over, and why
-        self.on_delay_offsets: Callable[[DelayOffsets], None] = lambda offsets: None  # the master has come so far
+        self._on_delay_offsets = on_delay_offsets
         self.rounds = 0
         self.log_end = 0  # the master's, when the tables of the last round were asked for
         self._turn = asyncio.Lock()  # held while a round is under way
@@ -250,7 +252,7 @@ class MetadataSync:
     async def _take_delays(self, text: bytes) -> None:
         delays = await self._save(DelayOffsets, text)
         if isinstance(delays, DelayOffsets):
-            self.on_delay_offsets(delays)
+            self._on_delay_offsets(delays)
 
     async def _take_timer_check(self, text: bytes) -> None:
         if text and self._is_new("timercheck", text):

@@ -29,6 +29,7 @@ from pyromq.replication.replicas import Replicas
 from pyromq.replication.settings import Role
 from pyromq.security import handover
 from pyromq.store.message_store import MessageStore
+from pyromq.store.tables.offsets import DelayOffsets
 from pyromq.store.tables.owners import OwnerTable
 from pyromq.wire.json import bodies
 from pyromq.wire.json.membership import BrokerStatus, MemberRole
@@ -316,6 +317,7 @@ class ReplicationWiring:
         register: Callable[[], Awaitable[None]],
         saver: Executor,
         address: str,
+        on_delay_offsets: Callable[[DelayOffsets], None],
     ) -> Replication:
         """``register`` asks name servers for the master, by registering with them; ``address`` is this broker's."""
         environment, store = self._environment, write_path.store
@@ -345,7 +347,7 @@ class ReplicationWiring:
             on_copied=lambda queues: write_path.disk.take_copied(Touched(queues)),
             broker_id=environment.settings.broker_id,
         )
-        metadata = MetadataSync(environment, store, tables, owners, follower, calls, saver)
+        metadata = MetadataSync(environment, store, tables, owners, follower, calls, saver, on_delay_offsets)
         replication = Replication(
             environment=environment,
             store=store,
