@@ -36,7 +36,7 @@ PUSHED_QUEUES_MAX: Final = 2_048
 
 
 class ResetHandler:
-    """Handler of request 222 (INVOKE_BROKER_TO_RESET_OFFSET)."""
+    """Handler of offset resets (INVOKE_BROKER_TO_RESET_OFFSET). Request 222."""
 
     def __init__(self, store: MessageStore, tables: Tables, settings: BrokerSettings) -> None:
         self._store = store

@@ -32,7 +32,7 @@ _ON_A_WORKER: Final = PIECE * (PIECES_AT_ONCE + 1)  # as many as make a response
 
 
 class StoreHandler:
-    """Handler of requests 31010 (QUERY_STORE_FACTS) and 31011 (QUERY_PREPARED_CHECKS)."""
+    """Handler of questions about the store and prepared messages. Requests 31010 and 31011."""
 
     def __init__(
         self,

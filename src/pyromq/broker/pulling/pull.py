@@ -78,7 +78,7 @@ Charge = Callable[[Connection, Received[PullHeader], ReadResult], None]
 
 
 class PullHandler:
-    """Handler of requests 11 (PULL_MESSAGE) and 361 (LITE_PULL_MESSAGE)."""
+    """Handler of pulls (PULL_MESSAGE, LITE_PULL_MESSAGE). Requests 11 and 361."""
 
     def __init__(
         self, environment: Environment, tables: Tables, store: MessageStore, waiters: PullWaiters, counters: Counters

@@ -137,7 +137,7 @@ class QueueWatches:
 
 
 class WatchHandler:
-    """Handler of requests 31050 (QUERY_QUEUE_RANGES) and 31051 (AWAIT_QUEUE_RANGES)."""
+    """Handler of questions about ranges of queues. Requests 31050 and 31051."""
 
     def __init__(self, environment: Environment, tables: Tables, store: MessageStore, counters: Counters) -> None:
         self._clock = environment.clock

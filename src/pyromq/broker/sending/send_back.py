@@ -46,7 +46,7 @@ _ROOM_BYTES: Final = 1_024  # for where a copy goes after its delay, its origin,
 
 
 class SendBackHandler:
-    """Handler of request 36 (CONSUMER_SEND_MSG_BACK)."""
+    """Handler of send-backs (CONSUMER_SEND_MSG_BACK). Request 36."""
 
     def __init__(
         self, environment: Environment, tables: Tables, write_path: WritePath, delays: Delays, counters: Counters
