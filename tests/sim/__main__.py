@@ -8,11 +8,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from random import SystemRandom
+from typing import TYPE_CHECKING, Final
 
 from tests.sim.patches import require_fixed_hashes
 
-_LINES: int = 60  # of the history, when a single seed fails
+if TYPE_CHECKING:
+    from tests.sim.run import Outcome
+
+_LINES: Final = 60  # of the history, when a single seed fails
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -55,60 +61,91 @@ def _command(given: argparse.Namespace, seed: int, mode: str, dropped: tuple[str
     return " ".join([*parts, *([f'ARGUMENTS="{" ".join(more)}"'] if more else [])])
 
 
+@dataclass
+class _Tally:
+    """What all seeds of a run come to."""
+
+    name: str
+    count: int = 0
+    simulated_s: float = 0.0
+    cpu_s: float = 0.0
+    totals: Counter[str] = field(default_factory=Counter)
+    failed: list[int] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        self.count += 1
+        self.simulated_s += outcome.simulated_s
+        self.cpu_s += outcome.cpu_s
+        self.totals.update(outcome.counts)
+
+    def line(self) -> str:
+        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        ratio = self.simulated_s / max(self.cpu_s, 0.01)
+        pace = f"{self.simulated_s:.0f} simulated s in {self.cpu_s:.0f} s of CPU ({ratio:.0f} to 1)"
+        totals = self.totals
+        load = f"acknowledged {totals['acknowledged']}, read {totals['got']}, faults {totals['fault']}"
+        return f"{self.name}: {self.count} runs, {pace}, {load}, peak {peak_mb} MB, failed {len(self.failed)}"
+
+
+def _run_seed(given: argparse.Namespace, seed: int, tally: _Tally) -> Outcome | None:
+    """The last of its runs; None when a planted mistake cannot show in its plan."""
+    from tests.sim.lies import BY_NAME, planted
+    from tests.sim.plan import make_plan
+    from tests.sim.run import run
+
+    plan = make_plan(seed, given.mode).without(tuple(each for each in given.without.split(",") if each))
+    if given.lie and given.seed is None and not BY_NAME[given.lie].may_show(plan):
+        return None
+    outcomes = []
+    for _ in range(given.repeat):
+        with planted(given.lie):
+            outcomes.append(run(plan))
+        tally.add(outcomes[-1])
+    hashes = {each.hash for each in outcomes}
+    if len(hashes) > 1:
+        outcomes[-1].verdict.fail(f"{given.repeat} runs have {len(hashes)} hashes")
+    if not outcomes[-1].is_ok:
+        tally.failed.append(seed)
+    return outcomes[-1]
+
+
+def _tell_failure(given: argparse.Namespace, outcome: Outcome, *, is_single: bool) -> Outcome:
+    """What happened, if it is the only seed; what is wrong, and how to repeat it."""
+    from tests.sim.lies import planted
+    from tests.sim.shrink import shrink
+
+    seed = outcome.plan.seed
+    if is_single and given.shrink:
+        with planted(given.lie):
+            outcome = shrink(outcome)
+    if is_single and given.lines:
+        print(*outcome.lines[-given.lines :], sep="\n")
+    for text in outcome.verdict.failures:
+        print(f"  seed {seed}: {text}")
+    print(f"  repeat: {_command(given, seed, outcome.plan.mode, outcome.plan.dropped)}")
+    return outcome
+
+
 def main() -> int:
     given = _parser().parse_args()
     require_fixed_hashes(["-m", "tests.sim", *sys.argv[1:]])
-    from tests.sim.lies import BY_NAME, planted
-    from tests.sim.plan import make_plan
-    from tests.sim.run import Outcome, run
-    from tests.sim.shrink import shrink
-
     name, seeds = _seeds(given)
-    failed: list[int] = []
-    totals: Counter[str] = Counter()
-    count, simulated_s, cpu_s = 0, 0.0, 0.0
+    tally = _Tally(name)
     is_single = given.seed is not None and given.repeat == 1
-    outcome: Outcome | None = None
-    for seed in seeds:
-        plan = make_plan(seed, given.mode).without(tuple(each for each in given.without.split(",") if each))
-        if given.lie and given.seed is None and not BY_NAME[given.lie].may_show(plan):
-            continue
-        hashes = set()
-        for _ in range(given.repeat):
-            with planted(given.lie):
-                outcome = run(plan)
-            hashes.add(outcome.hash)
-            simulated_s += outcome.simulated_s
-            cpu_s += outcome.cpu_s
-        assert outcome is not None
-        if len(hashes) > 1:
-            outcome.verdict.fail(f"{given.repeat} runs have {len(hashes)} hashes")
-        count += 1
-        totals.update(outcome.counts)
-        if outcome.is_ok and not is_single:
-            continue
-        if not outcome.is_ok:
-            failed.append(seed)
-            if is_single:
-                if given.shrink:
-                    with planted(given.lie):
-                        outcome = shrink(outcome)
-                print(*outcome.lines[-given.lines :], sep="\n")
-            for text in outcome.verdict.failures:
-                print(f"  seed {seed}: {text}")
-            print(f"  repeat: {_command(given, seed, outcome.plan.mode, outcome.plan.dropped)}")
-        if not is_single:
-            print(outcome.line(), flush=True)
-        if failed and given.stop:
-            break
-    if is_single and outcome is not None:
-        print(outcome.line())
-        return bool(failed)
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    pace = f"{simulated_s:.0f} simulated s in {cpu_s:.0f} s of CPU ({simulated_s / max(cpu_s, 0.01):.0f} to 1)"
-    load = f"acknowledged {totals['acknowledged']}, read {totals['got']}, faults {totals['fault']}"
-    print(f"{name}: {count} seeds, {pace}, {load}, peak {peak_mb} MB, failed {len(failed)}")
-    return bool(failed)
+    with suppress(KeyboardInterrupt):
+        for seed in seeds:
+            outcome = _run_seed(given, seed, tally)
+            if outcome is None:
+                continue
+            if not outcome.is_ok:
+                outcome = _tell_failure(given, outcome, is_single=is_single)
+            if is_single or not outcome.is_ok:
+                print(outcome.line(), flush=True)
+            if tally.failed and given.stop:
+                break
+    if not is_single:
+        print(tally.line())
+    return bool(tally.failed)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class Faults:
         self.cluster = cluster
         self.clients = clients
         self.is_over = False
-        self.happened = 0
+        self.first_s = float("inf")  # when the first one began
         self._open: dict[int, End] = {}
         self._backups: list[Any] = []
         self._operator = world.process("operator", world.machine("operator", "10.0.4.1"))
@@ -58,7 +58,7 @@ class Faults:
         if begun is None:
             return
         facts, end = begun
-        self.happened += 1
+        self.first_s = min(self.first_s, self.world.loop.true_s)
         self.world.history.note("fault", f"f{fault.number}", fault.kind, facts, f"{fault.lasts_s:g} s")
         self._open[fault.number] = end
         self.world.loop.call_for(None, self.world.loop.true_s + fault.lasts_s, self._end, fault)

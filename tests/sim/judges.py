@@ -161,8 +161,7 @@ def judge_at_the_end(world: World, cluster: Cluster, clients: list[SimClient], f
     _no_ghosts(world, verdict)
     if not world.plan.clocks and "clock jumps" not in world.plan.kinds:
         _not_early(world, verdict)
-    if not faults.happened:
-        _not_twice(world, verdict)
+    _not_twice(world, faults.first_s, verdict)
     _facts(world, cluster, verdict)
 
 
@@ -261,11 +260,12 @@ def _not_early(world: World, verdict: Verdict) -> None:
             verdict.fail(f"{read.key} came {sent.due_s - read.at_s:.3f} s early")
 
 
-def _not_twice(world: World, verdict: Verdict) -> None:
-    counts = Counter((read.group, read.key, read.attempt) for read in world.history.deliveries if read.group != "news")
-    for (group, key, attempt), count in counts.items():
+def _not_twice(world: World, until_s: float, verdict: Verdict) -> None:
+    """Before the first fault."""
+    reads = [each for each in world.history.deliveries if each.at_s < until_s and each.group != GROUPS["broadcast"]]
+    for (group, key, attempt), count in Counter((each.group, each.key, each.attempt) for each in reads).items():
         if count > 1:
-            verdict.fail(f"group {group} got {key} {count} times as attempt {attempt}, without any fault")
+            verdict.fail(f"group {group} got {key} {count} times as attempt {attempt}, before any fault")
 
 
 def _facts(world: World, cluster: Cluster, verdict: Verdict) -> None:

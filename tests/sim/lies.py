@@ -15,6 +15,7 @@ from unittest.mock import patch
 import msgspec
 
 from pyromq.broker.base.lease import Lease, LeaseState
+from pyromq.broker.base.responses import send_response
 from pyromq.broker.commit import high_watermark
 from pyromq.broker.delays import delays, schedule
 from pyromq.broker.replicating.members import ReplicaMembers
@@ -45,6 +46,7 @@ class Lie:
     clients: tuple[str, ...] = ()  # one of them
     store: str = ""
     is_of_sets: bool = False
+    needs_failures: bool = False  # of listeners
 
     def may_show(self, plan: Plan) -> bool:
         happens = {fault.kind for fault in plan.faults}
@@ -54,6 +56,7 @@ class Lie:
             and (not self.clients or bool(works & set(self.clients)))
             and (not self.store or self.store == plan.lease_store)
             and (not self.is_of_sets or plan.sets["a"] > 1)
+            and (not self.needs_failures or plan.fail_percent > 0)
         )
 
 
@@ -104,8 +107,6 @@ def _first_half(plain: Any) -> Any:
 
     def send_back(self: Any, connection: Any, request: Any) -> None:
         if request.correlation_id % 2:
-            from pyromq.broker.base.responses import send_response
-
             send_response(connection, request, None)
         else:
             plain(self, connection, request)
@@ -250,7 +251,7 @@ LIES: Final = (
         "anybody takes over",
         "also a member that lacks something",
         _wrapped(rules, "_take", _taken_by_anybody),
-        16,
+        7,
         *_CRASHES,
     ),
     _of_sets(
@@ -271,7 +272,7 @@ LIES: Final = (
         "gate answers unconfirmed",
         "the lease's members count as if they had everything",
         _replaced(ReplicaMembers, "required_position", lambda self: 1 << 60 if self._lease.required else None),
-        1,
+        20,
         *_CRASHES,
     ),
     Lie(
@@ -282,52 +283,24 @@ LIES: Final = (
         kinds=_POWER,
     ),
     _of_sets(
-        "report before flush",
-        "a replica reports what is not on its disk",
-        _replaced(follower._Session, "report", _reports_what_it_got),
-        1,
-        *_POWER,
-    ),
-    _of_sets(
         "never cut",
         "an old master keeps what the new one does not have",
         _replaced(LeaseState, "cut_position", _cut_nothing),
-        1,
-        *_CRASHES,
-    ),
-    _of_sets(
-        "cut at the wrong epoch",
-        "it is cut where the newest lease began",
-        _wrapped(LeaseState, "cut_position", _cut_too_late),
-        1,
+        18,
         *_CRASHES,
     ),
     _of_sets(
         "lease not on disk",
         "what a broker knows of leases dies with its process",
         _replaced(Lease, "save", _unsaved),
-        1,
+        14,
         *_CRASHES,
-    ),
-    _of_sets(
-        "always sure",
-        "an agent believes a store that was set back",
-        _wrapped(agent.AgentState, "note_record", _sure),
-        1,
-        *_SET_BACK,
-    ),
-    _of_sets(
-        "members are not asked",
-        "silence counts as consent",
-        _replaced(doubt, "lacks_answers", lambda *_, **__: ""),
-        1,
-        *_SET_BACK,
     ),
     _of_sets(
         "etcd does not compare",
         "every write of the lease succeeds",
         _wrapped(EtcdModel, "_transaction", _not_compared),
-        1,
+        5,
         *_CRASHES,
         store="etcd",
     ),
@@ -335,83 +308,115 @@ LIES: Final = (
         "PostgreSQL does not compare",
         "every write of the lease succeeds",
         _wrapped(PostgresModel, "execute", _not_versioned),
-        1,
+        2,
         *_CRASHES,
         store="postgresql",
-    ),
-    _of_sets(
-        "watermark ahead",
-        "consumers see what replicas do not have",
-        _wrapped(high_watermark.HighWatermark, "_most", _shown_early),
-        1,
-        *_CRASHES,
-    ),
-    Lie(
-        "progress ahead",
-        "offsets are committed before messages are consumed",
-        _wrapped(QueueBuffer, "commit_offset", _ahead),
-        1,
-        kinds=("kill client", "kill broker", "power"),
     ),
     Lie(
         "send-back dropped",
         "a failed message is answered and not stored",
         _wrapped(SendBackHandler, "send_back", _first_half),
-        1,
+        142,
+        needs_failures=True,
     ),
     Lie(
         "out of order",
         "an orderly listener gets the newest first",
         _wrapped(QueueBuffer, "take", _backwards),
-        1,
+        48,
         clients=("orderly",),
     ),
     Lie(
         "timer too early",
         "messages come three seconds before their time",
         _wrapped(delays.Delays, "_place_at", _soon),
-        1,
+        3,
         clients=("delayed",),
     ),
     Lie(
         "level too early",
         "a delay level is shorter than it says",
         _replaced(schedule.Schedule, "_due_ms", lambda self, level, offset, position, due_ms: due_ms - 1_500),
-        1,
+        3,
         clients=("delayed",),
     ),
     Lie(
         "rollback is commit",
         "every transaction is committed",
         _wrapped(transactions, "_ENDINGS", _commit_always),
-        1,
+        8,
         clients=("transactions",),
     ),
     Lie(
         "commit is dropped",
         "a committed message is not written",
         _replaced(transactions.TransactionHandler, "_stage_final", lambda self, prepared: transactions._OP_QUEUE),
-        1,
+        110,
         clients=("transactions",),
     ),
     Lie(
         "outbox forgets",
         "kept messages are forgotten before they are sent",
         _wrapped(KeptMessages, "oldest", _kept_and_forgotten),
-        1,
+        110,
         kinds=_CRASHES,
         clients=("outbox",),
     ),
-    Lie("consumed twice", "a finished message is handed out again", _wrapped(QueueBuffer, "finish", _twice), 1),
+    Lie("consumed twice", "a finished message is handed out again", _wrapped(QueueBuffer, "finish", _twice), 8),
     Lie(
         "disk lies",
         "names of new files are never on disk",
         _replaced(FaultyDisk, "sync_folder", lambda self, path: None),
-        1,
+        3,
         kinds=_POWER,
     ),
 )
-BY_NAME: Final = {each.name: each for each in LIES}
+# Not found yet, in the few seeds that were tried: each of them is a hole in the simulator until some seed tells.
+UNFOUND: Final = (
+    _of_sets(
+        "report before flush",
+        "a replica reports what is not on its disk",
+        _replaced(follower._Session, "report", _reports_what_it_got),
+        0,
+        *_POWER,
+    ),
+    _of_sets(
+        "cut at the wrong epoch",
+        "it is cut where the newest lease began",
+        _wrapped(LeaseState, "cut_position", _cut_too_late),
+        0,
+        *_CRASHES,
+    ),
+    _of_sets(
+        "always sure",
+        "an agent believes a store that was set back",
+        _wrapped(agent.AgentState, "note_record", _sure),
+        0,
+        *_SET_BACK,
+    ),
+    _of_sets(
+        "members are not asked",
+        "silence counts as consent",
+        _replaced(doubt, "lacks_answers", lambda *_, **__: ""),
+        0,
+        *_SET_BACK,
+    ),
+    _of_sets(
+        "watermark ahead",
+        "consumers see what replicas do not have",
+        _wrapped(high_watermark.HighWatermark, "_most", _shown_early),
+        0,
+        *_CRASHES,
+    ),
+    Lie(
+        "progress ahead",
+        "offsets are committed before messages are consumed",
+        _wrapped(QueueBuffer, "commit_offset", _ahead),
+        0,
+        kinds=("kill client", "kill broker", "power"),
+    ),
+)
+BY_NAME: Final = {each.name: each for each in (*LIES, *UNFOUND)}
 
 
 @contextmanager

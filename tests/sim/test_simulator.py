@@ -54,3 +54,15 @@ def test_what_is_left_out_changes_nothing_else() -> None:
     assert less.faults == plan.faults[1:]
     assert [each.number for each in less.clients] == [each.number for each in plan.clients if each.number != 1]
     assert (less.sets, less.timing, less.disk_ms) == (plan.sets, plan.timing, plan.disk_ms)
+
+
+@pytest.mark.more
+def test_the_shrinker_leaves_what_the_failure_needs() -> None:
+    done = simulate("--seed", "8", "--lie", "rollback is commit", "--shrink", "--lines", "0")
+    assert done.returncode == 1
+    assert "was rolled back" in last_line(done)
+    assert re.search(r"clients 2 faults 0,", last_line(done)), "a producer and a consumer are enough"
+    without = re.search(r"--without ([fc0-9,]+)", done.stdout)
+    assert without is not None
+    again = simulate("--seed", "8", "--lie", "rollback is commit", "--without", without[1])
+    assert last_line(again) == last_line(done), "the command repeats the shortened run"

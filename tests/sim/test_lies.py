@@ -1,0 +1,24 @@
+"""Every planted mistake is found: by the seed that found it last, or else by one of the next."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.commands import last_line, simulate
+from tests.sim.lies import LIES, Lie
+
+_SEEDS_MAX = 200
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.name.replace(" ", "-"))
+def test_it_is_found(lie: Lie) -> None:
+    known = simulate("--seed", str(lie.seed), "--lie", lie.name)
+    if known.returncode == 1 and "FAILED" in last_line(known):
+        return
+    found = simulate("--seeds", f"1..{_SEEDS_MAX}", "--lie", lie.name, "--stop")
+    assert found.returncode == 1, f"{lie.name}: no seed up to {_SEEDS_MAX} tells\n{found.stdout}"
+    assert "FAILED" in found.stdout, found.stderr
+
+
+def test_there_are_at_least_twenty() -> None:
+    assert len({lie.name for lie in LIES}) == len(LIES) >= 20
