@@ -624,7 +624,7 @@ def test_a_broker_whose_port_is_picked_serves_no_grpc_unless_it_is_asked_to(tmp_
     asyncio.run(scenario())
 
 
-def test_clients_whose_start_waits_late_get_their_settings_twice(tmp_path: Path) -> None:
+def test_clients_whose_start_waits_late_get_their_settings_again(tmp_path: Path) -> None:
     """The Node.js client begins to wait when it has its routes; settings that came before are lost to it."""
 
     async def scenario() -> None:

@@ -76,8 +76,8 @@ _PROPERTY_BYTES_MAX: Final = 4 << 10
 _is_property = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,63}").fullmatch
 _CONSUMERS: Final = (ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUMER, ClientType.PULL_CONSUMER)
 _OK: Final = status_of(StatusCode.OK)
-_WAITS_LATE: Final = ("HTTP", "NODE_JS")  # its start waits for settings that come after its routes: they come twice
-_AGAIN_S: Final = 1.0
+_WAITS_LATE: Final = ("HTTP", "NODE_JS")  # its start waits for settings that come after its routes: they come again
+_AGAIN_S: Final = (1.0, 3.0, 8.0, 20.0)
 
 
 class Telemetry:
@@ -140,7 +140,8 @@ class Telemetry:
             command = TelemetryCommand(status=_OK, settings=completed).encode()
             call.send(command)
             if client.caller.language in _WAITS_LATE:
-                asyncio.get_running_loop().call_later(_AGAIN_S, call.send, command)
+                for again_s in _AGAIN_S:
+                    asyncio.get_running_loop().call_later(again_s, call.send, command)
 
         future.add_done_callback(registered)
 
