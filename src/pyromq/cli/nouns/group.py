@@ -48,7 +48,7 @@ def list_groups(
 ) -> None:
     """List consumer groups with topics, connected members, rate of the last minute, lag and dead letters.
 
-    The lag of a group that broadcasts is not known: each member keeps its own offsets.
+    The lag of a group that broadcasts is left out: members are asked for it by ``group lag`` and ``group describe``.
     """
     page = with_admin(nameserver, lambda admin: admin.groups.list(listing.question()))
     rows = (

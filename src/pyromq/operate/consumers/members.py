@@ -156,7 +156,7 @@ def read_client_state(client_id: str, body: bytes) -> ClientState:
         heads=tuple(heads_of_line(body)),
         subscriptions=subscriptions,
         rates=java_json.convert(told.get("statusTable") or {}, dict[str, TopicRates]),
-        flow={hold.name: count for hold, count in flow_counts(body).items()},
+        flow={hold.name: count for hold, count in flow_counts(body).items() if count},
     )
 
 
