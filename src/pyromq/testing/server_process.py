@@ -46,7 +46,7 @@ _PORT_FLAGS: Final[dict[str, dict[str, Sequence[int]]]] = {
 }
 _WITH_DATA: Final = ("up", "broker", "console", "follow")
 _WITH_METRICS: Final = ("up", "broker", "nameserver")
-_WITH_GRPC: Final = ("up", "broker")
+_DEFAULTS: Final = {"PYROMQ_BROKER_GRPC_PORT": "0"}  # no flag: earlier versions, which tests start too, have none
 
 
 class ServerProcessError(MQError, RuntimeError):
@@ -101,8 +101,6 @@ class _Process:
             fixed.append("--no-console")
         if command in _WITH_METRICS and not given & {"--metrics-port", "--no-metrics"}:
             fixed += ["--metrics-port", "0"]
-        if command in _WITH_GRPC and not given & {"--grpc-port", "--no-grpc"}:
-            fixed += ["--grpc-port", "0"]
         if "--console" in given and "--console-port" not in given:
             fixed += ["--console-port", "0"]
         if data is not None or (command in _WITH_DATA and "--data" not in given):
@@ -195,7 +193,7 @@ class _Process:
                 stdout=out,
                 stderr=err,
                 cwd=self._cwd,
-                env={**os.environ, **self._env},
+                env={**_DEFAULTS, **os.environ, **self._env},
             )
 
     def _steps_to_ready(self) -> Iterator[None]:
