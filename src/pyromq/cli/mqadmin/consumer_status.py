@@ -54,7 +54,7 @@ def _details(title: str, form: str, queues: list[tuple[QueueId, dict[str, Any]]]
 
 
 def _in_order(info: dict[str, Any]) -> list[tuple[str, Any]]:
-    """As RocketMQ prints the fields; others behind them."""
+    """Order the fields as RocketMQ prints them; others come behind."""
     import msgspec
 
     from pyromq.client.consumer.base.running_info import PopQueueInfo, QueueInfo
