@@ -176,7 +176,7 @@ def test_an_unknown_option_is_refused_with_the_likely_one() -> None:
         (
             PushConsumerOptions,
             PushConsumerSettings,
-            {"batch_listener", "hooks", "trace", "consume_timeout", "on_assigned", "on_revoked"},
+            {"batch_listener", "hooks", "trace", "consume_timeout", "invisible", "on_assigned", "on_revoked"},
         ),
         (PullConsumerOptions, PullConsumerSettings, {"hooks", "poll_timeout", "on_assigned", "on_revoked"}),
         (TransactionOptions, TransactionProducerSettings, {"hooks", "trace", "timeout"}),
