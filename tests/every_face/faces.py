@@ -55,8 +55,8 @@ def group_ls_json(scene: Scene) -> Facts:
     return {
         row["group"]: {
             **{name: row[name] for name in _NUMBERS},
-            "is_enabled": row["state"] != "off",
-            "is_broadcast": row["state"] == "broadcast",
+            "is_enabled": not row["is_paused"],
+            "is_broadcast": row["is_broadcasting"],
         }
         for row in rows_of(scene.nameserver, "group", "ls")
     }
@@ -71,8 +71,8 @@ def _of_table(row: dict[str, str]) -> dict[str, Any]:
     names = {"lag": "lag", "retrying": "retrying", "dead": "dead_letters", "members": "members"}
     return {
         **{names[title]: _count(row[title]) for title in names if title in row},
-        "is_enabled": "off" not in row["state"],
-        "is_broadcast": "broadcast" in row["state"],
+        "is_enabled": "paused" not in row["state"],
+        "is_broadcast": "broadcasting" in row["model"],
     }
 
 
@@ -189,8 +189,7 @@ def with_console(nameserver: str, work: Callable[[Console], Any]) -> Any:
 async def api_groups(console: Console) -> Facts:
     return {
         row["group"]: {
-            **{name: row[name] for name in ("lag", "dead_letters", "members")},
-            "retrying": row["retries"],
+            **{name: row[name] for name in _NUMBERS},
             "is_enabled": not row["is_paused"],
             "is_broadcast": row["is_broadcasting"],
             "disagreeing": row["mismatched"],

@@ -80,8 +80,9 @@ def test_lists_show_what_matters(typed: Callable[..., str]) -> None:
     rows = [json.loads(line) for line in typed("topic", "ls").splitlines()]
     assert [row["topic"] for row in rows][1:] == ["events", "orders"]
     orders = rows[2]
-    assert (orders["queues"], orders["groups"], orders["lag"], orders["kind"]) == (2, ["billing"], 7, "normal")
-    assert orders["in_per_s"] > 0 and rows[1]["message_type"] == "FIFO"
+    assert (orders["queues"], orders["lag"], orders["kind"]) == (2, 7, "normal")
+    assert orders["groups"] == [{"group": "billing", "lag": 7}]
+    assert orders["put_rate"] > 0 and rows[1]["message_type"] == "FIFO"
     groups = [json.loads(line) for line in typed("group", "ls").splitlines()]
     assert [(row["group"], row["members"], row["lag"], row["dead_letters"]) for row in groups] == [
         ("billing", 0, 7, 0),

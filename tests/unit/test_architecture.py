@@ -75,6 +75,7 @@ BREAKS = {
     ),
     "servers are known where they are started": ("cli/nouns/topic.py", "import pyromq.broker.broker"),
     "sockets belong to servers and clients": ("pipeline/core/offsets.py", "import pyromq.net.connection"),
+    "faces ask the operator plane, not servers": ("exporter/facts.py", "import pyromq.client.admin.requests"),
     "rooms of the client": ("client/core/routes.py", "import pyromq.client.admin"),
     "rooms of the consumer": ("client/consumer/base/broker_calls.py", "import pyromq.client.consumer.group_member"),
     "rooms of the broker": ("broker/base/session.py", "import pyromq.broker.admin.topic_requests"),

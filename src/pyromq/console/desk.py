@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AsyncExitStack, suppress
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from pyromq.aio import Admin, Client, Producer
 from pyromq.clock import Clock, default_clock
@@ -21,11 +22,15 @@ from pyromq.console.lag_history import LagSampler
 from pyromq.console.queue_rates import QueueRates
 from pyromq.console.sampling import EVERY_MS, ClusterSample, Sampler
 from pyromq.console.settings import ConsoleSettings
+from pyromq.model.system_names import TopicKind
 from pyromq.operate.dead_letters import LetterCounts
 from pyromq.operate.jobs.book import Jobs
+from pyromq.operate.lists import ListQuestion
 from pyromq.wire.json.route import ClusterInfo
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 NAMES_MS: Final = 5_000  # how old a list of names may be
 NUMBERS_MS: Final = 2_000  # how old numbers may be
@@ -56,6 +61,7 @@ class Desk:
         self.streams_open = 0
         self.jobs = Jobs(self.admin, settings.data / "jobs" if settings.data is not None else None, self.clock)
         self.lags = LagSampler(self.admin, self.clock)
+        self._changes = 0  # lists from before the last one are not shown any more
         self.closing = asyncio.Event()  # streams end when the console does
         self._stack = AsyncExitStack()
         self._producer: asyncio.Task[Producer] | None = None
@@ -75,6 +81,27 @@ class Desk:
             self._stack.push_async_callback(_cancelled, asyncio.ensure_future(samples))
 
     # --- what several pages need ---
+
+    async def listed(self, what: str, question: ListQuestion, load: Callable[[], Awaitable[T]]) -> T:
+        """Return a list that was asked for a moment ago, unless something has changed since. Raises MQError."""
+        return await self.cache.get((what, self._changes, question), NUMBERS_MS, load)
+
+    async def listed_soon(
+        self, what: str, question: ListQuestion, load: Callable[[], Awaitable[T]], *, within_ms: int
+    ) -> T | None:
+        """Return a list that is ready within a time; None when it takes longer, while asking goes on."""
+        key = (what, self._changes, question)
+        return await self.cache.get_soon(key, NUMBERS_MS, load, wait_s=within_ms / 1000)
+
+    def changed(self, *keys: Hashable) -> None:
+        """Forget these answers, and all lists, after a change."""
+        self._changes += 1
+        self.admin.sweeper.forget()
+        self.cache.forget(*keys)
+
+    async def topic_kinds(self) -> dict[str, TopicKind]:
+        """Kinds of all topics by their names."""
+        return await self.cache.get(("kinds", self._changes), NAMES_MS, self.admin.topics.kinds)
 
     async def letter_counts(self, group: str) -> LetterCounts:
         """Return how many dead letters of a group wait, and how many there are. Raises MQError."""

@@ -10,19 +10,19 @@ broker does not tell is None in the rows, and a sentence in ``problems`` says wh
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from pyromq.client.admin.requests import AdminRequests
 from pyromq.errors import MQError
-from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from pyromq.model.system_names import TopicKind, is_system_group, kind_of_topic, names_of_servers
-from pyromq.model.topic import GroupConfig, TopicConfig
+from pyromq.model.names import DEAD_LETTER_PREFIX
+from pyromq.model.system_names import MESSAGE_TYPE, TopicKind, is_system_group, kind_of_topic, names_of_servers
+from pyromq.model.topic import TopicConfig
 from pyromq.operate.consumers.members import MemberFacet
 from pyromq.operate.dead_letters import DeadLetterFacet
 from pyromq.operate.sweep import ClusterSweep, Sweeper, TopicProgress
@@ -30,20 +30,33 @@ from pyromq.operate.sweep import ClusterSweep, Sweeper, TopicProgress
 T = TypeVar("T")
 
 _AT_ONCE: Final = 32  # requests about single rows
-_RATED_MAX: Final = 2_000  # topics whose rates are asked for, one by one, to sort by them
-_MESSAGE_TYPE: Final = "message.type"
+_KINDS_MS: Final = 2_000
+_RATE_MS: Final = 120_000  # what was stored longer ago has no rate
 
 
 class ListSort(StrEnum):
-    """What comes first; rates and counts from the largest down."""
+    """What comes first; numbers from the largest down, unless the question says otherwise."""
 
     NAME = "name"
     RATE = "rate"
     LAG = "lag"
+    RETRYING = "retrying"  # of groups
+    MESSAGES = "messages"  # of topics
+    DEAD = "dead"  # of topics
+
+
+class TopicGroupLag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a group is behind in one topic, in messages."""
+
+    group: str
+    lag: int
 
 
 class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row about a topic. ``lag`` is that of all its groups together, None where no group consumes it."""
+    """A topic in a list. ``lag`` is that of all its groups together, None where no group consumes it.
+
+    ``dead_letters`` of its groups wait. What is None is not known.
+    """
 
     topic: str
     kind: TopicKind = TopicKind.NORMAL
@@ -51,24 +64,29 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
     brokers: int = 0
     queues: int = 0
     perm: int = 6
+    messages: int | None = None
     put_rate: float | None = None
     get_rate: float | None = None
-    groups: tuple[str, ...] = ()
+    last_stored_ms: int | None = None
+    groups: tuple[TopicGroupLag, ...] = ()
     lag: int | None = None
+    dead_letters: int | None = None
 
 
 class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row about a group. Of a group whose members broadcast nobody but they know the lag, which is None then.
+    """A group in a list. Brokers do not know the lag of a group whose members broadcast: it is None then.
 
-    ``retrying`` are failed messages that are due again and not consumed yet, a part of ``lag``.
+    ``retrying`` are failed messages that are due again and not consumed yet, a part of ``lag``; ``dead_letters`` wait.
+    ``mismatched`` counts members that subscribe to something else than the others. What is None is not known.
     """
 
     group: str
     is_system: bool = False
-    is_enabled: bool = True
-    is_broadcast: bool = False
+    is_paused: bool = False
+    is_broadcasting: bool = False
     topics: tuple[str, ...] = ()
     members: int | None = None
+    mismatched: int | None = None
     get_rate: float | None = None
     lag: int | None = None
     retrying: int | None = None
@@ -76,37 +94,80 @@ class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicPage(msgspec.Struct, frozen=True, kw_only=True):
-    """``found`` counts all rows that fit the question, ``rows`` are the first of them."""
+    """``rows`` from ``skip`` on, of ``found`` that fit the question; ``kinds`` counts all topics."""
 
     rows: tuple[TopicRow, ...]
     found: int
+    skip: int = 0
+    kinds: dict[str, int] = {}
     problems: tuple[str, ...] = ()
 
 
 class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
-    """``found`` counts all rows that fit the question, ``rows`` are the first of them."""
+    """``rows`` from ``skip`` on, of ``found`` that fit the question; ``hidden`` belong to the system."""
 
     rows: tuple[GroupRow, ...]
     found: int
+    skip: int = 0
+    hidden: int = 0
     problems: tuple[str, ...] = ()
 
 
 class ListQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rows: those whose names contain a text, or fit a pattern with ``*`` or ``?``; 0 as ``limit``: all."""
+    """Which rows: those whose names contain a text, or fit a pattern with ``*`` or ``?``; 0 as ``limit``: all.
+
+    ``kind`` is that of topics: empty for those of applications (``with_system``: all). At most ``asked_max`` topics are
+    sorted by numbers that brokers have to be asked for, one by one.
+    """
 
     pattern: str = ""
     with_system: bool = False
+    kind: str = ""
     sort: ListSort = ListSort.NAME
+    descending: bool | None = None
+    skip: int = 0
     limit: int = 0
+    asked_max: int = 2_000
+    max_age_ms: int = 0  # of what brokers told of all topics and groups
 
     def takes(self, name: str) -> bool:
         if "*" in self.pattern or "?" in self.pattern:
             return fnmatchcase(name, self.pattern)
-        return self.pattern in name
+        return self.pattern.casefold() in name.casefold()
 
-    def first(self, rows: Iterable[T]) -> list[T]:
-        found = list(rows)
-        return found[: self.limit] if self.limit else found
+    def takes_kind(self, kind: TopicKind) -> bool:
+        return kind.value == self.kind if self.kind else self.with_system or kind.is_users
+
+    def ordered(self, rows: Iterable[T], keys: Mapping[ListSort, Callable[[T], Any]], sort: ListSort) -> list[T]:
+        """Sort rows that are in the order of their names; what is not known comes last."""
+        key, is_down = keys.get(sort, keys[ListSort.NAME]), sort is not ListSort.NAME
+        if sort is self.sort and self.descending is not None:
+            is_down = self.descending
+        known = [row for row in rows if key(row) is not None]
+        return sorted(known, key=key, reverse=is_down) + [row for row in rows if key(row) is None]
+
+    def cut(self, rows: list[T]) -> tuple[int, list[T]]:
+        """Return the rows that are asked for, and where they begin: with the last ones if there are fewer."""
+        if not self.limit:
+            return 0, rows
+        skip = min(self.skip, max(0, (len(rows) - 1) // self.limit * self.limit))
+        return skip, rows[skip : skip + self.limit]
+
+
+_GROUP_KEYS: Final[Mapping[ListSort, Callable[[GroupRow], Any]]] = {
+    ListSort.NAME: lambda row: row.group,
+    ListSort.RATE: lambda row: row.get_rate,
+    ListSort.LAG: lambda row: row.lag,
+    ListSort.RETRYING: lambda row: row.retrying,
+}
+_TOPIC_KEYS: Final[Mapping[ListSort, Callable[[TopicRow], Any]]] = {
+    ListSort.NAME: lambda row: row.topic,
+    ListSort.RATE: lambda row: row.put_rate,
+    ListSort.LAG: lambda row: row.lag,
+    ListSort.MESSAGES: lambda row: row.messages,
+    ListSort.DEAD: lambda row: row.dead_letters,
+}
+_ASKED_FOR: Final = (ListSort.RATE, ListSort.MESSAGES, ListSort.DEAD)
 
 
 class ClusterLists:
@@ -115,115 +176,150 @@ class ClusterLists:
     def __init__(
         self, requests: AdminRequests, sweeper: Sweeper, members: MemberFacet, dead_letters: DeadLetterFacet
     ) -> None:
+        self.sweeper = sweeper
         self._requests = requests
         self._client = requests.client
-        self.sweeper = sweeper
         self._members = members
         self._dead_letters = dead_letters
 
     async def topics(self, question: ListQuestion | None = None) -> TopicPage:
         """Return topics with queues, rates, groups and lag. Raises TransportError if no broker answers."""
         asked = question or ListQuestion()
-        info, told = await self._requests.directory.recent_cluster(), await self.sweeper.read()
-        servers, problems = names_of_servers(info.cluster_addr_table, info.broker_addr_table), list(told.problems)
+        told = await self.sweeper.read(max_age_ms=asked.max_age_ms)
+        kinds, problems = await self._kinds(told), list(told.problems)
         groups_of: defaultdict[str, dict[str, TopicProgress]] = defaultdict(dict)
         for group, topics in (told.progress or {}).items():
             for topic, one in topics.items():
                 groups_of[topic][group] = one
-        rows = []
-        for name, configs in told.topics.items():
-            plain, config = self._client.plain_name(name), next(iter(configs.values()), None)
-            kind = kind_of_topic(name, servers, config)
-            if asked.takes(plain) and (asked.with_system or kind.is_users):
-                progress = groups_of.get(name, {}) if told.progress is not None else None
-                rows.append(self._topic_row(plain, kind, configs, progress))
-        rows.sort(key=lambda row: row.topic)
-        if asked.sort is ListSort.LAG:
-            rows.sort(key=lambda row: -(row.lag or 0))
-        if asked.sort is ListSort.RATE:
-            rows.sort(key=lambda row: -(row.get_rate or 0.0))
-            if len(rows) > _RATED_MAX:
-                problems.append(f"put rates are known of the {_RATED_MAX} topics that are read most: use a filter")
-            rows = await self._with_put_rates(rows[:_RATED_MAX], told, problems) + rows[_RATED_MAX:]
-            rows.sort(key=lambda row: -(row.put_rate or 0.0))
-        first = asked.first(rows)
-        if asked.sort is not ListSort.RATE:
-            first = await self._with_put_rates(first, told, problems)
-        return TopicPage(rows=tuple(first), found=len(rows), problems=tuple(problems))
+        rows = sorted(
+            (
+                self._topic_row(name, kinds[name], configs, None if told.progress is None else groups_of.get(name, {}))
+                for name, configs in told.topics.items()
+                if asked.takes_kind(kinds[name]) and asked.takes(self._client.plain_name(name))
+            ),
+            key=lambda row: row.topic,
+        )
+        sort, is_filled = asked.sort, False
+        if sort in _ASKED_FOR and len(rows) > asked.asked_max:
+            sort = ListSort.NAME
+            problems.append(f"more than {asked.asked_max} topics are sorted by name alone: use a filter")
+        elif sort in _ASKED_FOR:
+            rows, is_filled = await self._filled(rows, told, problems), True
+        skip, first = asked.cut(asked.ordered(rows, _TOPIC_KEYS, sort))
+        if not is_filled:
+            first = await self._filled(first, told, problems)
+        counts = Counter(kinds.values())
+        return TopicPage(
+            rows=tuple(first),
+            found=len(rows),
+            skip=skip,
+            kinds={kind.value: counts[kind] for kind in TopicKind if counts[kind]},
+            problems=tuple(problems),
+        )
 
     async def groups(self, question: ListQuestion | None = None) -> GroupPage:
         """Return groups with topics, members, rate, lag and letters. Raises TransportError if no broker answers."""
         asked = question or ListQuestion()
-        told = await self.sweeper.read()
-        rows, problems = [], list(told.problems)
-        for name, config in told.groups.items():
-            plain = self._client.plain_name(name)
-            if asked.takes(plain) and (asked.with_system or not is_system_group(plain)):
-                rows.append(self._group_row(plain, config, None if told.progress is None else told.progress.get(name)))
-        rows.sort(key=lambda row: row.group)
-        if asked.sort is ListSort.LAG:
-            rows.sort(key=lambda row: -(row.lag or 0))
-        if asked.sort is ListSort.RATE:
-            rows.sort(key=lambda row: -(row.get_rate or 0.0))
-        first = await self._for_each(asked.first(rows), lambda row: self._with_members(row, told), problems)
-        return GroupPage(rows=tuple(first), found=len(rows), problems=tuple(problems))
+        told = await self.sweeper.read(max_age_ms=asked.max_age_ms)
+        names = {self._client.plain_name(name): name for name in told.groups}
+        shown = [plain for plain in sorted(names) if asked.with_system or not is_system_group(plain)]
+        rows, problems = (
+            [self._group_row(plain, told, names[plain]) for plain in filter(asked.takes, shown)],
+            list(told.problems),
+        )
+        skip, first = asked.cut(asked.ordered(rows, _GROUP_KEYS, asked.sort))
+        first = await self._for_each(first, lambda row: self._with_members(row, told), problems)
+        return GroupPage(
+            rows=tuple(first), found=len(rows), skip=skip, hidden=len(names) - len(shown), problems=tuple(problems)
+        )
+
+    async def kinds(self) -> dict[str, TopicKind]:
+        """Return the kind of every topic that brokers have."""
+        found = await self._kinds(await self.sweeper.read(max_age_ms=_KINDS_MS))
+        return {self._client.plain_name(name): kind for name, kind in found.items()}
 
     # --- rows ---
+
+    async def _kinds(self, told: ClusterSweep) -> dict[str, TopicKind]:
+        info = await self._requests.directory.recent_cluster()
+        servers = names_of_servers(info.cluster_addr_table, info.broker_addr_table)
+        return {name: kind_of_topic(name, servers, next(iter(each.values()))) for name, each in told.topics.items()}
 
     def _topic_row(
         self, name: str, kind: TopicKind, configs: dict[str, TopicConfig], progress: dict[str, TopicProgress] | None
     ) -> TopicRow:
         one = next(iter(configs.values()))
+        groups = ((self._client.plain_name(group), each.lag) for group, each in (progress or {}).items())
         return TopicRow(
-            topic=name,
+            topic=self._client.plain_name(name),
             kind=kind,
-            message_type=one.attributes.get(_MESSAGE_TYPE, ""),
+            message_type=one.attributes.get(MESSAGE_TYPE, ""),
             brokers=len(configs),
             queues=sum(config.read_queue_nums for config in configs.values()),
             perm=one.perm,
-            groups=tuple(sorted(map(self._client.plain_name, progress or ()))),
+            groups=tuple(TopicGroupLag(group=group, lag=lag) for group, lag in sorted(groups)),
             get_rate=None if progress is None else sum((each.rate for each in progress.values()), 0.0),
             lag=sum(each.lag for each in progress.values()) if progress else None,
         )
 
-    def _group_row(self, name: str, config: GroupConfig, progress: dict[str, TopicProgress] | None) -> GroupRow:
-        topics = progress or {}
-        retrying = [each.lag for topic, each in topics.items() if topic.startswith(RETRY_PREFIX)]
-        return GroupRow(
-            group=name,
-            is_system=is_system_group(name),
-            is_enabled=config.consume_enable,
-            topics=tuple(sorted(self._client.plain_name(each) for each in topics if not each.startswith(RETRY_PREFIX))),
-            get_rate=sum((each.rate for each in topics.values()), 0.0) if progress is not None else None,
-            lag=sum(each.lag for each in topics.values()) if progress is not None else None,
-            retrying=sum(retrying) if retrying else None,
+    def _group_row(self, group: str, told: ClusterSweep, name: str) -> GroupRow:
+        totals = told.total(name, self._client.plain_name)
+        row = GroupRow(group=group, is_system=is_system_group(group), is_paused=not told.groups[name].consume_enable)
+        if totals is None:
+            return row
+        return msgspec.structs.replace(
+            row, topics=totals.topics, get_rate=totals.get_rate, lag=totals.lag, retrying=totals.retrying
         )
 
-    async def _with_put_rates(
-        self, rows: Sequence[TopicRow], told: ClusterSweep, problems: list[str]
-    ) -> list[TopicRow]:
-        async def rated(row: TopicRow) -> TopicRow:
-            name = self._client.wire_name(row.topic) if row.kind.is_users else row.topic
-            rate = 0.0
-            for broker in told.topics.get(name, ()):
-                address = await self._requests.directory.address(broker)
-                stats = await self._requests.brokers.stats(address, "TOPIC_PUT_NUMS", name)
-                rate += stats.stats_minute.tps if stats is not None else 0.0
-            return msgspec.structs.replace(row, put_rate=rate)
+    # --- what is asked for each row that is shown ---
 
-        return await self._for_each(rows, rated, problems)
+    async def _filled(self, rows: Sequence[TopicRow], told: ClusterSweep, problems: list[str]) -> list[TopicRow]:
+        letters: dict[str, asyncio.Future[int]] = {}
+
+        async def waiting(group: str) -> int:
+            if group not in letters:
+                letters[group] = asyncio.ensure_future(self._waiting(group, told))
+            return await letters[group]
+
+        async def filled(row: TopicRow) -> TopicRow:
+            numbers = await self._numbers(self._client.wire_name(row.topic) if row.kind.is_users else row.topic, told)
+            dead = sum([await waiting(each.group) for each in row.groups]) if row.kind.is_users else 0
+            return msgspec.structs.replace(row, dead_letters=dead, **numbers)
+
+        return await self._for_each(rows, filled, problems)
+
+    async def _numbers(self, name: str, told: ClusterSweep) -> dict[str, Any]:
+        """Ask the brokers of a topic what it holds and takes; those before 5.2 tell the rate apart from that."""
+        messages, rate, last_ms, brokers = 0, 0.0, 0, self._requests.brokers
+        for broker in told.topics.get(name, ()):
+            address = await self._requests.directory.address(broker)
+            stats = await brokers.topic_stats(address, name)
+            messages += sum(max(0, held.max_offset - held.min_offset) for held in stats.offset_table.values())
+            stored_ms = max((held.last_update_timestamp for held in stats.offset_table.values()), default=0)
+            last_ms, put_rate = max(last_ms, stored_ms), stats.topic_put_tps
+            if not put_rate and self._client.clock.now_ms() - stored_ms < _RATE_MS:
+                counted = await brokers.stats(address, "TOPIC_PUT_NUMS", name)
+                put_rate = counted.stats_minute.tps if counted is not None else 0.0
+            rate += put_rate
+        return {"messages": messages, "put_rate": rate, "last_stored_ms": last_ms}
 
     async def _with_members(self, row: GroupRow, told: ClusterSweep) -> GroupRow:
         connected = await self._members.connections_if_any(row.group)
-        letters = 0
-        if DEAD_LETTER_PREFIX + self._client.wire_name(row.group) in told.topics:
-            letters = (await self._dead_letters.count(row.group)).waiting
         row = msgspec.structs.replace(
-            row, members=len(connected.connection_set) if connected else 0, dead_letters=letters
+            row,
+            members=len(connected.connection_set) if connected else 0,
+            mismatched=len(connected.disagreeing_client_ids or ()) if connected else 0,
+            dead_letters=await self._waiting(row.group, told),
         )
         if connected is not None and connected.is_broadcast:
-            return msgspec.structs.replace(row, is_broadcast=True, lag=None, retrying=None)
+            return msgspec.structs.replace(row, is_broadcasting=True, lag=None, retrying=None)
         return row
+
+    async def _waiting(self, group: str, told: ClusterSweep) -> int:
+        """Count dead letters that wait, without a question where there is no topic for them."""
+        if DEAD_LETTER_PREFIX + self._client.wire_name(group) not in told.topics:
+            return 0
+        return (await self._dead_letters.count(group)).waiting
 
     async def _for_each(self, rows: Sequence[T], work: Callable[[T], Awaitable[T]], problems: list[str]) -> list[T]:
         """Work on some rows at a time; one whose broker does not answer stays as it is, and one problem says so."""

@@ -13,6 +13,8 @@ from pyromq.operate.explaining.traces import read_trace
 from pyromq.operate.offsets import OffsetFacet
 from pyromq.operate.reading.search import MessageQuery, MessageSearch, SearchResult
 from pyromq.operate.reading.stored_messages import TIME_MAX, StoredMessages
+from pyromq.operate.resend.engine import Resender, copy_of
+from pyromq.operate.resend.outcomes import ItemOutcome
 from pyromq.wire.trace import TRACE_TOPIC, TraceRecord
 
 
@@ -52,6 +54,17 @@ class MessageFacet(StoredMessages):
             ends[queue] = end
         found.sort(key=lambda message: (message.stored_ms, message.position))
         return NewMessages(messages=found, skipped=skipped)
+
+    async def resend(
+        self, message: ReceivedMessage, *, topic: str = "", group: str = "", run_id: str = ""
+    ) -> ItemOutcome:
+        """Send a stored message again: to its own topic, to ``topic``, or to ``group`` alone (its retry topic).
+
+        With a ``run_id`` the copy of the same run is found, and not sent a second time. What went wrong is in the
+        outcome.
+        """
+        copy = copy_of(self._client, message, topic=topic, group=group, run_id=run_id, is_checked=bool(run_id))
+        return await Resender(self._client, self).resend(copy)
 
     async def trace(
         self, message_id: str, *, topic: str = TRACE_TOPIC, begin_ms: int = 0, end_ms: int = TIME_MAX

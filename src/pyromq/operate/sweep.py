@@ -80,24 +80,45 @@ class ClusterSweep:
         told = (f"lag and rates of groups are missing: broker {name}: {error}" for name, error in silent.items())
         return (*self._missing, *told)
 
+    def total(self, group: str, plain_name: Callable[[str], str]) -> GroupTotals | None:
+        """Return a group over all its topics; None where a broker did not tell. One without an offset has no lag."""
+        return None if self.progress is None else _total(self.progress.get(group, {}), plain_name)
+
     def totals(self, plain_name: Callable[[str], str]) -> dict[str, GroupTotals]:
         """Return every group that has an offset, over all its topics. Raises MQError where a broker did not tell."""
         for tables in self.brokers.values():
             if isinstance(tables.progress, MQError):
                 raise tables.progress
-        return {
-            plain_name(group): _total(topics, plain_name) for group, topics in (self.progress or {}).items() if topics
-        }
+        known = (self.progress or {}).items()
+        return {plain_name(group): _total(topics, plain_name) for group, topics in known if topics}
 
 
 class Sweeper:
-    """Reads what all masters have."""
+    """Reads what all masters have, and keeps the last read for those whom it is new enough."""
 
     def __init__(self, requests: AdminRequests) -> None:
         self._requests = requests
+        self._clock = requests.client.clock
+        self._last: tuple[int, asyncio.Future[ClusterSweep]] | None = None  # when it began, by the monotonic clock
 
-    async def read(self) -> ClusterSweep:
-        """Read all masters once. Raises MQError if no broker answers."""
+    async def read(self, *, max_age_ms: int = 0) -> ClusterSweep:
+        """Read all masters, or return a read that began at most ``max_age_ms`` ago. Raises MQError if none answers."""
+        now_ms = self._clock.monotonic_ms()
+        if self._last is not None and max_age_ms and now_ms - self._last[0] <= max_age_ms:
+            return await asyncio.shield(self._last[1])
+        reading = asyncio.ensure_future(self._read())
+        self._last = now_ms, reading
+        try:
+            return await asyncio.shield(reading)
+        except MQError:
+            self._last = None  # the next one asks again
+            raise
+
+    def forget(self) -> None:
+        """Read anew the next time, because something changed."""
+        self._last = None
+
+    async def _read(self) -> ClusterSweep:
         masters = await self._requests.directory.named_masters()
         outcomes = await asyncio.gather(*map(self._tables, masters.values()), return_exceptions=True)
         failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]

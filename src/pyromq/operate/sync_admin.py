@@ -204,6 +204,7 @@ class SyncMessages(FacetFace[MessageFacet]):
     copies = waiting(MessageFacet.copies)
     search = waiting(MessageFacet.search)
     tail = waiting(MessageFacet.tail)
+    resend = waiting(MessageFacet.resend)
     trace = waiting(MessageFacet.trace)
     explain = waiting(MessageFacet.explain)
 
@@ -246,6 +247,7 @@ class SyncTopics(FacetFace[TopicFacet]):
 
     list = waiting(TopicFacet.list)
     names = waiting(TopicFacet.names)
+    kinds = waiting(TopicFacet.kinds)
     names_in = waiting(TopicFacet.names_in)
     system_names = waiting(TopicFacet.system_names)
     route = waiting(TopicFacet.route)

@@ -13,6 +13,7 @@ from pyromq.errors import ConfigError
 from pyromq.model.names import DEFAULT_TOPIC, validate_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
+from pyromq.model.system_names import TopicKind
 from pyromq.model.topic import Perm, TopicConfig
 from pyromq.operate.lists import ClusterLists, ListQuestion, TopicPage
 from pyromq.operate.reading.schemas import NEWEST, QUEUES_MAX, SeenSchema, seen_schemas
@@ -81,6 +82,10 @@ class TopicFacet:
     async def names(self) -> _Names:
         """Return all names that name servers know, those of the system included."""
         return sorted({self._client.plain_name(name) for name in await self._requests.nameservers.topics()})
+
+    async def kinds(self) -> dict[str, TopicKind]:
+        """Return the kind of every topic that brokers have."""
+        return await self._lists.kinds()
 
     async def names_in(self, cluster: str) -> _Names:
         """Return the names of a cluster's topics; none of a cluster that name servers do not know."""

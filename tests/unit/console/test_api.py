@@ -128,7 +128,7 @@ async def test_pages_of_the_list_are_cut_as_asked() -> None:
         for number in range(5):
             await rig.admin.topics.create(f"t{number}", queues=1)
         first = (await rig.api("GET", "/topics", params={"size": 2, "order": "desc"})).json()
-        assert [each["name"] for each in first["topics"]] == ["t4", "t3"]
+        assert [each["topic"] for each in first["topics"]] == ["t4", "t3"]
         assert first["total"] == 5
         assert (await rig.api("GET", "/topics", params={"size": 0})).status_code == 400
         assert (await rig.api("GET", "/topics", params={"kind": "odd"})).status_code == 400

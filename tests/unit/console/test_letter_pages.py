@@ -30,7 +30,7 @@ async def told(rig: ConsoleRig) -> dict[str, Any]:
         "operate": await rig.admin.dead_letters.count("billing"),
         "API of dead letters": (group["waiting"], group["total"]),
         "API of groups": next(row["dead_letters"] for row in groups if row["group"] == "billing"),
-        "API of topics": next(row["dead_letters"] for row in topics if row["name"] == "orders"),
+        "API of topics": next(row["dead_letters"] for row in topics if row["topic"] == "orders"),
         "page of the group": (int(shown[1]), int(shown[2])),
         "list of groups": listed.dead_letters,
         "doctor": int(findings[0].split()[0]) if findings else 0,

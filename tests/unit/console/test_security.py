@@ -284,10 +284,10 @@ async def test_a_mistake_of_the_console_is_told_without_its_insides(
 ) -> None:
     async with ConsoleRig() as rig:
 
-        async def broken() -> None:
+        async def broken(*_: object) -> None:
             raise RuntimeError("insides of the console")
 
-        monkeypatch.setattr(rig.desk, "topic_names", broken)
+        monkeypatch.setattr(rig.desk.admin.topics, "list", broken)
         for response in (await rig.get("/topics"), await rig.api("GET", "/topics")):
             assert response.status_code == 500
             assert "insides" not in response.text

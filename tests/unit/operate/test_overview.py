@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from pyromq import Message, aio
@@ -9,7 +11,7 @@ from pyromq.errors import BrokerError, MQError
 from pyromq.integrations.queue_names import topic_of
 from pyromq.model.queue import QueueId
 from pyromq.model.system_names import TopicKind, is_system_group, kind_of_topic, names_of_servers
-from pyromq.operate.lists import ListQuestion, ListSort
+from pyromq.operate.lists import ListQuestion, ListSort, TopicGroupLag
 from pyromq.testing import LoopbackBroker
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.json.bodies import QueueProgress, decode_broker_consume_stats
@@ -65,7 +67,7 @@ async def test_a_group_with_the_classic_prefix_is_listed_and_examined_like_any_o
         ("ord*", "orders", True),
         ("ord*", "my-orders", False),
         ("order?", "orders", True),
-        ("Orders", "orders", False),
+        ("Orders", "orders", True),
         ("[", "orders", False),
     ],
 )
@@ -136,7 +138,7 @@ async def test_many_topics_cost_three_requests_and_those_for_the_rows_shown() ->
                 RequestCode.GET_BROKER_CONSUME_STATS,
             )
             assert [admin.codes.count(code) for code in bulk] == [1, 1, 1]
-            assert admin.codes.count(RequestCode.VIEW_BROKER_STATS_DATA) == 5 and len(admin.codes) == 8
+            assert admin.codes.count(RequestCode.GET_TOPIC_STATS_INFO) == 5 and len(admin.codes) == 8
             admin.codes.clear()
             groups = await admin.groups.list(ListQuestion(limit=1))
             assert (groups.rows[0].group, groups.rows[0].lag, groups.found) == ("billing", 3, 2)
@@ -150,7 +152,11 @@ async def test_lag_and_rate_decide_what_comes_first() -> None:
             by_lag = await admin.topics.list(ListQuestion(sort=ListSort.LAG))
             by_rate = await admin.topics.list(ListQuestion(sort=ListSort.RATE, limit=1))
             assert by_lag.rows[0].topic == by_rate.rows[0].topic == "t007"
-            assert (by_lag.rows[0].lag, by_lag.rows[0].groups, by_lag.rows[1].lag) == (3, ("billing",), None)
+            assert (by_lag.rows[0].lag, by_lag.rows[0].groups, by_lag.rows[1].lag) == (
+                3,
+                (TopicGroupLag(group="billing", lag=3),),
+                None,
+            )
             assert [row.topic for row in by_lag.rows[1:]] == sorted(row.topic for row in by_lag.rows[1:])
 
 
@@ -166,11 +172,42 @@ async def test_a_list_is_there_also_when_a_broker_does_not_tell_everything() -> 
                 ("billing", None, 0),
                 ("mail", None, 0),
             ]
-        async with Asked(broker.nameserver, RequestCode.VIEW_BROKER_STATS_DATA) as admin:
+        async with Asked(broker.nameserver, RequestCode.GET_TOPIC_STATS_INFO) as admin:
             page = await admin.topics.list()
-            assert len(page.rows) == 8 and all(row.put_rate is None for row in page.rows)
+            assert len(page.rows) == 8 and all(row.put_rate is row.messages is None for row in page.rows)
             assert len(page.problems) == 1 and "some rows are incomplete" in page.problems[0]
-            assert admin.codes.count(RequestCode.VIEW_BROKER_STATS_DATA) <= 32, "the others are not asked in vain"
+            assert admin.codes.count(RequestCode.GET_TOPIC_STATS_INFO) <= 32, "the others are not asked in vain"
         async with Asked(broker.nameserver, RequestCode.GET_ALL_TOPIC_CONFIG) as admin:
             with pytest.raises(BrokerError, match="not for you"):
                 await admin.topics.list()
+
+
+async def test_a_sweep_is_shared_by_those_whom_it_is_new_enough() -> None:
+    async with LoopbackBroker(sockets=False) as broker:
+        await with_topics(broker, 3)
+        async with Asked(broker.nameserver) as admin:
+            shared = ListQuestion(limit=1, max_age_ms=60_000)
+            await asyncio.gather(admin.topics.list(shared), admin.groups.list(shared))
+            assert admin.codes.count(RequestCode.GET_BROKER_CONSUME_STATS) == 1
+            await admin.topics.create("t999", queues=1)
+            assert (await admin.topics.list(shared)).found == 4
+            assert (await admin.topics.list(ListQuestion(limit=1))).found == 5, "who says nothing gets a new one"
+            await admin.topics.create("t998", queues=1)
+            admin.sweeper.forget()
+            assert (await admin.topics.list(shared)).found == 6
+
+
+async def test_lists_are_cut_into_pages_in_either_order_and_by_numbers_of_few() -> None:
+    async with LoopbackBroker(sockets=False) as broker:
+        await with_topics(broker, 10)
+        async with aio.Admin(broker.nameserver) as admin:
+            page = await admin.topics.list(ListQuestion(descending=True, skip=4, limit=2))
+            assert ([row.topic for row in page.rows], page.skip) == (["t005", "t004"], 4)
+            last = await admin.topics.list(ListQuestion(skip=40, limit=4))
+            assert ([row.topic for row in last.rows], last.skip) == (["t008", "t009"], 8)
+            full = await admin.topics.list(ListQuestion(sort=ListSort.MESSAGES, limit=1))
+            assert (full.rows[0].topic, full.rows[0].messages, full.kinds["normal"]) == ("t007", 3, 10)
+            many = await admin.topics.list(ListQuestion(sort=ListSort.MESSAGES, limit=1, asked_max=5))
+            assert many.rows[0].topic == "t000" and "sorted by name alone" in many.problems[0]
+            retries = await admin.topics.list(ListQuestion(kind="retry"))
+            assert [row.topic for row in retries.rows] == ["%RETRY%billing", "%RETRY%mail"]

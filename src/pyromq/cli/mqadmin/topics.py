@@ -139,7 +139,7 @@ async def topic_list(
     line("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
     for cluster in sorted((await admin.brokers.cluster()).cluster_addr_table):
         for name in await admin.topics.names_in(cluster):
-            for group in (rows[name].groups or ("",)) if name in rows else ():
+            for group in [each.group for each in rows[name].groups] or [""] if name in rows else ():
                 line("%-20s  %-64s  %-64s", cluster, name, group)
 
 
@@ -235,12 +235,10 @@ async def stats_all(
             continue
         if not row.groups:
             line(_NUMBERED, row.topic, "", 0, f"{put:.2f}", "", put_day, "NO_CONSUMER")
-        for group in row.groups:
-            key = f"{admin.client.wire_name(row.topic)}@{admin.client.wire_name(group)}"
+        for each in row.groups:
+            key = f"{admin.client.wire_name(row.topic)}@{admin.client.wire_name(each.group)}"
             got, got_day = await _growth(admin, "GROUP_GET_NUMS", key)
-            progress = (await admin.groups.lag(group, row.topic)).values()
-            left = sum(max(0, held.broker_offset - held.consumer_offset) for held in progress)
-            line(_NUMBERED, row.topic, group, left, f"{put:.2f}", f"{got:.2f}", put_day, got_day)
+            line(_NUMBERED, row.topic, each.group, each.lag, f"{put:.2f}", f"{got:.2f}", put_day, got_day)
 
 
 async def _growth(admin: Admin, name: str, key: str) -> tuple[float, int]:

@@ -12,10 +12,17 @@ from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerO
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.nouns.group_moves import park, reset
 from pyromq.cli.nouns.group_view import HEAD_COLUMNS, LAG_COLUMNS, describe_group, lag_row, show_group
-from pyromq.cli.nouns.listing import ListOptions, rounded, show_rate, tell_of_page
+from pyromq.cli.nouns.listing import (
+    ListOptions,
+    show_broadcasting,
+    show_count,
+    show_paused,
+    show_rate,
+    tell_of_page,
+)
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
-from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_json, write_rows
+from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_json, write_rows, write_structs
 from pyromq.cli.output.watching import watched
 from pyromq.model.subscription_policy import ATTRIBUTE, SubscriptionPolicy
 from pyromq.wording import counted, shown_span
@@ -30,10 +37,11 @@ app = Commands(help="Consumer groups: list, create, lag, describe, reset, park, 
 
 _COLUMNS = (
     Column("group", "group"),
-    Column("state", "state", styles={"off": "bold red"}, optional=True),
-    Column("topics", "topics", right=True, show=lambda names: str(len(names))),
+    Column("is_paused", "state", styles={"paused": "bold red"}, optional=True, show=show_paused),
+    Column("is_broadcasting", "model", optional=True, show=show_broadcasting),
+    Column("topics", "topics", right=True, show=show_count),
     Column("members", "members", right=True, styles={"0": "yellow"}),
-    Column("out_per_s", "out/s", right=True, show=show_rate),
+    Column("get_rate", "out/s", right=True, show=show_rate),
     Column("lag", "lag", right=True),
     Column("retrying", "retrying", right=True, optional=True),
     Column("dead_letters", "dead", right=True),
@@ -51,20 +59,7 @@ def list_groups(
     The lag of a group that broadcasts is left out: members are asked for it by ``group lag`` and ``group describe``.
     """
     page = with_admin(nameserver, lambda admin: admin.groups.list(listing.question()))
-    rows = (
-        {
-            "group": row.group,
-            "state": "off" if not row.is_enabled else "broadcast" if row.is_broadcast else "",
-            "topics": row.topics,
-            "members": row.members,
-            "out_per_s": rounded(row.get_rate),
-            "lag": row.lag,
-            "retrying": row.retrying,
-            "dead_letters": row.dead_letters,
-        }
-        for row in page.rows
-    )
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, page.rows)
     tell_of_page("group", len(page.rows), page.found, page.problems)
 
 

@@ -59,8 +59,16 @@ def tell_of_page(what: str, shown: int, found: int, problems: Sequence[str]) -> 
         click.echo(f"… and {left} more: --limit 0 lists all, a pattern some", err=True)
 
 
-def rounded(rate: float | None) -> float | None:
-    return None if rate is None else round(rate, 2)
+def show_paused(is_paused: bool) -> str:
+    return "paused" if is_paused else ""
+
+
+def show_broadcasting(is_broadcasting: bool) -> str:
+    return "broadcasting" if is_broadcasting else ""
+
+
+def show_count(of: Sequence[object]) -> str:
+    return str(len(of))
 
 
 def show_rate(rate: float) -> str:

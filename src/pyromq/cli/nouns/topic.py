@@ -11,10 +11,10 @@ import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, cluster_name, with_admin
 from pyromq.cli.declared import Commands, Option
-from pyromq.cli.nouns.listing import ListOptions, rounded, show_rate, tell_of_page
+from pyromq.cli.nouns.listing import ListOptions, show_count, show_rate, tell_of_page
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows, write_structs
 from pyromq.cli.output.times import show_moment, show_time
 from pyromq.cli.output.watching import watched
 from pyromq.wording import counted
@@ -38,12 +38,12 @@ class MessageTypeWord(StrEnum):
 
 _COLUMNS = (
     Column("topic", "topic"),
-    Column("kind", "kind", show=lambda kind: "" if kind == "topic" else str(kind), optional=True),
+    Column("kind", "kind", show=lambda kind: "" if kind == "normal" else str(kind), optional=True),
     Column("message_type", "type", optional=True),
     Column("queues", "queues", right=True),
-    Column("in_per_s", "in/s", right=True, show=show_rate),
-    Column("out_per_s", "out/s", right=True, show=show_rate),
-    Column("groups", "groups", right=True, show=lambda names: str(len(names))),
+    Column("put_rate", "in/s", right=True, show=show_rate),
+    Column("get_rate", "out/s", right=True, show=show_rate),
+    Column("groups", "groups", right=True, show=show_count),
     Column("lag", "lag", right=True),
 )
 
@@ -56,22 +56,7 @@ def list_topics(
 ) -> None:
     """List topics with queues, rates of the last minute, groups and their lag together."""
     page = with_admin(nameserver, lambda admin: admin.topics.list(listing.question()))
-    rows = (
-        {
-            "topic": row.topic,
-            "kind": row.kind.value,
-            "message_type": row.message_type,
-            "brokers": row.brokers,
-            "queues": row.queues,
-            "perm": row.perm,
-            "in_per_s": rounded(row.put_rate),
-            "out_per_s": rounded(row.get_rate),
-            "groups": row.groups,
-            "lag": row.lag,
-        }
-        for row in page.rows
-    )
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, page.rows)
     tell_of_page("topic", len(page.rows), page.found, page.problems)
 
 

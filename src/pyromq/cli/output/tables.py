@@ -70,6 +70,13 @@ def write_rows(out: TextIO, form: Form, columns: Sequence[Column], rows: Iterabl
             write_json(out, list(rows), indent=2)
 
 
+def write_structs(out: TextIO, form: Form, columns: Sequence[Column], structs: Iterable[Any]) -> None:
+    """Write frozen rows: JSON has their fields under their own names, as the HTTP API has them."""
+    import msgspec
+
+    write_rows(out, form, columns, (msgspec.to_builtins(each) for each in structs))
+
+
 def write_json(out: TextIO, value: object, *, indent: int = 0) -> None:
     """One JSON value and a line end."""
     import msgspec

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyromq.aio import Admin
 
 _ROWS_ONCE: Final = 20
+_SHARED_MS: Final = 150  # topics and groups of one frame are made from one sweep
 
 
 def top(
@@ -123,7 +124,13 @@ async def sample_of(admin: Admin, state: TopState, rows: int) -> Sample:
     """What is shown of the cluster now. Raises TransportError, BrokerError."""
     from pyromq.operate.lists import ListQuestion, ListSort
 
-    question = ListQuestion(pattern=state.pattern, with_system=state.with_system, sort=ListSort(state.sort), limit=rows)
+    question = ListQuestion(
+        pattern=state.pattern,
+        with_system=state.with_system,
+        sort=ListSort(state.sort),
+        limit=rows,
+        max_age_ms=_SHARED_MS,
+    )
     info = await admin.brokers.cluster()
     in_per_s = out_per_s = 0.0
     for name in info.broker_addr_table:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from pyromq.cli.nouns.listing import rounded, show_rate
+import msgspec
+
+from pyromq.cli.nouns.listing import show_broadcasting, show_count, show_paused, show_rate
 from pyromq.cli.output.tables import Column, Form, shown, table_of, write_rows
 from pyromq.cli.top.state import HELP, TopState
 from pyromq.wording import counted, shown_time
@@ -22,9 +24,10 @@ _ROWS_LEAST: Final = 3
 
 GROUP_COLUMNS = (
     Column("group", "group"),
-    Column("state", "state", styles={"off": "bold red"}, optional=True),
+    Column("is_paused", "state", styles={"paused": "bold red"}, optional=True, show=show_paused),
+    Column("is_broadcasting", "model", optional=True, show=show_broadcasting),
     Column("members", "members", right=True, styles={"0": "yellow"}),
-    Column("out_per_s", "out/s", right=True, show=show_rate),
+    Column("get_rate", "out/s", right=True, show=show_rate),
     Column("lag", "lag", right=True),
     Column("trend", "trend", whole=True, optional=True),
     Column("dead_letters", "dead", right=True),
@@ -32,9 +35,9 @@ GROUP_COLUMNS = (
 TOPIC_COLUMNS = (
     Column("topic", "topic"),
     Column("queues", "queues", right=True),
-    Column("in_per_s", "in/s", right=True, show=show_rate),
-    Column("out_per_s", "out/s", right=True, show=show_rate),
-    Column("groups", "groups", right=True),
+    Column("put_rate", "in/s", right=True, show=show_rate),
+    Column("get_rate", "out/s", right=True, show=show_rate),
+    Column("groups", "groups", right=True, show=show_count),
     Column("lag", "lag", right=True),
 )
 
@@ -79,32 +82,12 @@ def rows_that_fit(height: int) -> int:
 
 
 def group_rows(sample: Sample, history: LagHistory | None = None) -> list[dict[str, Any]]:
-    return [
-        {
-            "group": row.group,
-            "state": "off" if not row.is_enabled else "broadcast" if row.is_broadcast else "",
-            "members": row.members,
-            "out_per_s": rounded(row.get_rate),
-            "lag": row.lag,
-            "trend": history.trend(row.group) if history else "",
-            "dead_letters": row.dead_letters,
-        }
-        for row in sample.groups.rows
-    ]
+    trend = history.trend if history else lambda group: ""
+    return [{**msgspec.structs.asdict(row), "trend": trend(row.group)} for row in sample.groups.rows]
 
 
 def topic_rows(sample: Sample) -> list[dict[str, Any]]:
-    return [
-        {
-            "topic": row.topic,
-            "queues": row.queues,
-            "in_per_s": rounded(row.put_rate),
-            "out_per_s": rounded(row.get_rate),
-            "groups": len(row.groups),
-            "lag": row.lag,
-        }
-        for row in sample.topics.rows
-    ]
+    return [msgspec.structs.asdict(row) for row in sample.topics.rows]
 
 
 def headline(sample: Sample) -> str:

@@ -9,11 +9,12 @@ import msgspec
 from pyromq.aio import QueueId
 from pyromq.console.views import groups as view
 from pyromq.console.views.brokers import require_broker
-from pyromq.console.views.groups import GroupRow, ResetPlan, ResetWish
+from pyromq.console.views.groups import ResetPlan, ResetWish
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.tables import SIZES, TableQuery
 from pyromq.operate.jobs.record import JobRecord
 from pyromq.operate.jobs.specs import NewJob, ResetOffsets
+from pyromq.operate.lists import GroupRow
 
 functions = Api("groups")
 
@@ -34,19 +35,19 @@ class GroupsQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     q: Annotated[str, msgspec.Meta(max_length=200, description="What the name contains")] = ""
     all: bool = False
-    sort: Literal["lag", "name", "retries", "rate"] = "lag"
+    sort: Literal["lag", "name", "retrying", "rate"] = "lag"
     order: Literal["asc", "desc"] = "desc"
     page: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1
     size: Annotated[int, msgspec.Meta(ge=1, le=SIZES[-1])] = 50
 
 
 class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of groups. ``problem`` says why numbers are missing, where they are."""
+    """One page of groups. ``problems`` say why numbers are missing, where they are."""
 
     groups: list[GroupRow]
     total: int
     page: int
-    problem: str = ""
+    problems: tuple[str, ...] = ()
 
 
 class MemberView(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +157,8 @@ async def list_groups(call: Call, query: GroupsQuery) -> GroupPage:
         page=query.page, size=query.size, sort=query.sort, descending=query.order == "desc", search=query.q
     )
     found = await view.list_groups(call.desk, asked, with_system=query.all)
-    return GroupPage(groups=found.page.rows, total=found.page.total, page=found.page.query.page, problem=found.problem)
+    page = asked.page_of(found.rows, found.found, found.skip)
+    return GroupPage(groups=page.rows, total=page.total, page=page.query.page, problems=found.problems)
 
 
 @functions.get("/groups/{group}", summary="One consumer group")

@@ -17,10 +17,11 @@ from pyromq.console.views.topic import (
     save_topic,
     topic_view,
 )
-from pyromq.console.views.topics import TopicRow, topic_rows
+from pyromq.console.views.topics import topic_list
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.tables import SIZES, TableQuery
 from pyromq.model.system_names import TopicKind
+from pyromq.operate.lists import TopicRow
 
 functions = Api("topics")
 
@@ -76,8 +77,8 @@ async def list_topics(call: Call, query: TopicsQuery) -> TopicPage:
         descending=query.order == "desc",
         search=query.q,
     )
-    found = await topic_rows(call.desk, asked, query.kind)
-    return TopicPage(topics=found.rows, total=found.total, page=found.query.page)
+    found = await topic_list(call.desk, asked, query.kind)
+    return TopicPage(topics=found.page.rows, total=found.page.total, page=found.page.query.page)
 
 
 @functions.post("/topics", summary="Create a topic", status=201)

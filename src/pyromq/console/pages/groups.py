@@ -36,8 +36,9 @@ async def groups(visit: Visit) -> Drawn:
     if "sort" not in visit.query:
         query = replace(query, descending=True)  # those that are furthest behind
     found = await view.list_groups(visit.desk, query, with_system=visit.query.get("all") == "1")
-    sparks = {row.group: visit.desk.lags.points(row.group)[-40:] for row in found.page.rows}
-    return Drawn("groups.html", {"found": found, "page": found.page, "sparks": sparks, "spark": spark})
+    page = query.page_of(found.rows, found.found, found.skip)
+    sparks = {row.group: visit.desk.lags.points(row.group)[-40:] for row in page.rows}
+    return Drawn("groups.html", {"found": found, "page": page, "sparks": sparks, "spark": spark})
 
 
 @pages.page("/groups/{group}", title="Group")

@@ -9,7 +9,6 @@ from typing import Any
 from pyromq.console.sampling import COARSE_MS
 from pyromq.console.views.cluster import cluster_view, rates_chart
 from pyromq.console.views.health import health
-from pyromq.console.views.topics import topic_index
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.streams import Event, Events
 from pyromq.console.web.visit import Drawn, Visit
@@ -43,8 +42,7 @@ async def _model(visit: Visit) -> dict[str, Any]:
     desk, whole_day = visit.desk, visit.query.get("range") == "day"
     cluster, found = await asyncio.gather(cluster_view(desk), health(desk))
     try:
-        index = await topic_index(desk)
-        topics = sum(kind.is_users for kind in index.kinds.values())
+        topics = sum(kind.is_users for kind in (await desk.topic_kinds()).values())
         groups = await desk.group_names()
     except MQError:
         topics, groups = None, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pyromq.console.views.topic import MESSAGE_TYPES, QUEUES_DEFAULT, QUEUES_MAX, TopicSettings, save_topic
-from pyromq.console.views.topics import SORTED_BY_NUMBERS_MAX, SORTS, topic_index, topic_rows
+from pyromq.console.views.topics import SORTS, topic_list
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery
@@ -21,18 +21,16 @@ async def topics(visit: Visit) -> Drawn:
     wanted = visit.query.get("kind", "")
     kind = wanted if wanted in ("", "all", *TopicKind) else ""
     query = TableQuery.of(visit.query, sorts=SORTS, kept=("kind",))
-    index = await topic_index(visit.desk)
-    page = await topic_rows(visit.desk, query, kind, within_ms=visit.desk.settings.first_paint_ms)
-    counts = index.counts()
+    found = await topic_list(visit.desk, query, kind, within_ms=visit.desk.settings.first_paint_ms)
+    page, counts = found.page, found.kinds
     users = sum(count for name, count in counts.items() if TopicKind(name).is_users)
     model = {
         "page": page,
-        "pending": any(row.pending for row in page.rows),
+        "pending": found.pending,
+        "problems": found.problems,
         "kind": kind,
         "kinds": [("", "applications", users), *((each, each, counts[each]) for each in counts)],
-        "total": len(index.kinds),
-        "sorted_by_name_alone": query.sort != "name" and page.total > SORTED_BY_NUMBERS_MAX,
-        "numbers_max": SORTED_BY_NUMBERS_MAX,
+        "total": sum(counts.values()),
     }
     return Drawn("topics.html", model)
 

@@ -2,120 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
 from pyromq.aio import QueueId
-from pyromq.console.desk import NAMES_MS, NUMBERS_MS, Desk
-from pyromq.console.web.tables import TablePage, TableQuery, sorted_by
-from pyromq.errors import ConfigError, GroupOfflineError, MQError
-from pyromq.model.names import dead_letter_topic
-from pyromq.model.system_names import is_system_group
+from pyromq.console.desk import NUMBERS_MS, Desk
+from pyromq.console.web.tables import TableQuery
+from pyromq.errors import ConfigError, GroupOfflineError
 from pyromq.operate.consumers.group_state import GroupState
 from pyromq.operate.jobs.specs import Move
+from pyromq.operate.lists import GroupPage
 from pyromq.operate.offsets import EARLIEST, LATEST, OffsetMove
-from pyromq.operate.sweep import GroupTotals
-from pyromq.wire.json.heartbeat import MessageModel
 
 T = TypeVar("T")
-SORTS: Final = ("lag", "name", "retries", "rate")
-_MEMBERS_MS: Final = 4_000
-_ASKED_AT_ONCE: Final = 8
+SORTS: Final = ("lag", "name", "retrying", "rate")
 
 
-class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A group in a list. None is what is not known; a group that broadcasts has no lag here (``is_broadcasting``)."""
-
-    group: str
-    lag: int | None = None
-    retries: int | None = None
-    rate: float | None = None
-    members: int | None = None
-    dead_letters: int | None = None
-    mismatched: int = 0
-    is_broadcasting: bool = False
-    is_paused: bool = False
-    topics: tuple[str, ...] = ()
-
-
-class GroupList(msgspec.Struct, frozen=True, kw_only=True):
-    """``problem`` says why numbers are missing."""
-
-    page: TablePage[GroupRow]
-    hidden: int
-    problem: str = ""
-
-
-async def totals(desk: Desk) -> dict[str, GroupTotals]:
-    return await desk.cache.get("group totals", NUMBERS_MS, desk.admin.groups.totals)
-
-
-async def list_groups(desk: Desk, query: TableQuery, *, with_system: bool = False) -> GroupList:
-    """Names are searched and sorted first; members and dead letters are asked for one page of them."""
-    configs = await desk.cache.get("group configs", NAMES_MS, desk.admin.groups.configs)
-    problem = ""
-    try:
-        told = await totals(desk)
-    except MQError as error:
-        told, problem = {}, f"Lag and rate are not available: {error}"
-    names = [name for name in sorted(configs) if with_system or not is_system_group(name)]
-    rows = [
-        GroupRow(
-            group=name,
-            lag=told[name].lag if name in told else None,
-            retries=told[name].retrying if name in told else None,
-            rate=told[name].get_rate if name in told else None,
-            is_paused=not configs[name].consume_enable,
-            topics=told[name].topics if name in told else (),
-        )
-        for name in query.found(names)
-    ]
-    keys: dict[str, Callable[[GroupRow], Any]] = {
-        "name": lambda row: row.group,
-        "lag": lambda row: -1 if row.lag is None else row.lag,
-        "retries": lambda row: -1 if row.retries is None else row.retries,
-        "rate": lambda row: -1.0 if row.rate is None else row.rate,
-    }
-    page = query.cut(sorted_by(rows, query, keys))
-    limit = asyncio.Semaphore(_ASKED_AT_ONCE)
-    filled = await asyncio.gather(*[_filled(desk, row, limit) for row in page.rows])
-    return GroupList(page=page.with_rows(filled), hidden=len(configs) - len(names), problem=problem)
-
-
-async def _filled(desk: Desk, row: GroupRow, limit: asyncio.Semaphore) -> GroupRow:
-    async with limit:
-        members, mismatched, is_broadcasting = await desk.cache.get(
-            ("members", row.group), _MEMBERS_MS, lambda: _members(desk, row.group)
-        )
-        letters = await _letters(desk, row.group)
-    changes: dict[str, Any] = {"members": members, "mismatched": mismatched, "dead_letters": letters}
-    changes["is_broadcasting"] = is_broadcasting
-    if is_broadcasting:
-        changes |= {"lag": None, "retries": None}
-    return msgspec.structs.replace(row, **changes)
-
-
-async def _members(desk: Desk, group: str) -> tuple[int | None, int, bool]:
-    try:
-        found = await desk.admin.members.connections(group)
-    except GroupOfflineError:
-        return 0, 0, False
-    except MQError:
-        return None, 0, False
-    is_broadcasting = found.message_model is MessageModel.BROADCASTING
-    return len(found.connection_set), len(found.disagreeing_client_ids or ()), is_broadcasting
-
-
-async def _letters(desk: Desk, group: str) -> int | None:
-    try:
-        if dead_letter_topic(group) not in await desk.topic_names():
-            return 0
-        return (await desk.letter_counts(group)).waiting
-    except MQError:
-        return None
+async def list_groups(desk: Desk, query: TableQuery, *, with_system: bool = False) -> GroupPage:
+    """Return a page of groups. Raises TransportError if no broker answers."""
+    question = query.question(with_system=with_system)
+    return await desk.listed("groups", question, lambda: desk.admin.groups.list(question))
 
 
 async def group_state(desk: Desk, group: str) -> GroupState:
@@ -125,9 +33,7 @@ async def group_state(desk: Desk, group: str) -> GroupState:
 
 def forget(desk: Desk, group: str) -> None:
     """After a change of a group."""
-    desk.cache.forget(
-        ("group", group), ("members", group), ("dead letters", group), "group configs", "group totals", "groups"
-    )
+    desk.changed(("group", group), ("dead letters", group), "groups")
 
 
 # --- resets --------------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import msgspec
 
 from pyromq.console.desk import NUMBERS_MS, Desk
 from pyromq.console.views.brokers import require_broker
-from pyromq.console.views.topics import GROUPS_SHOWN_MAX, group_lag, topic_index, waiting_letters
 from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError, printable
+from pyromq.model.names import dead_letter_topic
 from pyromq.model.system_names import MESSAGE_TYPE, TopicKind
 from pyromq.model.topic import Perm, TopicConfig
 
@@ -19,6 +19,7 @@ _MESSAGE_KINDS: Final = (
     *(TopicKind.NORMAL, TopicKind.FIFO, TopicKind.DELAY),
     *(TopicKind.TRANSACTION, TopicKind.MIXED),
 )
+GROUPS_SHOWN_MAX: Final = 20  # of one topic
 QUEUES_MAX: Final = 65_536
 QUEUES_DEFAULT: Final = 8
 MESSAGE_TYPES: Final = ("", *(kind.value.upper() for kind in _MESSAGE_KINDS))
@@ -95,11 +96,11 @@ async def topic_view(desk: Desk, topic: str) -> TopicView:
         desk.admin.topics.config(topic),
     )
     rates = desk.queue_rates.look(topic, {queue: held.max_offset for queue, held in traffic.queues.items()})
-    index = await topic_index(desk)
+    kinds = await desk.topic_kinds()
     consumers = await asyncio.gather(*(_consumer(desk, group, topic) for group in groups[:GROUPS_SHOWN_MAX]))
     return TopicView(
         name=topic,
-        kind=index.kinds.get(topic, TopicKind.NORMAL),
+        kind=kinds.get(topic, TopicKind.NORMAL),
         put_rate=traffic.put_rate,
         messages=traffic.messages,
         queues=[
@@ -153,6 +154,19 @@ async def _consumer(desk: Desk, group: str, topic: str) -> ConsumerView:
         broadcasts=connected.message_model.value == "BROADCASTING",
         dead_letters=letters,
     )
+
+
+async def group_lag(desk: Desk, group: str, topic: str) -> int:
+    progress = await desk.admin.groups.lag(group, topic)
+    return sum(max(0, each.broker_offset - each.consumer_offset) for each in progress.values())
+
+
+async def waiting_letters(desk: Desk, group: str) -> int:
+    """Return how many dead letters of a group wait; 0 where nobody answers."""
+    try:
+        return (await desk.letter_counts(group)).waiting if dead_letter_topic(group) in await desk.topic_names() else 0
+    except MQError:
+        return 0
 
 
 def _consumer_view(group: str, lag: int, letters: int) -> ConsumerView:
@@ -227,6 +241,4 @@ async def delete_topic(desk: Desk, topic: str) -> None:
 
 def forget_topic(desk: Desk, topic: str) -> None:
     """What is kept about it is no longer true."""
-    desk.cache.forget(
-        "topics", "topic index", "topic configs", ("topic row", topic), ("traffic", topic), ("groups of", topic)
-    )
+    desk.changed("topics", ("traffic", topic))

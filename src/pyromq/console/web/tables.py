@@ -10,9 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlencode
 
+from pyromq.operate.lists import ListQuestion, ListSort
+
 T = TypeVar("T")
 U = TypeVar("U")
 SIZES: Final = (25, 50, 100, 250)
+LISTED_MS: Final = 2_000  # how old lists may be
 _SEARCH_CHARACTERS_MAX: Final = 200
 
 
@@ -51,6 +54,22 @@ class TableQuery:
         page = min(self.page, pages)
         begin = (page - 1) * self.size
         return TablePage(list(rows[begin : begin + self.size]), len(rows), replace(self, page=page))
+
+    def question(self, **more: Any) -> ListQuestion:
+        """Return the question for ``operate.lists``, which searches, sorts and cuts."""
+        return ListQuestion(
+            pattern=self.search,
+            sort=ListSort(self.sort),
+            descending=self.descending,
+            skip=(self.page - 1) * self.size,
+            limit=self.size,
+            max_age_ms=LISTED_MS,
+            **more,
+        )
+
+    def page_of(self, rows: Sequence[T], found: int, skip: int) -> TablePage[T]:
+        """The page that answers ``question``: the last one if there are fewer rows."""
+        return TablePage(list(rows), found, replace(self, page=skip // self.size + 1))
 
     def href(self, **changes: Any) -> str:
         """The query string of this table with something changed; a new search or sorting begins at page 1."""

@@ -9,18 +9,28 @@ from rich.console import Console
 
 from pyromq.cli.top.state import TopState
 from pyromq.cli.top.view import LagHistory, Sample, frame, rows_that_fit, write_once
-from pyromq.operate.lists import GroupPage, GroupRow, TopicPage, TopicRow
+from pyromq.operate.lists import GroupPage, GroupRow, TopicGroupLag, TopicPage, TopicRow
 
+BILLING = TopicGroupLag(group="billing", lag=1200)
 GROUPS = GroupPage(
     rows=(
         GroupRow(group="billing", members=2, get_rate=12.5, lag=1200, dead_letters=3),
-        GroupRow(group="mail\x1b[2J", members=0, is_broadcast=True, get_rate=0.0, dead_letters=0),
-        GroupRow(group="stopped", members=0, is_enabled=False, get_rate=0.0, lag=0, dead_letters=0),
+        GroupRow(group="mail\x1b[2J", members=0, is_broadcasting=True, get_rate=0.0, dead_letters=0),
+        GroupRow(group="stopped", members=0, is_paused=True, get_rate=0.0, lag=0, dead_letters=0),
     ),
     found=40,
 )
 TOPICS = TopicPage(
-    rows=(TopicRow(topic="orders", queues=8, put_rate=1234.5, get_rate=12.5, groups=("billing",), lag=1200),),
+    rows=(
+        TopicRow(
+            topic="orders",
+            queues=8,
+            put_rate=1234.5,
+            get_rate=12.5,
+            groups=(BILLING,),
+            lag=1200,
+        ),
+    ),
     found=1,
     problems=("broker broker-b is missing: away",),
 )
@@ -40,10 +50,10 @@ def test_a_frame_has_brokers_groups_topics_and_keys(width: int) -> None:
     assert lines[0] == "2023-11-14 22:13:20Z  2 brokers, 1,234 in/s, 12.5 out/s"
     assert lines[2:7] == [
         "groups: 3 of 40",
-        "group        state      members  out/s   lag  dead",
-        "billing                       2   12.5  1200     3",
-        "mail\\x1b[2J  broadcast        0      0           0",
-        "stopped      off              0      0     0     0",
+        "group        state   model         members  out/s   lag  dead",
+        "billing                                  2   12.5  1200     3",
+        "mail\\x1b[2J          broadcasting        0      0           0",
+        "stopped      paused                      0      0     0     0",
     ]
     assert lines[8:11] == [
         "topics: 1",
@@ -84,8 +94,8 @@ def test_one_frame_as_plain_text() -> None:
     write_once(out, SAMPLE)
     assert "\x1b" not in out.getvalue()
     assert out.getvalue().splitlines()[2:4] == [
-        "group        state      members  out/s   lag  dead",
-        "billing                       2   12.5  1200     3",
+        "group        state   model         members  out/s   lag  dead",
+        "billing                                  2   12.5  1200     3",
     ]
     out = io.StringIO()
     write_once(out, Sample(0, 1, 0.0, 0.0, TopicPage(rows=(), found=0), GroupPage(rows=(), found=0)))

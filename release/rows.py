@@ -1,0 +1,55 @@
+"""The page of rows, docs/reference/rows.md, made from the structs themselves: ``python -m release.rows``."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pyromq.operate.delays import DelayedMessage
+from pyromq.operate.health import ClusterFinding
+from pyromq.operate.letter_filter import LetterRow
+from pyromq.operate.lists import GroupRow, TopicGroupLag, TopicRow
+from pyromq.operate.replication import BrokerCopy
+from pyromq.operate.resend.outcomes import ItemOutcome
+from pyromq.operate.transactions import OpenTransaction
+
+PAGE: Final = Path(__file__).parents[1] / "docs/reference/rows.md"
+ROWS: Final[tuple[tuple[type[msgspec.Struct], str], ...]] = (
+    (TopicRow, "`admin.topics.list`, `pyromq topic ls -o json`, `GET /api/v1/topics`"),
+    (TopicGroupLag, "`groups` of a TopicRow"),
+    (GroupRow, "`admin.groups.list`, `pyromq group ls -o json`, `GET /api/v1/groups`"),
+    (LetterRow, "`GET /api/v1/dead-letters/{group}`"),
+    (ItemOutcome, "`admin.dead_letters.redrive`; jobs"),
+    (DelayedMessage, "`admin.delays.list`"),
+    (OpenTransaction, "`admin.transactions.list`"),
+    (BrokerCopy, "`admin.replication.list`"),
+    (ClusterFinding, "`admin.health.findings`, `pyromq doctor -o json`, `GET /api/v1/health`"),
+)
+_HEAD: Final = """# Rows
+
+What lists are made of. Fields have the same names in all places that stand above a table: as JSON of commands and of
+the HTTP API, and as attributes in Python. A number that is `null` (None) is not known; times are milliseconds since
+1970, names ending in `_rate` are messages a second over the last minute.
+"""
+
+
+def page() -> str:
+    """Return the page as the code has it now."""
+    return _HEAD + "".join(_section(kind, where) for kind, where in ROWS)
+
+
+def _section(kind: type[msgspec.Struct], where: str) -> str:
+    said = (inspect.getdoc(kind) or "").replace("``", "`").replace("\n\n", "\n")
+    fields = "".join(f"| `{each.name}` | `{_type_text(kind, each.name)}` |\n" for each in msgspec.structs.fields(kind))
+    return f"\n## {kind.__name__}\n\n{where}\n\n{said}\n\n| field | type |\n|---|---|\n{fields}"
+
+
+def _type_text(kind: type[msgspec.Struct], name: str) -> str:
+    return str(inspect.get_annotations(kind)[name]).replace("|", "or")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
