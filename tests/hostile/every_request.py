@@ -38,6 +38,13 @@ def request_of(code: Code, topic: str, group: str, *, position: int = 0) -> tupl
         **{"a": group, "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "0", "h": "0", "i": ""},
         **{"j": "0", "k": "false", "m": "true" if code is Code.SEND_BATCH_MESSAGE else "false"},
         **{"purpose": "everything", "nonce": "1", "watch": "true", "watchId": "1", "waitMillis": "0"},
+        **{
+            "extraInfo": "0 0 1000 0 0 b 0 0",
+            "invisibleTime": "1000",
+            "pollTime": "0",
+            "bornTime": "0",
+            "initMode": "0",
+        },
     }
     if code in (Code.SEND_MESSAGE, Code.SEND_REPLY_MESSAGE):
         fields["sysFlag"] = "0"
@@ -66,6 +73,9 @@ def _body(code: Code, topic: str, group: str) -> bytes:
             value = {"groupConfigList": [config]}
         case Code.CHECK_CLIENT_CONFIG:
             value = {"clientId": "c1", "group": group, "subscriptionData": subscription}
+        case Code.BATCH_ACK_MESSAGE:
+            ack = {"c": group, "t": topic, "so": 0, "q": 0, "rq": 1, "pt": 1, "it": 1000, "b": "AQ=="}
+            value = {"acks": [ack], "brokerName": "b"}
         case Code.QUERY_QUEUE_RANGES:
             value = {"topics": [topic], "group": group}
         case Code.UPDATE_CONSUMER_OFFSETS:
