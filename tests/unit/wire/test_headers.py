@@ -113,7 +113,10 @@ def test_headers_are_frozen_hold_scalars_and_stay_out_of_the_garbage_collectors_
         (consumer.QueryMessageHeader, "topic key maxNum beginTimestamp endTimestamp _UNIQUE_KEY_QUERY"),
         (consumer.QueryMessageResponseHeader, "indexLastUpdateTimestamp indexLastUpdatePhyoffset olderUnseen"),
         (consumer.UnregisterClientHeader, "clientID producerGroup consumerGroup"),
-        (consumer.HeartbeatResponseHeader, "IS_SUPPORT_HEART_BEAT_V2 IS_SUB_CHANGE PYROMQ_FAILURE_STORY"),
+        (
+            consumer.HeartbeatResponseHeader,
+            "IS_SUPPORT_HEART_BEAT_V2 IS_SUB_CHANGE PYROMQ_FAILURE_STORY PYROMQ_ODD_SUBSCRIPTIONS",
+        ),
         (consumer.ViewMessageHeader, "topic offset"),
         (
             nameserver.RegisterBrokerHeader,
