@@ -7,7 +7,7 @@ import pytest
 from tests.sim.commands import last_line, simulate
 from tests.sim.lies import LIES, Lie
 
-_SEEDS_MAX = 200
+_SEEDS_MAX = 40
 
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.name.replace(" ", "-"))

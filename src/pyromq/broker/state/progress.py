@@ -72,7 +72,7 @@ class Progress:
             self._backward_lines, self._backward_since_ms = 0, now_ms
         self._backward_lines += 1
         if self._backward_lines <= BACKWARD_LINES_MAX:
-            logger.warning("commit goes back, messages come again: %s client=%s", facts, client.remote_text)
+            logger.info("commit goes back, messages come again: %s client=%s", facts, client.remote_text)
 
     def has_room(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether an offset may be committed: one that moves may always, a new one until there are too many."""

@@ -13,6 +13,7 @@ from pyromq.broker.base.system_names import refuse_send
 from pyromq.clock import Clock
 from pyromq.model.limits import ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX
 from pyromq.model.names import (
+    DEAD_LETTER_PREFIX,
     DEFAULT_TOPIC,
     HALF_TOPIC,
     OP_HALF_TOPIC,
@@ -37,6 +38,9 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.flags import TopicSysFlag
 
 _CHANGES_CHARACTERS_MAX: Final = ATTRIBUTES_MAX * ATTRIBUTE_BYTES_MAX
+_ASKED_FOR: Final = (
+    4  # queues of a topic that a send makes: what clients ask for, RocketMQ's too, unless told otherwise
+)
 _INHERIT, _READ_WRITE = int(Perm.INHERIT), int(Perm.READ_WRITE)
 
 
@@ -75,13 +79,19 @@ class Topics:
             self._tell()
 
     def restore(self, queues: Iterable[tuple[str, int]]) -> list[str]:
-        """After a crash: topics that have queues, but were not saved yet."""
+        """After a crash: topics that have queues, but were not saved yet.
+
+        A topic that a send made has as many queues as clients ask for, though not all of them may have messages:
+        producers that know its route send to each of them.
+        """
         counts: dict[str, int] = {}
         for topic, queue_id in queues:
             if self._table.get(topic) is None and topic != POP_JOURNAL_TOPIC:  # which is nobody's to read
                 counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        asked_for = min(_ASKED_FOR, self._settings.default_topic_queues)
         for topic, count in counts.items():
-            self._add(_plain(topic, count))  # they have messages: no limit keeps them away
+            most = count if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) else max(count, asked_for)
+            self._add(_plain(topic, most))  # they have messages: no limit keeps them away
         return sorted(counts)
 
     def adopt(self, text: bytes) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 
 import pytest
 
@@ -32,6 +33,7 @@ class _Client:
 
 
 def test_a_commit_of_a_client_that_goes_back_is_logged_with_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pyromq")
     found = progress()
     found.commit(*READERS, 10, _Client())
     found.commit(*READERS, 12, _Client())

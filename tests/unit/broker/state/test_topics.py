@@ -144,6 +144,14 @@ def test_topics_that_a_crash_took_are_made_again_from_their_queues() -> None:
     assert found.restore([("orders", 0)]) == []
 
 
+def test_a_topic_that_a_send_made_is_restored_with_all_queues_that_producers_know() -> None:
+    """A crash came before it was saved, and before each of its queues had a message."""
+    found, _ = topics()
+    assert found.restore([("young", 2), ("%DLQ%g", 0)]) == ["%DLQ%g", "young"]
+    assert found.require("young").write_queue_nums == found.require("young").read_queue_nums == 4
+    assert found.require("%DLQ%g").write_queue_nums == 1
+
+
 def test_name_servers_learn_what_changed_and_everything_when_that_is_not_known() -> None:
     found, _ = topics()
     found.take_changes()
