@@ -81,7 +81,7 @@ class SyncFacet(Generic[FaceT]):
         return made
 
 
-class SyncAccesss(FacetFace[AccessFacet]):
+class SyncAccess(FacetFace[AccessFacet]):
     """``admin.access``."""
 
     users = waiting(AccessFacet.users)
@@ -97,7 +97,7 @@ class SyncAccesss(FacetFace[AccessFacet]):
     import_accounts = waiting(AccessFacet.import_accounts)
 
 
-class SyncAudits(FacetFace[AuditFacet]):
+class SyncAudit(FacetFace[AuditFacet]):
     """``admin.audit``."""
 
     list = waiting(AuditFacet.list)
@@ -172,7 +172,7 @@ class SyncGroups(FacetFace[GroupFacet]):
     resume = waiting(GroupFacet.resume)
 
 
-class SyncHealths(FacetFace[HealthFacet]):
+class SyncHealth(FacetFace[HealthFacet]):
     """``admin.health``."""
 
     findings = waiting(HealthFacet.findings)
@@ -227,7 +227,7 @@ class SyncOffsets(FacetFace[OffsetFacet]):
     plan_copy = waiting(OffsetFacet.plan_copy)
 
 
-class SyncReplications(FacetFace[ReplicationFacet]):
+class SyncReplication(FacetFace[ReplicationFacet]):
     """``admin.replication``."""
 
     list = waiting(ReplicationFacet.list)
@@ -285,18 +285,18 @@ class Admin(Face[aio_admin.Admin]):
     ) -> None:
         super().__init__(aio_admin.Admin(nameservers, client=inner_client(client), **options))
 
-    access = SyncFacet(SyncAccesss)
-    audit = SyncFacet(SyncAudits)
+    access = SyncFacet(SyncAccess)
+    audit = SyncFacet(SyncAudit)
     brokers = SyncFacet(SyncBrokers)
     nameservers = SyncFacet(SyncNameServers)
     dead_letters = SyncFacet(SyncDeadLetters)
     delays = SyncFacet(SyncDelays)
     groups = SyncFacet(SyncGroups)
-    health = SyncFacet(SyncHealths)
+    health = SyncFacet(SyncHealth)
     members = SyncFacet(SyncMembers)
     messages = SyncFacet(SyncMessages)
     offsets = SyncFacet(SyncOffsets)
-    replication = SyncFacet(SyncReplications)
+    replication = SyncFacet(SyncReplication)
     stores = SyncFacet(SyncStores)
     topics = SyncFacet(SyncTopics)
     transactions = SyncFacet(SyncTransactions)
