@@ -169,8 +169,8 @@ class DiskStage:
             self._shipper.durable()
         if self._sync or self._asked_again:
             self._flush()
-        else:  # the next one comes when it is due: else each would start the next, hundreds a second
-            self._idle.set()
+        elif self._running is None:  # sends that waited at the gate may have started the next one
+            self._idle.set()  # the next one comes when it is due: else each would start the next, hundreds a second
 
     def _nothing_to_flush(self) -> None:
         """Everything is on disk, or nothing can be trusted to be: either way nothing waits any longer."""
@@ -212,9 +212,10 @@ class DiskStage:
 
     async def drain(self) -> None:
         """No flush runs, and with sync flush everything that was taken is on disk."""
+        await self._next.drain()
         while self._waiting or self._running:
             if self._running:
                 await self._idle.wait()
             else:
                 await asyncio.sleep(0)
-        await self._next.drain()
+            await self._next.drain()  # while replicas are waited for, more may be taken

@@ -27,8 +27,8 @@ class Readers:
         self._readers += readers
 
     def wake(self, queues: Touched) -> None:
-        try:
-            for reader in self._readers:
+        for reader in self._readers:
+            try:
                 reader.wake(queues)
-        except Exception:  # a defect on the side of readers must not keep writers from their responses
-            logger.exception("readers not woken: queues=%d", len(queues.names()))
+            except Exception:  # a defect of one must keep neither the others, nor writers from their responses
+                logger.exception("reader not woken: queues=%d", len(queues.names()))

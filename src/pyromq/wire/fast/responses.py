@@ -25,6 +25,7 @@ _SUCCESS_CODE: Final = ResponseCode.SUCCESS
 _NUMBER: Final = 123_454_321  # stands in a template where a number will be
 _SUCCESS: Final = encode_response(_SUCCESS_CODE, _NUMBER)[PREFIX_BYTES:].replace(b"%d" % _NUMBER, b"%d")
 _SUCCESS_HEAD: Final = b'{"code":0,'
+_BINARY_SUCCESS: Final = bytes(2)  # has no remark
 _SUCCESS_TAIL: Final = _SUCCESS.partition(b"%d")[2]  # behind the correlation id; a remark stands before it
 
 
@@ -44,7 +45,7 @@ def with_status(responses: bytes, code: int, remark: str) -> Iterator[bytes]:
     They were made here or by the compiled core, say success and have no body. Others stay as they are.
     """
     for start, header, end in _headers(responses):
-        if responses[start + 4]:  # binary: code, eleven bytes, remark, fields
+        if responses[start + 4] and header.startswith(_BINARY_SUCCESS):  # code, eleven bytes, remark, fields
             text = remark.encode()
             parts = (code.to_bytes(2, "big"), header[2:13], len(text).to_bytes(4, "big"), text, header[17:])
         elif header.startswith(_SUCCESS_HEAD):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,13 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.commit.commit import SendsOfOneRead
 from pyromq.broker.commit.internal_writes import InternalWrites
+from pyromq.broker.commit.replica_stage import Copies
 from pyromq.broker.commit.touched import Touched
 from pyromq.broker.commit.write_path import open_write_path
 from pyromq.errors import DiskFullError, MQError, UntrustedDiskError
+from pyromq.net import Connection
+from pyromq.replication.replicas import Replicas
+from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.store.derived.queue_tail import QueueTail
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
@@ -26,6 +31,7 @@ from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.headers.producer import SendResponseHeader
+from pyromq.wire.received import Received
 from pyromq.wire.record import Draft
 from tests.unit.broker.builders import ROOT, Wire, environment, request
 from tests.unit.broker.workers import HeldThread
@@ -38,17 +44,22 @@ class Rig:
     """Everything around a group commit; make it inside a running loop."""
 
     def __init__(
-        self, flush: Flush = Flush.SYNC, lease: Lease | None = None, on_requests: Any = None, **limits: int
+        self,
+        flush: Flush = Flush.SYNC,
+        lease: Lease | None = None,
+        on_requests: Any = None,
+        copies: Copies | None = None,
+        **settings_of_broker: Any,
     ) -> None:
         self.disk, self.clock, self.worker = FaultyDisk(), ManualClock(), HeldThread()
         settings = StoreSettings(flush=flush, segment_bytes=1 << 16, index_slots=10, index_entries=50)
         self.store = MessageStore.open(ROOT, settings, disk=self.disk, clock=self.clock)
         self.woken: list[set[QueueKey]] = []
-        around = replace(environment(BrokerSettings(**limits), self.clock, self.disk), lease=lease)
+        around = replace(environment(BrokerSettings(**settings_of_broker), self.clock, self.disk), lease=lease)
         self.counters = Counters()
-        path = open_write_path(around, self.store, self.worker, self.counters, on_requests)
+        path = open_write_path(around, self.store, self.worker, self.counters, on_requests, copies)
         self.group_commit, self.stage, self.gate, self.pressure = path.group_commit, path.disk, path.gate, path.pressure
-        self.readers = path.readers
+        self.readers, self.replica_stage = path.readers, path.replicas
         self.readers.join(self)
         self.failing = ""
         self.disk.before_each(self._fail)
@@ -402,15 +413,24 @@ async def test_work_that_fails_before_a_commit_keeps_no_send_from_its_response()
     assert wire.codes == [0, 0]
 
 
+class FailingReader:
+    def wake(self, queues: Touched) -> None:
+        raise ZeroDivisionError
+
+
+async def test_a_reader_that_fails_keeps_no_other_from_being_woken() -> None:
+    rig, wire, woken = Rig(Flush.ASYNC), Wire(), list[set[QueueKey]]()
+    behind = SimpleNamespace(wake=lambda queues: woken.append(queues.names()))
+    rig.readers.join(FailingReader(), behind)
+    rig.send(wire)
+    await turn()
+    assert (woken, wire.codes) == ([{ORDERS}], [0])
+
+
 @pytest.mark.parametrize("flush", Flush)
 async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush: Flush) -> None:
     rig, told = Rig(flush), list[MQError | None]()
-
-    class Failing:
-        def wake(self, queues: Touched) -> None:
-            raise ZeroDivisionError
-
-    rig.readers.join(Failing())
+    rig.readers.join(FailingReader())
     InternalWrites(rig.store, rig.group_commit).put(Draft(topic="orders", queue_id=0, body=b"x"), told.append)
     await turn()
     if flush is Flush.SYNC:
@@ -505,6 +525,64 @@ async def test_drain_ends_with_the_running_flush_of_an_asynchronous_store() -> N
     await rig.worker.work()
     await turn()
     assert draining.done() and wire.codes == [0, 0]
+
+
+async def test_drain_waits_for_a_flush_that_a_send_from_the_gate_started_when_another_ended() -> None:
+    wires = dict[int, Wire]()
+
+    def handle(connection: Connection, requests: list[Received[Any]]) -> None:
+        assert rig.gate.passes(connection, requests[0])
+        rig.send(wires[requests[0].correlation_id])
+        rig.group_commit.commit_early()
+
+    rig, wire = Rig(Flush.ASYNC, on_requests=handle, unflushed_bytes_max=200), Wire()  # a record has 100
+    for _ in range(20):  # it is the only one that sends, so its groups are committed at once
+        rig.send(wire)
+        await turn()
+        rig.group_commit.commit_early()
+        while rig.worker.waiting:
+            await rig.worker.work()
+    rig.send(wire)
+    rig.send(wire)
+    rig.group_commit.commit_early()
+    wires[77] = wire
+    assert not rig.gate.passes(wire.as_connection, request(77)), "too much is not on disk: it waits at the gate"
+    await rig.worker.work()
+    assert len(rig.gate) == 0 and len(rig.worker.waiting) == 1
+    draining = asyncio.ensure_future(rig.group_commit.drain())
+    await turn()
+    assert not draining.done()
+    await rig.worker.work()
+    await turn()
+    assert draining.done() and wire.codes == [0] * 23
+
+
+async def test_drain_waits_for_the_disk_again_when_what_replicas_confirmed_led_to_more() -> None:
+    role = ReplicationSettings(role=Role.SYNC_MASTER)
+    replicas, told = Replicas(role), list[MQError | None]()
+    rig = Rig(copies=Copies(replicas=replicas), replication=role)
+    replica = replicas.connected("10.0.0.1", "10.0.0.1:1")
+    replicas.begins(replica, 0)
+    replicas.reported(replica, 0)
+
+    def next_one(error: MQError | None) -> None:
+        put(rig, told)
+
+    InternalWrites(rig.store, rig.group_commit).put(Draft(topic="orders", queue_id=0, body=b"first"), next_one)
+    await turn()
+    await rig.worker.work()
+    draining = asyncio.ensure_future(rig.group_commit.drain())
+    for _ in range(2):
+        await turn()
+        while rig.worker.waiting:
+            assert not draining.done()
+            await rig.worker.work()
+        replica.sent = rig.store.flushed_position
+        replicas.reported(replica, rig.store.flushed_position)
+        rig.replica_stage.release_confirmed()
+        await turn()
+    await turn()
+    assert draining.done() and told == [None]
 
 
 async def test_a_power_cut_takes_what_the_flush_settings_allow_and_no_more() -> None:

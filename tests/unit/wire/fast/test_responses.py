@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -120,3 +121,13 @@ def test_another_status_is_what_a_response_with_that_status_would_have_been(
     assert list(correlation_ids(found)) == [correlation_id for correlation_id, _, _ in facts]
     late = [decode_command(frame) for each in with_status(found, code, remark) for frame in FrameDecoder().feed(each)]
     assert late == [decode_command(frame) for each in wanted for frame in FrameDecoder().feed(each)]
+
+
+@pytest.mark.parametrize("serialize_type", SerializeType)
+def test_a_response_that_says_something_else_than_success_keeps_its_status(serialize_type: SerializeType) -> None:
+    """Such as that of a reply that is stored, and did not reach its client."""
+    header = SendResponseHeader(msg_id=HOST, queue_id=3, queue_offset=5)
+    found = encode_response(
+        ResponseCode.SYSTEM_ERROR, 7, header, remark="the client is gone", serialize_type=serialize_type
+    )
+    assert list(with_status(found, ResponseCode.FLUSH_SLAVE_TIMEOUT, "late")) == [found]
