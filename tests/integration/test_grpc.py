@@ -12,6 +12,7 @@ import pytest
 
 from pyromq.broker.base.settings import GrpcSettings
 from pyromq.broker.broker import Broker
+from pyromq.broker.grpc import telemetry
 from pyromq.wire.compression import decompress
 from pyromq.wire.grpc.codes import ClientType, MessageKind, StatusCode
 from pyromq.wire.grpc.definitions import (
@@ -47,6 +48,7 @@ from pyromq.wire.grpc.services import (
     ReceiveMessageResponse,
     StatusResponse,
     SyncLiteSubscriptionRequest,
+    TelemetryCommand,
     TerminationRequest,
     UpdateOffsetRequest,
 )
@@ -632,6 +634,45 @@ def test_clients_whose_start_waits_late_get_their_settings_again(tmp_path: Path)
             client = GrpcTester(channel, **{"x-mq-language": "HTTP"})
             stream, first = await client.settings(producer_settings("orders"))
             assert await stream.read() == first
+            stream.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_clients_that_left_are_not_kept_by_their_connection(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grpc_broker(tmp_path) as (broker, client):
+            clients = broker._grpc.clients
+            for number in range(5):
+                name = {"x-mq-client-id": f"short-{number}"}
+                await client.ask(
+                    "QueryRoute", QueryRouteRequest(topic=Resource(name="orders")), QueryRouteResponse, **name
+                )
+                await client.ask("NotifyClientTermination", TerminationRequest(), StatusResponse, **name)
+            assert [len(found) for found in clients._by_connection.values()] == [0]
+
+    asyncio.run(scenario())
+
+
+def test_settings_are_bounded_and_repeated_for_one_stream_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with grpc_broker(tmp_path) as (_, client):
+            large = producer_settings("orders")
+            large.access_point = Endpoints(scheme=3, addresses=[EndpointAddress(host="h" * 200_000, port=1)])
+            with pytest.raises(grpc.aio.AioRpcError, match="at most 131072"):
+                await client.settings(large)
+            repeated: list[object] = []
+            loop = asyncio.get_running_loop()
+            with pytest.MonkeyPatch.context() as patch:
+                later = loop.call_later
+                patch.setattr(telemetry, "_AGAIN_S", (50.0, 60.0))
+                patch.setattr(loop, "call_later", lambda s, *rest: (s >= 50 and repeated.append(s), later(s, *rest))[1])
+                node = GrpcTester(client._channel, **{"x-mq-language": "NODE_JS"})
+                stream, _ = await node.settings(producer_settings("orders"))
+                for _ in range(3):
+                    await stream.write(TelemetryCommand(settings=producer_settings("orders")))
+                    await stream.read()
+            assert repeated == [50.0, 60.0]
             stream.cancel()
 
     asyncio.run(scenario())

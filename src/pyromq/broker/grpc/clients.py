@@ -81,7 +81,7 @@ class GrpcClients:
     def __init__(self, ground: FrontGround) -> None:
         self._ground = ground
         self._clients: dict[ClientKey, GrpcClient] = {}
-        self._by_connection: dict[Http2Connection, list[GrpcClient]] = {}
+        self._by_connection: dict[Http2Connection, set[GrpcClient]] = {}
         self._checked: dict[tuple[object, ...], Principal] = {}  # by what a call said of itself, and the rules
         self.on_request: Callable[[GrpcClient, Received[Any]], None] = lambda client, request: None
 
@@ -109,7 +109,7 @@ class GrpcClients:
         client.seen_ms = self._ground.clock.monotonic_ms()
         if call.connection not in client.connections:
             client.connections.add(call.connection)
-            self._by_connection.setdefault(call.connection, []).append(client)
+            self._by_connection.setdefault(call.connection, set()).add(client)
         return client
 
     def _new(self, key: ClientKey, call: GrpcCall, principal: Principal | None) -> GrpcClient:
@@ -122,6 +122,7 @@ class GrpcClients:
         before = self._clients.get(key)
         if before is not None:  # its caller was closed with the role of the broker: it says who it is, once more
             client.telemetry = before.telemetry
+            self.drop(before)
         self._clients[key] = client
         caller_request = self._asked
         caller.on_request = lambda request: caller_request(client, request)
@@ -185,6 +186,9 @@ class GrpcClients:
         """The next call of the same client makes another one."""
         if self._clients.get(client.key) is client:
             del self._clients[client.key]
+        for connection in client.connections:  # which may live much longer
+            self._by_connection.get(connection, set()).discard(client)
+        client.connections.clear()
 
     def remove(self, client: GrpcClient, reason: str) -> None:
         self.drop(client)

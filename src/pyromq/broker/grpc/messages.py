@@ -13,7 +13,7 @@ Bodies are delivered as they were before any compression.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import md5
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ from pyromq.broker.grpc.statuses import StatusError
 from pyromq.model import property_names as names
 from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.model.system_names import MESSAGE_TYPE
+from pyromq.net.http2 import GrpcCall
 from pyromq.wire.compression import DecompressionError, compressed_flag, decompress
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.grpc.codes import BodyEncoding, DigestKind, MessageKind, StatusCode
@@ -33,7 +34,7 @@ from pyromq.wire.grpc.definitions import (
     SystemProperties,
     time_of,
 )
-from pyromq.wire.grpc.framing import GrpcError, inflated
+from pyromq.wire.grpc.framing import GrpcError, GrpcStatus, inflated
 from pyromq.wire.message_id import Host, stored_id
 from pyromq.wire.properties import decode_properties
 from pyromq.wire.property_text import join_items
@@ -42,7 +43,9 @@ from pyromq.wire.record import Record
 BODY_BYTES_MAX: Final = 4 << 20
 DELAY_MS_MAX: Final = 24 * 3_600_000
 RECOVERY_MS_MAX: Final = 3_600_000
-_INFLATED_BYTES_MAX: Final = 64 << 20
+SENT_INFLATED_BYTES_MAX: Final = 16 << 20  # of all bodies of one request; clients compress at most 4 MiB
+RESPONSE_BYTES_MAX: Final = 16 << 20  # of the bodies in one response, if there are several
+_INFLATED_BYTES_MAX: Final = 32 << 20  # of one body that is delivered
 _GZIP_HEAD_BYTES: Final = 10
 _GZIP_TAIL_BYTES: Final = 8
 _ZLIB_HEAD: Final = b"\x78\x9c"
@@ -77,12 +80,23 @@ class Outgoing(NamedTuple):
     born_ms: int
     message_id: str
     message_group: str
+    inflated_bytes: int  # of a compressed body
 
 
-def outgoing(message: GrpcMessage, topic: str, now_ms: int) -> Outgoing:
+def all_outgoing(messages: Iterable[GrpcMessage], topic: str, now_ms: int) -> list[Outgoing]:
+    """What to store of the messages of one request, whose bodies are decompressed on the way. Raises StatusError."""
+    found: list[Outgoing] = []
+    left = SENT_INFLATED_BYTES_MAX
+    for message in messages:
+        found.append(outgoing(message, topic, now_ms, left))
+        left -= found[-1].inflated_bytes
+    return found
+
+
+def outgoing(message: GrpcMessage, topic: str, now_ms: int, inflated_max: int = SENT_INFLATED_BYTES_MAX) -> Outgoing:
     """What to store of a message. Raises StatusError."""
     system = message.system_properties or SystemProperties()
-    body, sys_flag = _body(message.body, system.body_encoding)
+    body, sys_flag, inflated_bytes = _body(message.body, system.body_encoding, inflated_max)
     check_properties(message.user_properties, system)
     kind, items = _special(system, topic, now_ms)
     items += [(names.UNIQUE_KEY, system.message_id)]
@@ -95,31 +109,38 @@ def outgoing(message: GrpcMessage, topic: str, now_ms: int) -> Outgoing:
     items += message.user_properties.items()
     born_ms = system.born_timestamp.ms if system.born_timestamp else now_ms
     group = system.message_group or ""
-    return Outgoing(kind, join_items(items), body, sys_flag, born_ms, system.message_id, group)
+    return Outgoing(kind, join_items(items), body, sys_flag, born_ms, system.message_id, group, inflated_bytes)
 
 
-def _body(body: bytes, encoding: int) -> tuple[bytes, int]:
+def _body(body: bytes, encoding: int, inflated_max: int) -> tuple[bytes, int, int]:
+    """The body as it is stored, its flag, and the size of what was decompressed. Raises StatusError."""
     if not body:
         raise StatusError(StatusCode.MESSAGE_BODY_EMPTY, "the message has no body; send at least one byte")
     if len(body) > BODY_BYTES_MAX:
         text = f"the body has {len(body)} bytes, at most {BODY_BYTES_MAX} are allowed"
         raise StatusError(StatusCode.MESSAGE_BODY_TOO_LARGE, text)
     if encoding != BodyEncoding.GZIP:
-        return body, 0
-    return gzip_as_zlib(body), compressed_flag(0, SysFlag.ZLIB)
+        return body, 0, 0
+    wrapped, inflated_bytes = gzip_as_zlib(body, inflated_max)
+    return wrapped, compressed_flag(0, SysFlag.ZLIB), inflated_bytes
 
 
-def gzip_as_zlib(body: bytes) -> bytes:
-    """Put the deflated bytes of a gzip body into zlib's wrapping. Raises StatusError when they are not gzip."""
+def gzip_as_zlib(body: bytes, inflated_max: int = SENT_INFLATED_BYTES_MAX) -> tuple[bytes, int]:
+    """Put the deflated bytes of a gzip body into zlib's wrapping; the size of the plain body. Raises StatusError when
+    they are not gzip, or too much.
+    """
     try:
-        plain = inflated(body, _INFLATED_BYTES_MAX)
+        plain = inflated(body, inflated_max)
     except GrpcError as error:
+        if error.status is GrpcStatus.RESOURCE_EXHAUSTED:
+            text = f"decompressed, the bodies of this request have more than {SENT_INFLATED_BYTES_MAX} bytes"
+            raise StatusError(StatusCode.MESSAGE_BODY_TOO_LARGE, text) from error
         text = f"the body is said to be gzip, and is not: {error}"
         raise StatusError(StatusCode.MESSAGE_CORRUPTED, text) from error
     if body[3] or len(body) < _GZIP_HEAD_BYTES + _GZIP_TAIL_BYTES:  # names and comments: rare
-        return zlib.compress(plain)
+        return zlib.compress(plain), len(plain)
     deflated = body[_GZIP_HEAD_BYTES:-_GZIP_TAIL_BYTES]
-    return _ZLIB_HEAD + deflated + zlib.adler32(plain).to_bytes(4, "big")
+    return _ZLIB_HEAD + deflated + zlib.adler32(plain).to_bytes(4, "big"), len(plain)
 
 
 def _special(system: SystemProperties, topic: str, now_ms: int) -> tuple[MessageKind, list[tuple[str, str]]]:
@@ -160,6 +181,20 @@ def _special(system: SystemProperties, topic: str, now_ms: int) -> tuple[Message
 # --- delivery ---
 
 
+class Room:
+    """How many bytes of bodies still fit into a response: a few stored bytes may be many delivered ones."""
+
+    def __init__(self, call: GrpcCall) -> None:
+        self._left = min(RESPONSE_BYTES_MAX, call.connection.room_bytes)
+        self._is_unused = not call.connection.unsent_bytes  # then one message fits, whatever its size
+
+    def has(self, message: GrpcMessage) -> bool:
+        """Whether a message may be sent, too."""
+        self._left -= len(message.body)
+        is_first, self._is_unused = self._is_unused, False
+        return self._left >= 0 or is_first
+
+
 class Delivery(NamedTuple):
     """What a hand-out says of a message."""
 
@@ -173,12 +208,11 @@ def delivered(record: Record, to: Delivery) -> GrpcMessage:
     """A stored message as clients get it; a body that cannot be decompressed stays as it is."""
     properties = decode_properties(record.properties)
     try:
-        body = decompress(record.body, record.sys_flag)
+        body = decompress(record.body, record.sys_flag, bytes_max=_INFLATED_BYTES_MAX)
     except DecompressionError:
         body = record.body
     digest = Digest(kind=DigestKind.MD5, checksum=md5(body, usedforsecurity=False).hexdigest().upper())
-    due = properties.get(names.TIMER_DELIVER_MS, "")
-    priority = properties.get(names.PRIORITY, "")
+    due_ms = _number(properties.get(names.TIMER_DELIVER_MS, ""))
     system = SystemProperties(
         tag=properties.get(names.TAGS),
         keys=properties.get(names.KEYS, "").split(),
@@ -190,7 +224,7 @@ def delivered(record: Record, to: Delivery) -> GrpcMessage:
         born_host=properties.get(names.BORN_HOST) or str(Host.decode(record.born_host)),
         store_timestamp=time_of(record.stored_ms),
         store_host=str(Host.decode(record.store_host)),
-        delivery_timestamp=time_of(int(due)) if due.isdecimal() else None,
+        delivery_timestamp=None if due_ms is None else time_of(due_ms),
         receipt_handle=to.receipt,
         queue_id=record.queue_id,
         queue_offset=record.offset,
@@ -199,10 +233,15 @@ def delivered(record: Record, to: Delivery) -> GrpcMessage:
         message_group=properties.get(names.SHARDING_KEY),
         trace_context=properties.get(names.TRACE_CONTEXT),
         dead_letter_queue=_origin(to.topic.name, properties),
-        priority=int(priority) if priority.isdecimal() else None,
+        priority=_number(properties.get(names.PRIORITY, "")),
     )
     user = {name: value for name, value in properties.items() if name not in _OWN}
     return GrpcMessage(topic=to.topic, user_properties=user, system_properties=system, body=body)
+
+
+def _number(text: str) -> int | None:
+    """A number that a field of a message can hold; producers write what they like."""
+    return int(text) if text.isdecimal() and len(text) < 19 else None
 
 
 def _origin(topic: str, properties: Mapping[str, str]) -> DeadLetterOrigin | None:

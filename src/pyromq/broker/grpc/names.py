@@ -70,6 +70,9 @@ def check_properties(user: dict[str, str], system: SystemProperties) -> None:
     if size > PROPERTY_BYTES_MAX:
         text = f"properties, tag and keys have {size} bytes, at most {PROPERTY_BYTES_MAX} are allowed"
         raise StatusError(StatusCode.MESSAGE_PROPERTIES_TOO_LARGE, text)
+    if _has_control(system.trace_context or ""):
+        text = "the trace context has a control character: what separates properties would begin another one"
+        raise StatusError(StatusCode.ILLEGAL_MESSAGE_PROPERTY_KEY, text)
     if not system.message_id.strip() or _has_control(system.message_id):
         raise StatusError(StatusCode.ILLEGAL_MESSAGE_ID, "a message needs an id: clients make one for each")
 

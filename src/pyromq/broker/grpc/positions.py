@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
-from pyromq.broker.grpc.messages import Delivery, delivered
+from pyromq.broker.grpc.messages import Delivery, Room, delivered
 from pyromq.broker.grpc.names import group_name, topic_name
 from pyromq.broker.grpc.polling import LONGEST_MS
 from pyromq.broker.grpc.receiving import expression_of
@@ -111,14 +111,20 @@ class Positions:
     def _deliver(self, call: GrpcCall, request: PullMessageRequest, response: Received[Any]) -> None:
         status = status_of_response(response) if response.code else _OK
         call.send(PullMessageResponse(status=status).encode())
+        reached: int | None = None  # where the next pull goes on, when it is not behind everything that was found
         if not response.code:
             assert request.message_queue is not None and request.message_queue.topic is not None
-            topic = Delivery(request.message_queue.topic)
+            topic, room = Delivery(request.message_queue.topic), Room(call)
             for record in split_records(response.body):
-                call.send(PullMessageResponse(message=delivered(record, topic)).encode())
+                message = delivered(record, topic)
+                if not room.has(message):
+                    reached = record.offset
+                    break
+                call.send(PullMessageResponse(message=message).encode())
         if not response.code or response.code in _EMPTY or response.code == ResponseCode.PULL_OFFSET_MOVED:
             found = response.header_as(PullResponseHeader)
-            call.send(PullMessageResponse(next_offset=found.next_begin_offset).encode())
+            following = found.next_begin_offset if reached is None else reached
+            call.send(PullMessageResponse(next_offset=following).encode())
         call.finish()
 
     async def get(self, client: GrpcClient, request: GetOffsetRequest, call: GrpcCall) -> OffsetResponse:

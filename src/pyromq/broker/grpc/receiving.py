@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
-from pyromq.broker.grpc.messages import Delivery, delivered
+from pyromq.broker.grpc.messages import Delivery, Room, delivered
 from pyromq.broker.grpc.names import group_name, topic_name
 from pyromq.broker.grpc.polling import polling_ms
 from pyromq.broker.grpc.renewals import FIRST_MS, Renewal
@@ -142,11 +142,15 @@ class Receiving:
             return
         now_ms = self._ground.clock.monotonic_ms()
         call.send(ReceiveMessageResponse(status=_OK).encode())
-        before = call.unsent_messages
-        for record, receipt in messages:
+        before, room = call.unsent_messages, Room(call)
+        for index, (record, receipt) in enumerate(messages):
             text = receipt.text()
             attempts = record.delivery_attempt + 1
             message = delivered(record, Delivery(topic, text, attempts, receipt.invisible_ms))
+            if not room.has(message):
+                self._give_back(client, header, messages[index:])
+                messages = messages[:index]
+                break
             call.send(ReceiveMessageResponse(message=message).encode())
             if renew:
                 client.renewals.keep(header.consumer_group, header.topic, text, now_ms)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
-from pyromq.broker.grpc.messages import Outgoing, accepted_kinds, outgoing
+from pyromq.broker.grpc.messages import Outgoing, accepted_kinds, all_outgoing
 from pyromq.broker.grpc.names import topic_name
 from pyromq.broker.grpc.rpc import checked, read_message
 from pyromq.broker.grpc.statuses import StatusError, status_of_error, status_of_response
@@ -76,7 +76,7 @@ class Sending:
         try:
             client = self._clients.of(call)
             topic = self._topic(request, client)
-            messages = [outgoing(message, topic, self._ground.clock.now_ms()) for message in request.messages]
+            messages = all_outgoing(request.messages, topic, self._ground.clock.now_ms())
             config = self._ground.topic(topic)
             for message in messages:
                 _check_kind(message, config)

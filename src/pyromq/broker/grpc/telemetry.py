@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import weakref
 from typing import Any, Final
 from uuid import uuid4
 
@@ -71,6 +72,7 @@ _LITE_TOPIC_SIZE: Final = 64
 _RETRY_STEPS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 _SENT: Final = (10, 1_000, 2.0)  # backoff of producers: first and longest in ms, and by what it grows
 _ASKED_MAX: Final = 1_000  # questions to one client that are not answered yet
+_SETTINGS_BYTES_MAX: Final = 128 << 10  # they are kept for as long as the client is there
 _PROPERTIES_MAX: Final = 32
 _PROPERTY_BYTES_MAX: Final = 4 << 10
 _is_property = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,63}").fullmatch
@@ -99,6 +101,9 @@ class Telemetry:
         try:
             client = self._clients.of(call)
             if command.settings is not None:
+                if len(data) > _SETTINGS_BYTES_MAX:
+                    text = f"settings of {len(data)} bytes, at most {_SETTINGS_BYTES_MAX} are allowed"
+                    raise StatusError(StatusCode.BAD_REQUEST, text)
                 self._begin(client, call)
                 self._register(client, call, command.settings)
             elif command.thread_stack_trace is not None:
@@ -140,8 +145,7 @@ class Telemetry:
             command = TelemetryCommand(status=_OK, settings=completed).encode()
             call.send(command)
             if client.caller.language in _WAITS_LATE:
-                for again_s in _AGAIN_S:
-                    asyncio.get_running_loop().call_later(again_s, call.send, command)
+                _repeat(call, command)
 
         future.add_done_callback(registered)
 
@@ -301,6 +305,19 @@ class Telemetry:
                     status=status_of(StatusCode.OK, reason), reconnect_endpoints_command=Nonce(nonce=uuid4().hex)
                 )
                 client.telemetry.send(command.encode())
+
+
+def _repeat(call: GrpcCall, command: bytes) -> None:
+    """Send a command again, some times; of several commands the last one. Timers do not keep a call that has ended."""
+    is_first, call.context = call.context is None, command
+    if is_first:
+        for again_s in _AGAIN_S:
+            asyncio.get_running_loop().call_later(again_s, _send_again, weakref.ref(call))
+
+
+def _send_again(reference: weakref.ref[GrpcCall]) -> None:
+    if (call := reference()) is not None:
+        call.send(call.context)
 
 
 def _topic(client: GrpcClient, record: Record) -> Resource:

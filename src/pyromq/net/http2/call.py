@@ -48,6 +48,7 @@ class GrpcCall:
     """
 
     __slots__ = (
+        "__weakref__",
         "_connection",
         "context",
         "cutter",
@@ -70,6 +71,7 @@ class GrpcCall:
         "send_window",
         "stream_id",
         "trailers",
+        "whole_message",
     )
 
     def __init__(
@@ -97,6 +99,7 @@ class GrpcCall:
         limits = connection.limits
         self.cutter = MessageCutter(limits.message_bytes_max, fields.get(b"grpc-encoding", b"identity"))
         self.messages_in = 0
+        self.whole_message = b""  # the only one, until the client has said that it was all
         self.receive_window = limits.stream_window
         self.received_bytes = 0
         self.expected_bytes: int | None = None  # content-length

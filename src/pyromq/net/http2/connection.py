@@ -85,7 +85,7 @@ class Http2Connection(asyncio.Protocol):
         self._clock = clock
         self._watch = watch
         self._half_read = half_read
-        self._unread_bytes = 0  # of incomplete messages
+        self._unread_bytes = 0  # of incomplete messages, and of whole ones whose calls are not
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._frames = frames.Http2FrameDecoder()
@@ -131,6 +131,16 @@ class Http2Connection(asyncio.Protocol):
     def calls(self) -> int:
         """How many are under way."""
         return len(self._streams)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What waits for the peer to read, or to widen a window."""
+        return self._out.pending_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """How much may be sent now without coming near the bound at which a peer counts as one that does not read."""
+        return self.limits.unsent_bytes_max // 2 - self._out.pending_bytes
 
     def quiet_ms(self, now_ms: int) -> int:
         """How long nothing came and nothing left, or what waits for a window has not moved."""
@@ -405,30 +415,37 @@ class Http2Connection(asyncio.Protocol):
             call.receive_window = self.limits.stream_window
 
     def _take(self, call: GrpcCall, data: bytes) -> None:
-        before = len(call.cutter.buffer)
         try:
-            messages = call.cutter.feed(data)
-            self._unread_bytes += len(call.cutter.buffer) - before
+            for message in self._cut(call, data):
+                if not call.is_open or call.is_finished or call.method is None:
+                    return
+                call.messages_in += 1
+                if call.method.is_stream:
+                    self._handle(call, message)
+                elif call.messages_in == 1:
+                    call.whole_message = message
+                    self._unread_bytes += len(message)
+                else:
+                    raise GrpcError(GrpcStatus.INTERNAL, "one message was expected, there are more")
             if self._unread_bytes > self.limits.half_read_bytes_max:
-                raise GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, "too much of incomplete messages on this connection")
+                text = "too much of messages that are not complete, or of calls that are not, on this connection"
+                raise GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, text)
         except GrpcError as error:
             self._drop_unread(call)
             call.finish(error.status, str(error))
-            return
-        for message in messages:
-            if not call.is_open or call.is_finished or call.method is None:
-                return
-            call.messages_in += 1
-            if call.method.is_stream:
-                self._handle(call, message)
-            elif call.messages_in == 1:
-                call.context = message  # until the client has said that it was all
-            else:
-                call.finish(GrpcStatus.INTERNAL, "one message was expected, there are more")
+
+    def _cut(self, call: GrpcCall, data: bytes) -> list[bytes]:
+        """Messages that are complete by now; what is kept of others is counted. Raises GrpcError."""
+        before = len(call.cutter.buffer)
+        try:
+            return call.cutter.feed(data)
+        finally:
+            self._unread_bytes += len(call.cutter.buffer) - before
 
     def _drop_unread(self, call: GrpcCall) -> None:
-        self._unread_bytes -= len(call.cutter.buffer)
+        self._unread_bytes -= len(call.cutter.buffer) + len(call.whole_message)
         call.cutter.buffer.clear()
+        call.whole_message = b""
 
     def _request_ended(self, call: GrpcCall) -> None:
         if call.expected_bytes is not None and call.expected_bytes != call.received_bytes:
@@ -451,7 +468,8 @@ class Http2Connection(asyncio.Protocol):
         elif call.messages_in != 1:
             call.finish(GrpcStatus.INTERNAL, "one message was expected, there is none")
         else:
-            message, call.context = call.context, None
+            message = call.whole_message
+            self._drop_unread(call)
             self._handle(call, message)
 
     def _handle(self, call: GrpcCall, message: bytes) -> None:

@@ -10,7 +10,18 @@ from typing import Any, cast
 import pytest
 
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.grpc.messages import accepted_kinds, gzip_as_zlib, kind_of, outgoing
+from pyromq.broker.grpc.messages import (
+    RESPONSE_BYTES_MAX,
+    SENT_INFLATED_BYTES_MAX,
+    Delivery,
+    Room,
+    accepted_kinds,
+    all_outgoing,
+    delivered,
+    gzip_as_zlib,
+    kind_of,
+    outgoing,
+)
 from pyromq.broker.grpc.names import group_name, topic_name
 from pyromq.broker.grpc.polling import polling_ms, version_of
 from pyromq.broker.grpc.renewals import BEFORE_MS, FIRST_MS, KEPT_MAX, LONGEST_MS, STEPS_MS, Renewals
@@ -26,7 +37,9 @@ from pyromq.security.errors import AccessDeniedError
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.grpc.codes import MessageKind, QueuePermission, StatusCode
 from pyromq.wire.grpc.definitions import GrpcMessage, ProtoTime, Resource, SystemProperties, time_of
+from pyromq.wire.properties import encode_properties
 from pyromq.wire.received import Received
+from pyromq.wire.record import Record
 
 # --- statuses, row by row ---
 
@@ -257,8 +270,8 @@ def test_the_kind_of_a_stored_message(properties: dict[str, str], kind: MessageK
 def test_a_gzip_body_keeps_its_deflated_bytes() -> None:
     plain = b"some text " * 100
     packed = gzip.compress(plain, mtime=0)
-    found = gzip_as_zlib(packed)
-    assert zlib.decompress(found) == plain
+    found, size = gzip_as_zlib(packed)
+    assert zlib.decompress(found) == plain and size == len(plain)
     assert packed[10:-8] in found, "nothing is compressed again"
     with pytest.raises(StatusError):
         gzip_as_zlib(b"no gzip at all")
@@ -285,3 +298,42 @@ def test_a_prepared_message_names_its_topic_as_its_group() -> None:
     found = outgoing(GrpcMessage(body=b"x", system_properties=system), "money", 0)
     for item in ("TRAN_MSG\x01true\x02", "PGROUP\x01money\x02", "CHECK_IMMUNITY_TIME_IN_SECONDS\x019\x02"):
         assert item in found.properties
+
+
+def test_bodies_of_one_request_are_decompressed_up_to_a_bound_together() -> None:
+    body = gzip.compress(bytes(SENT_INFLATED_BYTES_MAX // 2))
+    system = SystemProperties(message_id="01", message_type=1, body_encoding=2)
+    bomb = GrpcMessage(body=body, system_properties=system)
+    assert len(all_outgoing([bomb, bomb], "orders", 0)) == 2
+    with pytest.raises(StatusError, match="decompressed") as refused:
+        all_outgoing([bomb, bomb, bomb], "orders", 0)
+    assert refused.value.code is StatusCode.MESSAGE_BODY_TOO_LARGE
+
+
+def test_a_trace_context_begins_no_other_property() -> None:
+    system = SystemProperties(message_id="01", message_type=1, trace_context="t\x02DELAY\x013")
+    with pytest.raises(StatusError, match="trace context"):
+        outgoing(GrpcMessage(body=b"x", system_properties=system), "orders", 0)
+
+
+def test_numbers_that_no_field_can_hold_do_not_keep_a_message_from_its_consumers() -> None:
+    host = b"\x7f\0\0\1\0\0\0\0"
+    text = encode_properties({"_SYS_MSG_PRIORITY_": "9" * 5_000, "TIMER_DELIVER_MS": "8" * 5_000})
+    record = Record(
+        **dict.fromkeys(("position", "size", "magic", "body_crc", "queue_id", "flag", "offset", "sys_flag"), 0),
+        **dict.fromkeys(("born_ms", "stored_ms", "delivery_attempt", "prepared_position"), 0),
+        **{"born_host": host, "store_host": host, "topic": b"orders", "properties": text, "body": b"x"},
+    )
+    system = delivered(record, Delivery(Resource(name="orders"))).system_properties
+    assert system is not None and (system.priority, system.delivery_timestamp) == (None, None)
+
+
+def test_a_response_has_so_many_bytes_but_always_one_message_where_nothing_waits() -> None:
+    def room(unsent: int) -> Room:
+        connection = SimpleNamespace(room_bytes=32 << 20, unsent_bytes=unsent)
+        return Room(cast(Any, SimpleNamespace(connection=connection)))
+
+    half, large = GrpcMessage(body=bytes(RESPONSE_BYTES_MAX // 2)), GrpcMessage(body=bytes(RESPONSE_BYTES_MAX + 1))
+    usual = room(0)
+    assert [usual.has(half) for _ in range(3)] == [True, True, False]
+    assert [room(0).has(large), room(1).has(large)] == [True, False]

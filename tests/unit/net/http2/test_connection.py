@@ -387,3 +387,30 @@ async def test_random_frames_are_answered_or_end_the_connection() -> None:
         await talk.read()
         talk.connection.connection_lost(None)
         assert talk.half_read.bytes == 0
+
+
+@run
+async def test_whole_messages_of_calls_that_are_not_complete_are_bounded() -> None:
+    talk = Talk(half_read_bytes_max=100_000).greet()
+    for stream in range(1, 41, 2):
+        talk.open(stream)
+        talk.frame(frames.DATA, 0, stream, with_prefix(bytes(10_000)))
+    assert talk.connection.calls == 10, "the others were refused"
+    assert talk.half_read.bytes == 100_000
+    for stream in range(1, 21, 2):
+        talk.frame(frames.DATA, frames.END_STREAM, stream)
+    assert [len(message) for _, message in talk.handler.calls] == [10_000] * 10
+    assert talk.half_read.bytes == 0
+
+
+@run
+async def test_refused_messages_give_no_credit_for_incomplete_ones() -> None:
+    talk = Talk().greet()
+    for stream in range(1, 21, 2):
+        talk.open(stream)
+        talk.frame(frames.DATA, 0, stream, b"\x07" + bytes(10_000))
+    await talk.read()
+    assert (talk.connection.calls, talk.half_read.bytes) == (0, 0)
+    talk.open(21)
+    talk.frame(frames.DATA, 0, 21, with_prefix(bytes(10_000))[:5_000])
+    assert talk.half_read.bytes == 5_000
