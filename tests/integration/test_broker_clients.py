@@ -13,6 +13,7 @@ from pyromq.broker.broker import Broker
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import GroupConfig
 from pyromq.net import Connection
+from pyromq.replication.settings import Role
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.ext import header_to_ext
@@ -101,6 +102,27 @@ async def test_a_reply_is_pushed_to_the_client_that_waits_and_stored(tmp_path: P
         assert (sent.queue_offset, decode_offset_id(sent.msg_id)[1]) == (0, 0)
         _, (record,), _ = await pull(responder, pull_header(topic=REPLY_TOPIC))
         assert record.body == b"42" and decode_properties(record.properties)["CLUSTER"] == "DefaultCluster"
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_a_reply_on_its_way_is_answered_before_the_broker_ends_and_writes_nothing_behind_that(
+    tmp_path: Path, is_stopped: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as (broker, responder):
+        asker = await joined(broker, Answering(lambda _: None), "asker")
+        header = send_header(REPLY_TOPIC, properties=REPLY)
+        answer = asyncio.ensure_future(responder.ask(RequestCode.SEND_REPLY_MESSAGE_V2, header, b"42"))
+        push = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
+        await until(lambda: push in [each.code for each in asker.asked], "the requester has it, and is silent")
+        store = broker.store
+        end = store.end_position
+        if is_stopped:
+            await broker.stop()
+        else:
+            await broker.change_role(Role.ASYNC_MASTER, 0)
+        assert (await answer).remark == ("the reply did not reach its client: the broker stops, or changes its role")
+        assert store.end_position == end
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 def _long_names(header: Any) -> dict[str, Any]:

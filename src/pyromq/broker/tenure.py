@@ -256,6 +256,7 @@ class Tenure:
         self.parts.handlers.assignments.close()
         await services.registrar.close()
         self._dispatcher.refuse_late()
+        self.parts.handlers.replies.finish()
         self.parts.popping.finish()
         await group_commit.drain()
         while services.sealer.busy:

@@ -59,6 +59,7 @@ class ReplyHandler:
         self._store_host = identity.host
         self._access = environment.access
         self._reply_topic = reply_topic(environment.settings.cluster)
+        self._pushing: dict[asyncio.Future[Received[Any]], tuple[Connection, Received[SendHeader]]] = {}
 
     def reply(self, connection: Connection, request: Received[SendHeader]) -> None:
         header = request.header
@@ -78,7 +79,15 @@ class ReplyHandler:
         except MQError as error:
             self._conclude(connection, request, str(error))
             return
-        future.add_done_callback(partial(self._pushed, connection, request))
+        self._pushing[future] = connection, request
+        future.add_done_callback(self._pushed)
+
+    def finish(self) -> None:
+        """Answer what waits for requesters, without storing it: their connections end after the last commit."""
+        pushing, self._pushing = self._pushing, {}
+        for connection, request in pushing.values():
+            if not request.is_oneway:
+                connection.send(self._respond(request, None, "the broker stops, or changes its role"))
 
     def _push(
         self, connection: Connection, request: Received[SendHeader], properties: dict[str, str]
@@ -120,11 +129,11 @@ class ReplyHandler:
         if not future.cancelled() and future.exception() is not None:
             self._members.not_answered(requester)
 
-    def _pushed(
-        self, connection: Connection, request: Received[SendHeader], future: asyncio.Future[Received[Any]]
-    ) -> None:
-        if future.cancelled():
+    def _pushed(self, future: asyncio.Future[Received[Any]]) -> None:
+        pushed = self._pushing.pop(future, None)
+        if pushed is None or future.cancelled():
             return
+        connection, request = pushed
         if (error := future.exception()) is not None:
             self._conclude(connection, request, str(error))
         elif (response := future.result()).code != ResponseCode.SUCCESS:
