@@ -5,6 +5,9 @@
 
 Java clients put receipts together from three texts of a pop response: for each queue where it starts, and the offsets
 of its messages in the order of the body.
+
+A pop waits from its arrival on. Its bornTime is not looked at: that is the clock of another machine, and one that is
+behind would get nothing (Apache's brokers answer 210 when it seems to be half a second late).
 """
 
 from __future__ import annotations
@@ -45,7 +48,6 @@ from pyromq.wire.headers.pop import (
 from pyromq.wire.json.batch_ack import BatchAck, decode_batch_ack
 from pyromq.wire.received import Received
 
-_LATE_MS: Final = 500  # so late that its sender has given up waiting
 _NEWEST: Final = 1
 _FOUND: Final = "FOUND"
 _TIMEOUT: Final = (ResponseCode.POLLING_TIMEOUT, "no message came while the pop waited")
@@ -66,10 +68,6 @@ class PopHandler:
     def pop(self, connection: Connection, request: Received[PopHeader]) -> None:
         """Handle request 200050 (POP_MESSAGE)."""
         header = request.header
-        left_ms = self._left_ms(header.born_time, header.poll_time)
-        if left_ms < -_LATE_MS:
-            self._nothing(connection, request)
-            return
         plan = self._pops.plans.plan(
             PopRequest(
                 group=header.consumer_group,
@@ -88,16 +86,12 @@ class PopHandler:
         result = self._pops.take(plan)
         if result is not None:
             self._found(connection, request, result)
-        elif left_ms <= 0:
+        elif header.poll_time <= 0:
             self._nothing(connection, request)
         else:
-            self._hold(connection, request, plan, left_ms)
+            self._hold(connection, request, plan, header.poll_time)
 
-    def _left_ms(self, born_ms: int, poll_ms: int) -> int:
-        """How long it may wait; its sender counts from when it sent it."""
-        return poll_ms if born_ms <= 0 else min(poll_ms, born_ms + poll_ms - self._clock.now_ms())
-
-    def _hold(self, connection: Connection, request: Received[Any], plan: PopPlan, left_ms: int) -> None:
+    def _hold(self, connection: Connection, request: Received[Any], plan: PopPlan, poll_ms: int) -> None:
         since_ms = self._clock.monotonic_ms()
 
         def respond(result: PopResult | None) -> None:
@@ -107,7 +101,7 @@ class PopHandler:
                 self._found(connection, request, result)
             self._note(request, since_ms)
 
-        held = self._pops.hold(plan, since_ms + left_ms, respond, connection)
+        held = self._pops.hold(plan, since_ms + poll_ms, respond, connection)
         held.is_admitted = self._admission(connection, request)
         self._times.outcome = HELD
 
@@ -240,19 +234,19 @@ class PopHandler:
                 expression_type=header.exp_type,
             )
         )
-        left_ms = self._left_ms(header.born_time, header.poll_time)
-        if self._pops.has_some(plan) or left_ms <= 0:
-            send_response(connection, request, NotificationResponseHeader(has_msg=self._pops.has_some(plan)))
+        has_some = self._pops.has_some(plan)
+        if has_some or header.poll_time <= 0:
+            send_response(connection, request, NotificationResponseHeader(has_msg=has_some))
             return
         if self._pops.waiters.full:
             send_response(connection, request, NotificationResponseHeader(has_msg=False, polling_full=True))
             return
-        since_ms = self._clock.monotonic_ms()
 
         def respond(result: PopResult | None) -> None:
             send_response(connection, request, NotificationResponseHeader(has_msg=result is not None))
 
-        held = self._pops.hold(plan, since_ms + left_ms, respond, connection, only_look=True)
+        deadline_ms = self._clock.monotonic_ms() + header.poll_time
+        held = self._pops.hold(plan, deadline_ms, respond, connection, only_look=True)
         held.is_admitted = self._admission(connection, request)
         self._times.outcome = HELD
 

@@ -105,7 +105,9 @@ class Pops:
 
     def adopt_offsets(self) -> None:
         """Take offsets from the journal when a master starts: it is newer than the table of offsets."""
+        now_ms = self._clock.now_ms()
         for queue in self.table.queues.values():
+            queue.used_ms = now_ms
             self._commit(queue)
 
     # --- pop ---
@@ -197,9 +199,14 @@ class Pops:
         now_ms = self._clock.now_ms()
         self._revive(now_ms)
         for source in self.plans.sources(plan.request):
-            queue = self._queue(plan.request, source)
+            queue = self._known(QueueName(plan.request.group, source.topic, source.queue_id))
             known = self._store.reader.range_of(source.topic, source.queue_id)
-            if known is not None and queue.next < known.end and has_room(queue, order=plan.request.order):
+            end = known.end if known is not None else 0
+            if queue is None:  # a pop decides where the group begins
+                if self._start(plan.request, source) < end:
+                    return True
+                continue
+            if queue.next < end and has_room(queue, order=plan.request.order):
                 return True
             if has_free(queue, now_ms) if plan.request.order else queue.has_ready(now_ms):
                 return True
@@ -216,22 +223,28 @@ class Pops:
 
     # --- queues of groups ---
 
+    def _known(self, name: QueueName) -> InFlightQueue | None:
+        """The queue, unless the group never popped it, or somebody else committed another offset."""
+        queue = self.table.queues.get(name)
+        if queue is not None and self._progress.committed(*name) != self._committed.get(name):
+            self._forget(queue)
+            return None
+        return queue
+
     def _queue(self, request: PopRequest, source: Source) -> InFlightQueue:
         name = QueueName(request.group, source.topic, source.queue_id)
-        queue = self.table.queues.get(name)
+        queue = self._known(name)
         if queue is not None:
-            committed = self._progress.committed(*name)
-            if committed == self._committed.get(name):
-                return queue
-            self._forget(queue)
+            return queue
         self._progress.take_reset(*name)
+        if (committed := self._progress.committed(*name)) is not None:
+            self._committed[name] = committed
         return self.table.queue(name, lambda: self._start(request, source))
 
     def _start(self, request: PopRequest, source: Source) -> int:
         """Where a group begins that was never here."""
         committed = self._progress.committed(request.group, source.topic, source.queue_id)
         if committed is not None:
-            self._committed[QueueName(request.group, source.topic, source.queue_id)] = committed
             return committed
         known = self._store.reader.range_of(source.topic, source.queue_id)
         if known is None:

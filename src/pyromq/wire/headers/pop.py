@@ -14,7 +14,7 @@ class PopHeader(Header, frozen=True, kw_only=True):
     max_msg_nums: Int32
     invisible_time: Int64
     poll_time: Int64
-    born_time: Int64 = 0  # 0: now
+    born_time: Int64 = 0  # 0: now, by the broker's clock
     init_mode: Int32  # 0: from the oldest message, 1: from the newest
     exp_type: str | None = None
     exp: str | None = None

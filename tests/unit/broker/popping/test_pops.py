@@ -502,6 +502,31 @@ async def test_a_wait_tells_that_there_is_something_and_takes_nothing() -> None:
     assert await rig.pops.wait(request(poll_ms=0)) is False
 
 
+async def test_who_only_looks_leaves_no_trace_in_the_journal() -> None:
+    rig = PopRig()
+    rig.send("a")
+    for _ in range(30):
+        assert await rig.pops.wait(PopRequest(group=GROUP, topic=TOPIC))
+        await rig.pass_ms(1_000)
+    assert rig.records(POP_JOURNAL_TOPIC) == []
+    assert not rig.pops.table.queues, "where the group begins is for its first pop to say"
+    await rig.ack((await rig.pop())[0])
+    assert not await rig.pops.wait(PopRequest(group=GROUP, topic=TOPIC))
+
+
+async def test_a_queue_without_messages_in_flight_is_forgotten_ten_minutes_after_it_was_used() -> None:
+    rig = PopRig()
+    rig.send("a")
+    await rig.ack((await rig.pop())[0])
+    later = rig.again()
+    await later.pass_ms(600_000)
+    assert len(later.pops.table.queues) == 1, "a restart is no reason"
+    await later.pass_ms(1_000)
+    assert not later.pops.table.queues
+    later.send("b")
+    assert bodies(await later.pop()) == ["b"]
+
+
 async def test_too_many_waiting_pops_are_told_to_come_again() -> None:
     rig = PopRig(held_pulls_max=1)
     task = asyncio.create_task(rig.pops.pop(request()))

@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 _ANY_QUEUE: Final = -1
 _OLDEST, _NEWEST = 0, 1
+_ON_ARRIVAL: Final = 0  # the broker's clock counts: by ours it may seem to be too late, and get nothing for ever
 _OK: Final = int(ResponseCode.SUCCESS)
 _NONE_FOUND: Final = frozenset(
     map(int, (ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL, ResponseCode.PULL_NOT_FOUND))
@@ -90,7 +91,7 @@ class PopCalls:
             max_msg_nums=min(terms.count, POP_BATCH_MAX),
             invisible_time=terms.invisible_ms,
             poll_time=terms.poll_ms,
-            born_time=self._clock.now_ms(),
+            born_time=_ON_ARRIVAL,
             init_mode=_NEWEST if terms.newest else _OLDEST,
             exp_type=subscription.expression_type,
             exp=subscription.sub_string,
@@ -136,7 +137,7 @@ class PopCalls:
             topic=target.topic,
             queue_id=_ANY_QUEUE,
             poll_time=poll_ms,
-            born_time=self._clock.now_ms(),
+            born_time=_ON_ARRIVAL,
             order=order,
             exp_type=subscription.expression_type,
             exp=subscription.sub_string,

@@ -9,8 +9,11 @@ import pytest
 
 from pyromq.aio import SimpleConsumer
 from pyromq.client.consumer.popping.leases import LeasedMessage
+from pyromq.client.core.client import Client
+from pyromq.clock import Clock
 from pyromq.errors import ClientClosedError, ConfigError, LeaseLostError, NoRouteError
 from pyromq.model.topic import GroupConfig
+from pyromq.settings import ClientSettings
 from tests.unit.client.consumer.popping.pop_world import GROUP, TOPIC, World, in_world
 
 
@@ -124,6 +127,37 @@ def test_receive_waits_for_the_next_message_of_any_topic() -> None:
                 (message,) = await waiting
                 assert message.topic == topic
                 await one.ack(message)
+
+    in_world(test)
+
+
+class _Behind:
+    """A clock on a wall where it is earlier than at the broker."""
+
+    def __init__(self, clock: Clock, by_ms: int) -> None:
+        self._clock, self._by_ms = clock, by_ms
+        self.monotonic_ms, self.monotonic_s = clock.monotonic_ms, clock.monotonic_s
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() - self._by_ms
+
+
+@pytest.mark.parametrize("by_ms", [1_300, 3_600_000, -3_600_000])
+def test_clocks_of_consumers_and_brokers_may_differ(by_ms: int) -> None:
+    async def test(world: World) -> None:
+        await world.admin.topics.create("payments", queues=2)
+        client = Client(ClientSettings(nameservers=world.nameserver), clock=_Behind(world.broker.clock, by_ms))
+        topics = [TOPIC, "payments"]  # of several targets each is popped without waiting, then one of them tells
+        async with client, SimpleConsumer(group=GROUP, topics=topics, start="earliest", client=client) as one:
+            await world.send("old")
+            assert bodies(await one.receive(wait=0)) == ["old"]
+            began_ms = world.broker.now_ms()
+            assert await one.receive(wait=30) == []
+            assert world.broker.now_ms() - began_ms >= 30_000
+            waiting = asyncio.create_task(one.receive(wait=60))
+            await asyncio.sleep(5)
+            await world.send("new")
+            assert bodies(await waiting) == ["new"]
 
     in_world(test)
 

@@ -1,0 +1,18 @@
+"""Seeds that found a defect: each is run again, as it was found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.commands import last_line, simulate
+
+_FOUND = {
+    367133003: "the clock of a new master was ahead of a consumer's: pops seemed to be late, and got nothing for ever",
+}
+
+
+@pytest.mark.parametrize("seed", _FOUND, ids=str)
+def test_what_it_found_is_mended(seed: int) -> None:
+    done = simulate("--seed", str(seed), "--lines", "0")
+    assert done.returncode == 0, f"{_FOUND[seed]}\n{done.stdout}{done.stderr}"
+    assert last_line(done).endswith(": ok")
