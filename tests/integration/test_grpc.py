@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import time
 from pathlib import Path
@@ -674,5 +675,27 @@ def test_settings_are_bounded_and_repeated_for_one_stream_once(tmp_path: Path) -
                     await stream.read()
             assert repeated == [50.0, 60.0]
             stream.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_receives_that_wait_end_with_their_client_or_their_broker_and_leave_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        unhandled: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
+        async with grpc_broker(tmp_path) as (broker, client):
+            first, second = (asyncio.ensure_future(client.receive(group=name)) for name in ("one", "two"))
+            await until(lambda: len(waiting()) == 2)
+            first.cancel()
+            await until(lambda: len(waiting()) == 1)
+            await broker.stop()
+            await until(lambda: not waiting())
+            await asyncio.gather(first, second, return_exceptions=True)
+        gc.collect()
+        await asyncio.sleep(0)
+        assert not unhandled
+
+    def waiting() -> list[object]:
+        return [task for task in asyncio.all_tasks() if "Rpc._run" in repr(task)]
 
     asyncio.run(scenario())

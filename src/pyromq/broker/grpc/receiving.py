@@ -85,7 +85,7 @@ class Receiving:
             response = await asyncio.shield(future)
         except asyncio.CancelledError:
             caller.close("the client gave up")
-            if future.done() and not future.cancelled() and not future.exception():
+            if not future.cancel() and not future.cancelled() and not future.exception():  # it has its response
                 self._give_back(client, header, self._popped(future.result()))
             raise
         self._clients.rest(client, caller)

@@ -183,7 +183,11 @@ class Http2Connection(asyncio.Protocol):
             return
         self.close_reason = self.close_reason or reason
         for call in list(self._streams.values()):
-            call.finish(GrpcStatus.UNAVAILABLE, reason)
+            if not call.is_finished:  # its handler has to know: it may still work on it
+                on_closed, call.on_closed = call.on_closed, None
+                call.finish(GrpcStatus.UNAVAILABLE, reason)
+                if on_closed is not None:
+                    on_closed()
         self._end(Http2Code.NO_ERROR, reason)
 
     def abort(self, reason: str) -> None:

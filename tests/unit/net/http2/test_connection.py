@@ -414,3 +414,14 @@ async def test_refused_messages_give_no_credit_for_incomplete_ones() -> None:
     talk.open(21)
     talk.frame(frames.DATA, 0, 21, with_prefix(bytes(10_000))[:5_000])
     assert talk.half_read.bytes == 5_000
+
+
+@run
+async def test_a_connection_that_is_closed_ends_what_handlers_still_work_on() -> None:
+    talk = Talk().greet()
+    ended: list[str] = []
+    talk.call(1)
+    talk.handler.calls[0][0].on_closed = lambda: ended.append("closed")
+    talk.connection.close("the server stops")
+    talk.connection.connection_lost(None)
+    assert ended == ["closed"]
