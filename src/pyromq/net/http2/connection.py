@@ -99,6 +99,7 @@ class Http2Connection(asyncio.Protocol):
         self._block: bytearray | None = None  # a header block that is not complete
         self._block_head = (0, 0, 0)  # stream, flags, continuations
         self._window = limits.connection_window  # what the peer may still send
+        self._handled = 0  # calls, and messages of streams
         self._later: list[RawFrame] = []  # the rest of a read, for the next turn
         self._out = Outgoing(self._loop, limits.unsent_bytes_max, self._cut_off)
         self._resets = FrameBudget(1_000, 100)
@@ -268,7 +269,7 @@ class Http2Connection(asyncio.Protocol):
         if self._later:
             self._later += found
             return
-        limit = self.calls_begun + self.limits.calls_per_turn
+        limit = self._handled + self.limits.calls_per_turn
         for index, (kind, flags, stream_id, payload) in enumerate(found):
             if self._block is not None and kind != frames.CONTINUATION:
                 raise Http2Error(Http2Code.PROTOCOL_ERROR, "a header block is interrupted")
@@ -284,7 +285,7 @@ class Http2Connection(asyncio.Protocol):
                 self._spend(self._resets, f"streams that had to be reset, the last because: {error}")
             if self._is_ending:
                 return
-            if self.calls_begun >= limit and index + 1 < len(found):
+            if self._handled >= limit and index + 1 < len(found):
                 self._later = found[index + 1 :]
                 self._pause()
                 self._loop.call_soon(self._go_on)
@@ -371,6 +372,7 @@ class Http2Connection(asyncio.Protocol):
         call.expected_bytes = head.content_length
         self._streams[stream_id] = call
         self.calls_begun += 1
+        self._handled += 1
         if not head.fields.get(b"content-type", b"").startswith(b"application/grpc"):
             call.plain_status = 415 if head.method == b"POST" else 200
             if ended:
@@ -425,6 +427,7 @@ class Http2Connection(asyncio.Protocol):
                     return
                 call.messages_in += 1
                 if call.method.is_stream:
+                    self._handled += 1
                     self._handle(call, message)
                 elif call.messages_in == 1:
                     call.whole_message = message

@@ -425,3 +425,14 @@ async def test_a_connection_that_is_closed_ends_what_handlers_still_work_on() ->
     talk.connection.close("the server stops")
     talk.connection.connection_lost(None)
     assert ended == ["closed"]
+
+
+@run
+async def test_messages_of_a_stream_take_turns_with_others() -> None:
+    talk = Talk(calls_per_turn=10).greet()
+    talk.open(1, "/stream")
+    many = b"".join(with_prefix(b"") for _ in range(20))
+    talk.feed(frames.encode_frame(frames.DATA, 0, 1, many) * 5)
+    assert len(talk.handler.calls) == 20, "the rest waits for the next turn"
+    await talk.read()
+    assert len(talk.handler.calls) == 100
