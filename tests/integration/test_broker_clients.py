@@ -125,6 +125,16 @@ async def test_a_reply_on_its_way_is_answered_before_the_broker_ends_and_writes_
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
+async def test_a_reply_is_pushed_and_not_stored_while_another_broker_is_about_to_be_master(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, responder):
+        await joined(broker, Answering(lambda _: (0, b"")), "asker")
+        broker.parts.write_path.gate.hold()
+        end, header = broker.store.end_position, send_header(REPLY_TOPIC, properties=REPLY)
+        answer = await responder.ask(RequestCode.SEND_REPLY_MESSAGE_V2, header, b"42")
+        assert (answer.code, answer.header_as(SendResponseHeader).msg_id) == (ResponseCode.SUCCESS, "0")
+        assert broker.store.end_position == end
+
+
 def _long_names(header: Any) -> dict[str, Any]:
     names = {
         "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums", "e": "queueId",

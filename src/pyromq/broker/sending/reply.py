@@ -53,6 +53,7 @@ class ReplyHandler:
         self._store = write_path.store
         self._topics = tables.topics
         self._members = tables.members
+        self._gate = write_path.gate
         self._group_commit = write_path.group_commit
         self._settings = environment.settings
         self._clock = environment.clock
@@ -169,6 +170,7 @@ class ReplyHandler:
             delivery_attempt=header.reconsume_times or 0,
         )
         try:
+            self._gate.check_stuck()
             return self._store.stage(draft)
         except MQError as error:  # it has been pushed, or cannot be: that is what the responder wants to know
             logger.warning("reply not stored: topic=%s reason=%s", header.topic, error)
