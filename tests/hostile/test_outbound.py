@@ -106,4 +106,4 @@ async def test_a_process_listens_on_the_ports_that_it_names_and_on_no_other(tmp_
         found = listening(server.pid)
         said = {int(address.rsplit(":", 1)[1]) for address in (server.nameserver, server.broker)}
         assert {host for host, _ in found} == {"127.0.0.1"}, "nothing beyond this machine unless it is told"
-        assert said < {port for _, port in found} and len(found) == 3, f"name server, broker and metrics: {found}"
+        assert said < {port for _, port in found} and len(found) == 4, f"name server, broker, gRPC and metrics: {found}"

@@ -375,7 +375,7 @@ async def test_an_app_runs_once_at_a_time_and_is_changed_while_it_does_not() -> 
     with pytest.raises(ClientClosedError, match="does not run"):
         _ = app.producer
     async with broker_with("orders") as broker, app.running(broker.nameserver):
-        with pytest.raises(ConfigError, match="the app runs: a second run"):
+        with pytest.raises(ConfigError, match="a second run cannot be added or called while the app is running"):
             await app.begin(_run(broker.nameserver))
         with pytest.raises(ConfigError, match="another listener cannot be added or called while the app is running"):
             app.consume("orders")(lambda message: None)

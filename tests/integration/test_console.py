@@ -134,7 +134,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> N
 
 def test_up_starts_it_and_names_it_in_the_ready_line(tmp_path: Path) -> None:
     with running("up", "--console", PYROMQ_CONSOLE_PASSWORD=PASSWORD) as server:
-        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ metrics=\S+ console=\S+\n", server.output)
+        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ grpc=\S+ metrics=\S+ console=\S+\n", server.output)
         url = url_of(server)
         assert sign_in(url, PASSWORD) == 303
         headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -197,7 +197,7 @@ def test_without_its_packages_up_says_how_to_get_them_and_goes_on(tmp_path: Path
     (tmp_path / "hidden" / "sitecustomize.py").write_text(hide)
     path = os.pathsep.join(filter(None, [str(tmp_path / "hidden"), os.environ.get("PYTHONPATH", "")]))
     with running("up", "--console", PYTHONPATH=path) as server:
-        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ metrics=\S+\n", server.output)
+        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ grpc=\S+ metrics=\S+\n", server.output)
         server.wait_for(r"pip install 'pyromq\[console\]'")
     alone = subprocess.run(
         CONSOLE, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}, timeout=WAIT_S

@@ -93,7 +93,7 @@ def test_up_shows_both_servers_and_health_has_an_exit_code(tmp_path: Path) -> No
 
 def test_no_metrics_serves_none(tmp_path: Path) -> None:
     with ServerProcess("up", "--no-metrics") as server:
-        assert set(server.addresses) == {"nameserver", "broker"}
+        assert set(server.addresses) == {"nameserver", "broker", "grpc"}
 
 
 def test_a_name_server_by_itself_has_its_own() -> None:

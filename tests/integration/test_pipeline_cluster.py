@@ -18,6 +18,7 @@ from pyromq.pipeline.core.connections import close_all
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.places import RelativeOffset
 from pyromq.pipeline.reading.batch import plan_batch
+from pyromq.pipeline.reading.broker_ranges import BrokerRanges
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.settings import Credentials
 from pyromq.testing import LoopbackBroker
@@ -96,7 +97,11 @@ def test_a_group_that_brokers_do_not_know_is_introduced(
             raise GroupNotFoundError(code=26, remark="Group billing not exist!")
         await surely(self, queue, offset)
 
+    async def one_by_one(self: BrokerRanges, group: str, offsets: object) -> bool:
+        return False  # as with Apache's brokers
+
     monkeypatch.setattr(BrokerCalls, "commit_surely", commit)
+    monkeypatch.setattr(BrokerRanges, "commit", one_by_one)
     reading = cluster(broker, group="billing")
     queues = list(reading.held())
     reading.commit(dict.fromkeys(queues, 0))

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 def test_it_says_when_it_is_ready_and_where(tmp_path: Path) -> None:
     with ServerProcess("up", data=tmp_path) as server:
         address = r"127\.0\.0\.1:\d+"
-        line = rf"ready nameserver={address} broker={address} metrics=http://{address}/metrics\n"
+        line = rf"ready nameserver={address} broker={address} grpc={address} metrics=http://{address}/metrics\n"
         assert re.fullmatch(line, server.output)
 
 

@@ -191,7 +191,7 @@ def check_writing(rig: Rig) -> None:
     assert not rig.found("transactional"), "no consumer sees prepared messages"
     assert rig.topics.admin.transactions.list("transactional")
     assert (rig.folder / "done").exists() and rig.found(dead_letter_topic("consume"))
-    assert list((rig.folder / "archive" / "_pyromq" / "staged").glob("*.parquet"))
+    assert list((rig.folder / "archive" / "_pyromq" / "staged").glob("*.parquet.staged"))
     assert not any(rig.log(name, "commits") for name in PIPELINES)
 
 
@@ -206,7 +206,7 @@ def check_staged(rig: Rig) -> None:
     assert not rig.found("transactional") and not decisions(rig)
     assert rig.found("idempotent") == rig.sent and rig.found("at-least-once") >= rig.sent
     own = rig.folder / "archive" / "_pyromq"
-    assert list((own / "staged").glob("*.parquet")) and not list((own / "pending").iterdir())
+    assert list((own / "staged").glob("*.parquet.staged")) and not list((own / "pending").iterdir())
     assert not any(rig.log(name, "commits") for name in PIPELINES)
 
 

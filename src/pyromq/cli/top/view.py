@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-import msgspec
-
 from pyromq.cli.nouns.listing import show_broadcasting, show_count, show_paused, show_rate
 from pyromq.cli.output.tables import Column, Form, shown, table_of, write_rows
 from pyromq.cli.top.state import HELP, TopState
@@ -83,10 +81,14 @@ def rows_that_fit(height: int) -> int:
 
 def group_rows(sample: Sample, history: LagHistory | None = None) -> list[dict[str, Any]]:
     trend = history.trend if history else lambda group: ""
+    import msgspec
+
     return [{**msgspec.structs.asdict(row), "trend": trend(row.group)} for row in sample.groups.rows]
 
 
 def topic_rows(sample: Sample) -> list[dict[str, Any]]:
+    import msgspec
+
     return [msgspec.structs.asdict(row) for row in sample.topics.rows]
 
 

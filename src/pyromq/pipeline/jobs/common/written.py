@@ -58,7 +58,13 @@ class WrittenRows:
         """Takes a progress of the query of that number; one that does not count rows is left out."""
         counted = (progress["observedMetrics"] or {}).get(WRITTEN)
         if counted is not None:
-            self._rows[number][progress["batchId"]] = int(counted[_ROWS])
+            self._rows[number][progress["batchId"]] = _rows(counted.asDict())
 
     def totals(self) -> list[int]:
         return [sum(batches.values()) for batches in self._rows]
+
+
+def _rows(counted: dict[str, Any]) -> int:
+    """The count of an observed row; Spark Connect tells the row's values beside its schema."""
+    found = counted.get(_ROWS)
+    return int(counted["values"][0] if found is None else found)
