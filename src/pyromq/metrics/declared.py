@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 
 class MetricKind(Enum):
@@ -18,7 +18,7 @@ class Stability(Enum):
 
     ROCKETMQ = "RocketMQ's name, labels and unit: stays as long as they do"
     STABLE = "changes with a major version only"
-    NEW = "may change with any version, told in the change log"
+    NEW = "may change with any version; the change log says so"
 
 
 class MetricOwner(Enum):
@@ -46,7 +46,7 @@ class Row(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel of the dashboard: ``by`` are the labels that its lines are told apart by."""
+    """One panel of the dashboard: ``by`` are the labels that distinguish its lines."""
 
     row: Row
     title: str
@@ -91,3 +91,31 @@ class Metric:
         if self.kind is MetricKind.HISTOGRAM:
             return tuple(f"{self.text_name}{suffix}" for suffix in ("_bucket", "_sum", "_count"))
         return (self.text_name,)
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """Declares metrics that share a promise and their servers, and appends each to ``metrics``."""
+
+    metrics: list[Metric]
+    stability: Stability
+    servers: tuple[MetricOwner, ...] = BROKER
+
+    def gauge(self, name: str, text: str, source: str, labels: tuple[str, ...] = (), **more: Any) -> Metric:
+        return self._declare(MetricKind.GAUGE, name, text, source, labels, **more)
+
+    def counter(self, name: str, text: str, source: str, labels: tuple[str, ...] = (), **more: Any) -> Metric:
+        return self._declare(MetricKind.COUNTER, name, text, source, labels, **more)
+
+    def histogram(
+        self, name: str, text: str, source: str, buckets: tuple[float, ...], labels: tuple[str, ...] = (), **more: Any
+    ) -> Metric:
+        return self._declare(MetricKind.HISTOGRAM, name, text, source, labels, buckets=buckets, **more)
+
+    def _declare(
+        self, kind: MetricKind, name: str, text: str, source: str, labels: tuple[str, ...], **more: Any
+    ) -> Metric:
+        shared: dict[str, Any] = {"stability": self.stability, "servers": self.servers}
+        metric = Metric(name=name, kind=kind, help=text, source=source, labels=labels, **shared, **more)
+        self.metrics.append(metric)
+        return metric
