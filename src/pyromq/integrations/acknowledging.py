@@ -45,7 +45,7 @@ from pyromq.client.consumer.rules.start_offset import Stored
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.sync.consumers import ConsumerFace
-from pyromq.client.sync.faces import blocking
+from pyromq.client.sync.faces import blocking, on_loop
 from pyromq.client.sync.loop_thread import loop_thread
 from pyromq.errors import ConfigError
 from pyromq.model.delay_levels import level_after, level_before
@@ -328,6 +328,8 @@ class SyncAcknowledgingConsumer(ConsumerFace[AcknowledgingConsumer]):
         return face
 
     take = blocking(AcknowledgingConsumer.take)
+    pause = on_loop(AcknowledgingConsumer.pause)
+    resume = on_loop(AcknowledgingConsumer.resume)
 
     def ack(self, message: ReceivedMessage) -> None:
         """Acknowledge a message: it is done."""
@@ -345,11 +347,3 @@ class SyncAcknowledgingConsumer(ConsumerFace[AcknowledgingConsumer]):
         """They wait again, as if they had never been handed out."""
         for message in reversed(messages):
             self._open_thread().soon(self.inner.release, message)
-
-    def pause(self) -> None:
-        """No more messages are taken; what is said about those that are out counts."""
-        self._on_loop(self.inner.pause)
-
-    def resume(self) -> None:
-        """Take messages again after ``pause``."""
-        self._on_loop(self.inner.resume)

@@ -256,29 +256,6 @@ class ForwardingProducer(Face[AsyncForwardingProducer]):
     def counts(self) -> ForwardingCounts:
         return self.inner.counts
 
-    @overload
-    def send(self, message: Message, **how: Unpack[TimeLimit]) -> SendReceipt | KeptReceipt: ...
-
-    @overload
-    def send(self, topic: str, value: object, /, **how: Unpack[ValueRequestArguments]) -> SendReceipt | KeptReceipt: ...
-
-    def send(
-        self,
-        message: Any,
-        value: object = NO_VALUE,
-        *,
-        timeout_ms: int | None = None,
-        timeout: Span | None = None,
-        **options: Unpack[MessageOptions],
-    ) -> SendReceipt | KeptReceipt:
-        """A message, or a topic and a value: a SendReceipt when a broker has it, a KeptReceipt when the outbox has it.
-
-        Raises what ``Producer.send`` raises when no broker would ever take it (MessageRefusedError,
-        NoPermissionError in a SendFailedError), OutboxFullError when there is no room to keep it, and the send's own
-        error when the database fails, too.
-        """
-        message, timeout_ms = as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
-        return self._run(self.inner.send(message, timeout_ms=timeout_ms))
-
+    send = blocking(AsyncForwardingProducer.send)
     flush = blocking(AsyncForwardingProducer.flush)
     waiting = blocking(AsyncForwardingProducer.waiting)

@@ -9,8 +9,8 @@ Listeners are functions here and run on threads of their own, so a slow one hold
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, Unpack
+from collections.abc import Mapping, Sequence
+from typing import TypeVar, Unpack
 
 from pyromq.client.consumer import pull_consumer as aio_pull
 from pyromq.client.consumer import push_consumer as aio_push
@@ -35,13 +35,12 @@ from pyromq.client.consumer.popping.leases import LeasedMessage
 from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stop_signals import stop_signals
-from pyromq.client.sync.faces import Client, Face, blocking, inner_client
+from pyromq.client.sync.faces import Client, Face, blocking, inner_client, on_loop
 from pyromq.errors import ConfigError, NoPermissionError
 from pyromq.model.queue import QueueId
 from pyromq.model.times import Span, given_ms
 from pyromq.typed.listeners import is_coroutine_function
 
-T = TypeVar("T")
 MemberT = TypeVar("MemberT", bound=GroupMember)
 
 
@@ -52,16 +51,8 @@ def _queue_listeners(options: ConsumerOptions) -> list[QueueListener | None]:
 class ConsumerFace(Face[MemberT]):
     """What both consumers have in common."""
 
-    def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
-        """``"TagA || TagB"``, ``"*"`` for all messages; with ``sql`` an SQL92 expression over properties.
-
-        Best called before the consumer is opened. Raises InvalidNameError, InvalidExpressionError.
-        """
-        self._on_loop(lambda: self.inner.subscribe(topic, expression, sql=sql))
-
-    def unsubscribe(self, topic: str) -> None:
-        """Gives the topic's queues up; does nothing for a topic that is not subscribed."""
-        self._on_loop(lambda: self.inner.unsubscribe(topic))
+    subscribe = on_loop(GroupMember.subscribe)
+    unsubscribe = on_loop(GroupMember.unsubscribe)
 
     @property
     def assignment(self) -> frozenset[QueueId]:
@@ -72,20 +63,6 @@ class ConsumerFace(Face[MemberT]):
     def refusal(self) -> NoPermissionError | None:
         """Why access control lets this consumer read nothing; None once a broker has let it in."""
         return self._on_loop(lambda: self.inner.refusal)
-
-    def _on_loop(self, function: Callable[[], T]) -> T:
-        return on_loop(self, function)
-
-
-def on_loop(face: Face[Any], function: Callable[[], T]) -> T:
-    """On the loop's thread while the client is open, for everything in it belongs to the loop; here before."""
-    if face._thread is None:
-        return function()
-
-    async def call() -> T:
-        return function()
-
-    return face._run(call())
 
 
 class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
@@ -176,13 +153,8 @@ class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
     def consume_timeout_ms(self, timeout_ms: int) -> None:
         self._on_loop(lambda: setattr(self.inner, "consume_timeout_ms", timeout_ms))
 
-    def pause(self, queues: Iterable[QueueId] | None = None) -> None:
-        """No listener is called any more, for all queues or for some of ours; those that run go on."""
-        self._on_loop(lambda: self.inner.pause(queues))
-
-    def resume(self, queues: Iterable[QueueId] | None = None) -> None:
-        """Undoes ``pause``, for the same queues; for all when none are given."""
-        self._on_loop(lambda: self.inner.resume(queues))
+    pause = on_loop(aio_push.PushConsumer.pause)
+    resume = on_loop(aio_push.PushConsumer.resume)
 
 
 class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
@@ -270,18 +242,9 @@ class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
         self._current = self._fetched.popleft()
         return self._current
 
-    def position(self, queue: QueueId) -> int:
-        """The offset of the next message that ``poll`` will return."""
-        return self._on_loop(lambda: self.inner.position(queue))
-
-    def pause(self, queues: Iterable[QueueId] | None = None) -> None:
-        """Nothing of these queues (of all, when none are given) is fetched or handed out."""
-        self._on_loop(lambda: self.inner.pause(queues))
-
-    def resume(self, queues: Iterable[QueueId] | None = None) -> None:
-        """Undoes ``pause``, for the same queues; for all when none are given."""
-        self._on_loop(lambda: self.inner.resume(queues))
-
+    position = on_loop(aio_pull.PullConsumer.position)
+    pause = on_loop(aio_pull.PullConsumer.pause)
+    resume = on_loop(aio_pull.PullConsumer.resume)
     assign = blocking(aio_pull.PullConsumer.assign)
     queues = blocking(aio_pull.PullConsumer.queues)
     seek = blocking(aio_pull.PullConsumer.seek)
@@ -331,17 +294,8 @@ class SimpleConsumer(Face[aio_simple.SimpleConsumer]):
         super().__init__(inner)
         inner.hand_to(self)
 
-    def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
-        """``"TagA || TagB"``, ``"*"`` for all messages; with ``sql`` an SQL92 expression over properties.
-
-        Raises InvalidNameError, InvalidExpressionError.
-        """
-        on_loop(self, lambda: self.inner.subscribe(topic, expression, sql=sql))
-
-    def unsubscribe(self, topic: str) -> None:
-        """Receives nothing of the topic any more; does nothing for a topic that is not subscribed."""
-        on_loop(self, lambda: self.inner.unsubscribe(topic))
-
+    subscribe = on_loop(aio_simple.SimpleConsumer.subscribe)
+    unsubscribe = on_loop(aio_simple.SimpleConsumer.unsubscribe)
     receive = blocking(aio_simple.SimpleConsumer.receive)
     ack = blocking(aio_simple.SimpleConsumer.ack)
     change_invisible = blocking(aio_simple.SimpleConsumer.change_invisible)
@@ -352,7 +306,7 @@ class SimpleConsumer(Face[aio_simple.SimpleConsumer]):
     def call(self, message: LeasedMessage, *, failed: bool | None) -> None:
         """What a block does at its beginning (None) and at its end."""
         if failed is None:
-            on_loop(self, lambda: self.inner.entered(message))
+            self._on_loop(lambda: self.inner.entered(message))
         else:
             self._run(self.inner.left(message, failed=failed))
 

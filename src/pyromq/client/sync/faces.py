@@ -12,28 +12,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from pyromq.client.core import client as aio_client
 from pyromq.client.core.options import SendOptions
-from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.settings import ClientSettings, Compression, ProducerSettings
 from pyromq.client.producer import producer as aio_producer
 from pyromq.client.producer.pending_sends import SendCallback
 from pyromq.client.producer.selectors import QueueSelector
 from pyromq.client.producer.send_arguments import (
-    BatchArguments,
     ChosenQueue,
     NowaitArguments,
     SendArguments,
-    TimeLimit,
-    ValueBatchArguments,
     ValueNowaitArguments,
-    ValueOnewayArguments,
-    ValueRequestArguments,
     ValueSendArguments,
 )
 from pyromq.client.sync.loop_thread import LoopThread, Waiter, loop_thread
@@ -41,7 +35,7 @@ from pyromq.errors import ClientClosedError, ConfigError
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 from pyromq.model.times import Span, given_timeout_ms
-from pyromq.typed.messages import NO_VALUE, MessageOptions, as_message, as_messages
+from pyromq.typed.messages import NO_VALUE, MessageOptions, as_message
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +117,15 @@ class Face(Generic[InnerT_co]):
             raise
         return thread.call(work)
 
+    def _on_loop(self, function: Callable[[], T]) -> T:
+        if self._thread is None:
+            return function()
+
+        async def call() -> T:
+            return function()
+
+        return self._run(call())
+
     def _open_thread(self) -> LoopThread:
         self._require_own_process()
         if self._thread is None:
@@ -149,6 +152,19 @@ def blocking(
     @wraps(method)
     def call(self: Face[InnerT], /, *arguments: P.args, **named: P.kwargs) -> T:
         return self._run(method(self.inner, *arguments, **named))
+
+    return call
+
+
+def on_loop(method: Callable[Concatenate[InnerT, P], T]) -> Callable[Concatenate[Face[InnerT], P], T]:
+    """The sync form of a method that does not wait: it runs on the loop's thread while the client is open, because
+    everything in it belongs to the loop, and here before.
+    """
+
+    @wraps(method)
+    def call(self: Face[InnerT], /, *arguments: P.args, **named: P.kwargs) -> T:
+        bound: Callable[P, T] = getattr(self.inner, method.__name__)  # a subclass may have its own
+        return self._on_loop(lambda: bound(*arguments, **named))
 
     return call
 
@@ -273,7 +289,7 @@ class Producer(Face[aio_producer.Producer]):
         thread, outcome = self._open_thread(), Future[SendReceipt]()
         waiter = _Relay(outcome)
         if callback is not None:
-            outcome.add_done_callback(lambda done: thread.pool().submit(_tell, callback, done))
+            outcome.add_done_callback(lambda done: thread.pool().submit(_call_back, callback, done))
         start = self._nowait
         if queue is not None or selector is not None:
             start = partial(self._nowait, queue=queue, selector=selector)
@@ -302,73 +318,9 @@ class Producer(Face[aio_producer.Producer]):
             begun.append(future)
             future.add_done_callback(waiter.settle)
 
-    @overload
-    def send_oneway(self, message: Message, **how: Unpack[ChosenQueue]) -> None: ...
-
-    @overload
-    def send_oneway(self, topic: str, value: object, /, **how: Unpack[ValueOnewayArguments]) -> None: ...
-
-    def send_oneway(
-        self,
-        message: Any,
-        value: object = NO_VALUE,
-        *,
-        queue: QueueId | None = None,
-        selector: QueueSelector | None = None,
-        **options: Unpack[MessageOptions],
-    ) -> None:
-        """Sends without a response: whether the message arrived stays unknown, and nothing is tried again."""
-        message = as_message(message, value, options)
-        self._run(self.inner.send_oneway(message, queue=queue, selector=selector))
-
-    @overload
-    def send_batch(self, messages: Sequence[Message], **how: Unpack[BatchArguments]) -> list[SendReceipt]: ...
-
-    @overload
-    def send_batch(
-        self, topic: str, values: Iterable[object], /, **how: Unpack[ValueBatchArguments]
-    ) -> list[SendReceipt]: ...
-
-    def send_batch(
-        self,
-        messages: Any,
-        values: object = NO_VALUE,
-        *,
-        queue: QueueId | None = None,
-        timeout_ms: int | None = None,
-        timeout: Span | None = None,
-        **options: Unpack[MessageOptions],
-    ) -> list[SendReceipt]:
-        """Sends messages of one topic in as few requests as fit; one receipt each, in order.
-
-        Or a topic and values: the options are for each of them. A request is stored whole or not at all. Raises
-        SendFailedError; its ``sent`` are receipts of requests before.
-        """
-        messages, timeout_ms = as_messages(messages, values, options), given_timeout_ms(timeout_ms, timeout)
-        return self._run(self.inner.send_batch(messages, queue=queue, timeout_ms=timeout_ms))
-
-    @overload
-    def request(self, message: Message, **how: Unpack[TimeLimit]) -> ReceivedMessage: ...
-
-    @overload
-    def request(self, topic: str, value: object, /, **how: Unpack[ValueRequestArguments]) -> ReceivedMessage: ...
-
-    def request(
-        self,
-        message: Any,
-        value: object = NO_VALUE,
-        *,
-        timeout_ms: int | None = None,
-        timeout: Span | None = None,
-        **options: Unpack[MessageOptions],
-    ) -> ReceivedMessage:
-        """Sends a message and waits for the reply of its consumer; ``reply.decode(Price)`` makes a value of it.
-
-        Raises NoReplyError when none comes in time, and what ``send`` raises.
-        """
-        message, timeout_ms = as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
-        return self._run(self.inner.request(message, timeout_ms=timeout_ms))
-
+    send_oneway = blocking(aio_producer.Producer.send_oneway)
+    send_batch = blocking(aio_producer.Producer.send_batch)
+    request = blocking(aio_producer.Producer.request)
     reply = blocking(aio_producer.Producer.reply)
 
 
@@ -391,7 +343,7 @@ class _Relay:
             self._outcome.set_exception(error)
 
 
-def _tell(callback: SendCallback, outcome: Future[SendReceipt]) -> None:
+def _call_back(callback: SendCallback, outcome: Future[SendReceipt]) -> None:
     """On a thread for callbacks."""
     error = None if outcome.cancelled() else outcome.exception()
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.sync.faces import _tell
+from pyromq.client.sync.faces import _call_back
 from pyromq.errors import MQError
 
 
@@ -20,6 +20,6 @@ def test_a_callback_that_fails_is_heard_of(caplog: pytest.LogCaptureFixture) -> 
 
     over, why = Future[Any](), MQError("no")
     over.set_exception(why)
-    _tell(fail, over)
+    _call_back(fail, over)
     assert told == [(None, why)]
     assert "callback of a send failed" in caplog.text and "mine" in caplog.text
