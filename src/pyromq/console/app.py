@@ -19,6 +19,7 @@ from pyromq.aio import Client
 from pyromq.clock import Clock
 from pyromq.console import api, pages
 from pyromq.console.auth.roles import ConsoleIdentity
+from pyromq.console.badges import Badges
 from pyromq.console.desk import Desk
 from pyromq.console.settings import ConsoleSettings
 from pyromq.console.web.admission import CSRF_FIELD, Admitted, admit, check_csrf
@@ -64,7 +65,8 @@ class Console:
             each for found in declared_in(api, "functions", Api) for each in found.functions
         ]
         self.description = description_of(self.functions)
-        self.renderer = Renderer(self.pages)
+        self.badges = Badges(desk)
+        self.renderer = Renderer(self.pages, self.badges)
         app = Starlette(
             routes=[*self._routes(), Mount("/static", _Static(directory=STATIC))],
             exception_handlers={HTTPException: self._not_here, Exception: self._failed},
@@ -82,7 +84,7 @@ class Console:
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         async with self.desk:
-            self.desk.sample_on()
+            self.desk.sample_on(self.badges.run())
             yield
 
     def _routes(self) -> list[Route]:

@@ -42,6 +42,7 @@ class BrokerSample(msgspec.Struct, frozen=True, kw_only=True):
     put_bytes: int = 0
     messages_today: int = 0
     disk: BrokerDisk = BrokerDisk()
+    members_away: int = 0  # of a master under a failover agent: members that do not follow it
 
     @property
     def is_master(self) -> bool:
@@ -77,6 +78,7 @@ def sample_of(place: tuple[str, str, int, str], time_ms: int, told: Mapping[str,
         put_bytes=int(first_number(told.get("putMessageSizeTotal", ""))),
         messages_today=_today(told),
         disk=BrokerDisk(total=total, free=free, percent=first_number(told.get("commitLogDiskRatio", "")) * 100),
+        members_away=len(told.get("failoverAway", "").split()),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, Self, TypeVar
 
@@ -75,9 +75,9 @@ class Desk:
     async def __aexit__(self, *exc_info: object) -> None:
         await self._stack.aclose()
 
-    def sample_on(self) -> None:
+    def sample_on(self, *others: Coroutine[Any, Any, None]) -> None:
         """Samples are taken from now on, until the desk is closed; without it a page takes one when it needs it."""
-        for samples in (self.sampler.run(), self.lags.run()):
+        for samples in (self.sampler.run(), self.lags.run(), *others):
             self._stack.push_async_callback(_cancelled, asyncio.ensure_future(samples))
 
     # --- what several pages need ---

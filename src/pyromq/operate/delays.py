@@ -72,6 +72,13 @@ class DelayFacet:
             found += await self._in_timer(broker, topic, count_max)
         return sorted(found, key=lambda message: message.due_ms)
 
+    async def count_retries(self, *, count_max: int = 1_000) -> int:
+        """Count failed messages that wait in delay levels; ``count_max`` messages are read of each broker."""
+        found = 0
+        for broker in await self._requests.directory.named_masters():
+            found += sum(bool(each.group) for each in await _some(self._in_levels(broker, ""), count_max))
+        return found
+
     async def recall(self, handle: str) -> str:
         """Call a delayed message back; return its id. Raises ConfigError, BrokerError when it is too late."""
         topic, broker, _, _ = read_handle(handle)

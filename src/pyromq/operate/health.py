@@ -1,7 +1,8 @@
-"""Health check of a whole cluster: what is wrong, or will be soon."""
+"""Health check of a whole cluster: what is wrong, or will be soon, and what settles it."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
@@ -11,7 +12,7 @@ import msgspec
 from pyromq.client.admin.requests import AdminRequests
 from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.errors import MQError, TopicNotFoundError
-from pyromq.metrics.health import broker_findings, disk_percent
+from pyromq.metrics.health import BROKER, Finding, broker_findings, disk_percent
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.model.system_names import is_system_group
@@ -19,6 +20,7 @@ from pyromq.operate.consumers.group_state import GroupState
 from pyromq.operate.dead_letters import DeadLetterFacet
 from pyromq.operate.groups import GroupFacet
 from pyromq.operate.replication import ReplicationFacet, judge_copies
+from pyromq.operate.subjects import Subject, SubjectKind, broker_subject
 from pyromq.operate.transactions import TransactionFacet
 from pyromq.wording import counted, shown_span, times
 
@@ -37,11 +39,55 @@ class ClusterSeverity(StrEnum):
 
 
 class ClusterFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at. ``about`` names it, ``text`` says what is the matter and what to do."""
+    """One thing that was looked at. ``about`` names it, ``text`` says what is the matter and what to do.
+
+    ``command`` is what an operator types to settle it, ``page`` is what the console shows for that, and ``action``
+    what to do there.
+    """
 
     severity: ClusterSeverity
     about: str
     text: str
+    command: str = ""
+    page: Subject | None = None
+    action: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """The command without the program: ``["dlq", "ls", "billing"]``."""
+        return shlex.split(self.command)[1:]
+
+
+def command_of(*words: str) -> str:
+    """Return the command of these words as a shell takes it."""
+    return shlex.join(("pyromq", *words))
+
+
+def about_broker(about: str, broker: str, finding: Finding) -> ClusterFinding:
+    """Return what is wrong with a broker as a finding of its cluster."""
+    words = [broker if word == BROKER else word for word in finding.command]
+    return ClusterFinding(
+        severity=ClusterSeverity(finding.severity.value),
+        about=about,
+        text=finding.text,
+        command=command_of(*words) if words else "",
+        page=broker_subject(finding.page, broker),
+        action=finding.action,
+    )
+
+
+def about_group(
+    severity: ClusterSeverity, group: str, text: str, *words: str, action: str, page: Subject | None = None
+) -> ClusterFinding:
+    """Return a finding about a group; ``words`` are those of its command, its page is the group's own by default."""
+    return ClusterFinding(
+        severity=severity,
+        about=f"group {group}",
+        text=text,
+        command=command_of(*words),
+        page=page or Subject(kind=SubjectKind.GROUP, name=group),
+        action=action,
+    )
 
 
 class HealthFacet:
@@ -81,9 +127,7 @@ class HealthFacet:
                 await link.connection(timeout_ms=timeout_ms)
                 found.append(ClusterFinding(severity=ClusterSeverity.OK, about=about, text="answers"))
             except MQError as error:
-                found.append(
-                    ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=f"does not answer: {error}")
-                )
+                found.append(_unanswered(about, f"does not answer: {error}"))
         return found
 
     async def _examine_brokers(self) -> list[ClusterFinding]:
@@ -91,28 +135,25 @@ class HealthFacet:
         brokers = (await self._requests.nameservers.cluster()).broker_addr_table
         if not brokers:
             text = "no broker is registered: start one, and tell it where the name servers are"
-            return [ClusterFinding(severity=ClusterSeverity.BAD, about="brokers", text=text)]
+            return [msgspec.structs.replace(_unanswered("brokers", text), command=command_of("broker", "--help"))]
         for name, broker in sorted(brokers.items()):
             if broker.master_addr is None:
                 text = "has no master: nothing can be sent to it"
-                found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=f"broker {name}", text=text))
+                page, command = broker_subject("replication", name), command_of("cluster", "replication")
+                found.append(_unanswered(f"broker {name}", text, command, page, "See masters and replicas"))
             for number, address in sorted(broker.broker_addrs.items()):
                 about = f"broker {name}" if number == 0 else f"replica {number} of {name}"
                 try:
-                    found += judge_broker(about, await self._requests.brokers.runtime(address))
+                    found += judge_broker(about, await self._requests.brokers.runtime(address), name)
                 except MQError as error:
-                    text = f"{address} does not answer: {error}"
-                    found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=text))
+                    found.append(_unanswered(about, f"{address} does not answer: {error}"))
         if any(len(broker.broker_addrs) > 1 or broker.master_addr is None for broker in brokers.values()):
             found += await self._examine_replication()
         return found
 
     async def _examine_replication(self) -> list[ClusterFinding]:
         copies = await self._replication.list()
-        found = [
-            ClusterFinding(severity=ClusterSeverity(each.severity.value), about=about, text=each.text)
-            for about, each in judge_copies(copies)
-        ]
+        found = [about_broker(about, "", each) for about, each in judge_copies(copies)]
         if found:
             return found
         behind = max((each.behind_bytes or 0 for each in copies), default=0)
@@ -127,17 +168,21 @@ class HealthFacet:
         return found or [ClusterFinding(severity=ClusterSeverity.OK, about="groups", text="none has work left undone")]
 
     async def _examine_group(self, group: str) -> list[ClusterFinding]:
-        about, state, found = f"group {group}", await self._groups.describe(group), list[ClusterFinding]()
+        state, found = await self._groups.describe(group), list[ClusterFinding]()
         if state.is_online:
             found += await self._examine_members(state)
         elif state.lag:
             text = f"{counted(state.lag, 'message')} left, and no member is connected"
-            text += "; the group is paused" if state.is_paused else ""
-            found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
+            text += "; the group is paused" if state.is_paused else ": start one"
+            words = ("group", "describe", group)
+            found.append(about_group(ClusterSeverity.WARNING, group, text, *words, action="See what is left"))
         letters = (await self._dead_letters.count(group)).waiting
         if letters:
-            text = f"{counted(letters, 'dead letter')}: see pyromq dlq ls {group}"
-            found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
+            text = f"{counted(letters, 'dead letter')}: see why, mend the cause, and redrive them"
+            page = Subject(kind=SubjectKind.DEAD_LETTERS, name=group)
+            words = ("dlq", "ls", group)
+            action = "See why, redrive"
+            found.append(about_group(ClusterSeverity.WARNING, group, text, *words, action=action, page=page))
         return found
 
     async def _examine_members(self, state: GroupState) -> list[ClusterFinding]:
@@ -170,16 +215,36 @@ class HealthFacet:
         if not late:
             return [ClusterFinding(severity=ClusterSeverity.OK, about="transactions", text="none is open for long")]
         groups = ", ".join(sorted({place.producer_group for place in late}))
-        text = f"{len(late)} are open for more than ten minutes (producers: {groups}): see pyromq tx ls"
-        return [ClusterFinding(severity=ClusterSeverity.WARNING, about="transactions", text=text)]
+        text = f"{len(late)} are open for more than ten minutes (producers: {groups})"
+        return [
+            ClusterFinding(
+                severity=ClusterSeverity.WARNING,
+                about="transactions",
+                text=text,
+                command=command_of("tx", "ls"),
+                page=Subject(kind=SubjectKind.TRANSACTIONS),
+                action="See who has not answered",
+            )
+        ]
 
 
-def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
+def _unanswered(
+    about: str, text: str, command: str = "", page: Subject | None = None, action: str = "See the brokers"
+) -> ClusterFinding:
+    """Return a finding about a server that is not there."""
+    return ClusterFinding(
+        severity=ClusterSeverity.BAD,
+        about=about,
+        text=text,
+        command=command or command_of("cluster", "ls"),
+        page=page or Subject(kind=SubjectKind.BROKER),
+        action=action,
+    )
+
+
+def judge_broker(about: str, told: dict[str, str], broker: str = "") -> list[ClusterFinding]:
     """From what a broker says about itself."""
-    found = [
-        ClusterFinding(severity=ClusterSeverity(each.severity.value), about=about, text=each.text)
-        for each in broker_findings(told)
-    ]
+    found = [about_broker(about, broker, each) for each in broker_findings(told)]
     percent = disk_percent(told)
     runs = f", {told['compiledCore']}" if "compiledCore" in told else ""  # only brokers of ours say so
     return found or [
@@ -193,9 +258,9 @@ def judge_paused(state: GroupState) -> list[ClusterFinding]:
     """A paused group with members: somebody runs it, and gets nothing."""
     if not state.is_paused:
         return []
-    text = f"paused, with {counted(len(state.members), 'member')} connected and {counted(state.lag, 'message')} left:"
-    text += f" see pyromq group resume {state.group}"
-    return [ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {state.group}", text=text)]
+    text = f"paused, with {counted(len(state.members), 'member')} connected and {counted(state.lag, 'message')} left"
+    words = ("group", "create", state.group, "--enabled")
+    return [about_group(ClusterSeverity.WARNING, state.group, text, *words, action="Resume it")]
 
 
 def judge_subscriptions(state: GroupState) -> list[ClusterFinding]:
@@ -207,7 +272,8 @@ def judge_subscriptions(state: GroupState) -> list[ClusterFinding]:
     told = "; ".join(f"{each.client_id} subscribes to {each.subscribes_to}" for each in odd[:_NAMED_MAX])
     more = f" and {len(odd) - _NAMED_MAX} more" if len(odd) > _NAMED_MAX else ""
     text = f"{told}{more}, the others to {usual}: messages get lost; give all members the same subscription"
-    return [ClusterFinding(severity=ClusterSeverity.BAD, about=f"group {state.group}", text=text)]
+    words = ("group", "describe", state.group)
+    return [about_group(ClusterSeverity.BAD, state.group, text, *words, action="Compare its members")]
 
 
 def judge_heads(state: GroupState) -> list[ClusterFinding]:
@@ -216,8 +282,9 @@ def judge_heads(state: GroupState) -> list[ClusterFinding]:
     for queue in [each for each in state.queues if each.stage and each.attempt and each.story][:_HELD_UP_MAX]:
         where = f"{queue.queue.topic}, {queue.queue.broker} queue {queue.queue.number}, offset {queue.offset}"
         text = f"a queue is held up by a message that failed {times(queue.attempt)} ({where}): {queue.error};"
-        text += f" {counted(queue.lag, 'message')} left in it; see pyromq group describe {state.group}"
-        found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=f"group {state.group}", text=text))
+        text += f" {counted(queue.lag, 'message')} left in it"
+        words = ("group", "describe", state.group)
+        found.append(about_group(ClusterSeverity.BAD, state.group, text, *words, action="See what holds it up"))
     return found
 
 
@@ -230,9 +297,11 @@ def judge_popped(state: GroupState) -> list[ClusterFinding]:
         text = (
             f"a message was received {times(queue.attempt + 1)} and never acknowledged ({where}): consumers fail with"
         )
-        text += f" it, or need longer than it is invisible; see pyromq message explain {queue.queue.topic}"
-        text += f" {queue.message_id}"
-        found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {state.group}", text=text))
+        text += " it, or need longer than it is invisible"
+        words = ("message", "explain", queue.message_id, "--topic", queue.queue.topic)
+        page = Subject(kind=SubjectKind.MESSAGE, name=queue.message_id, within=queue.queue.topic)
+        action = "See what became of it"
+        found.append(about_group(ClusterSeverity.WARNING, state.group, text, *words, action=action, page=page))
     return found
 
 
@@ -244,7 +313,8 @@ def judge_flow(state: GroupState) -> list[ClusterFinding]:
     told = "; ".join(f"{member}: {', '.join(rules)}" for member, rules in list(held.items())[:_NAMED_MAX])
     text = f"flow control holds back pulls of {counted(len(held), 'member')} ({told}): listeners are slower than what"
     text += f" arrives; {counted(state.lag, 'message')} left"
-    return [ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {state.group}", text=text)]
+    words = ("group", "describe", state.group)
+    return [about_group(ClusterSeverity.WARNING, state.group, text, *words, action="See its members")]
 
 
 def _pressing(held_pulls: Mapping[str, int]) -> list[str]:
@@ -260,8 +330,10 @@ def judge_members(group: str, members: int, queues: Mapping[str, int]) -> list[C
     topic = max(queues, key=lambda name: queues[name])
     idle = counted(members - most, "member")
     text = f"{members} members share {counted(most, 'queue')} of topic {topic}, so {idle} can get no messages"
-    text += f": run fewer, or add queues with pyromq topic create {topic} --queues {members}"
-    return [ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {group}", text=text)]
+    text += ": run fewer, or add queues"
+    words = ("topic", "create", topic, "--queues", str(members))
+    page = Subject(kind=SubjectKind.TOPIC, name=topic, within="configuration")
+    return [about_group(ClusterSeverity.WARNING, group, text, *words, action="Add queues", page=page)]
 
 
 def judge_lag(group: str, members: int, lag: int, oldest: Sequence[tuple[int, QueueId]]) -> list[ClusterFinding]:
@@ -271,6 +343,6 @@ def judge_lag(group: str, members: int, lag: int, oldest: Sequence[tuple[int, Qu
         return []
     where = f"{queue.topic}, {queue.broker} queue {queue.number}"
     text = f"{counted(lag, 'message')} left with {counted(members, 'member')} connected, the oldest for"
-    text += f" {shown_span(age_ms)} ({where}): a listener is stuck, or the group is slower than what arrives;"
-    text += f" see pyromq group describe {group}"
-    return [ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {group}", text=text)]
+    text += f" {shown_span(age_ms)} ({where}): a listener is stuck, or the group is slower than what arrives"
+    words = ("group", "describe", group)
+    return [about_group(ClusterSeverity.WARNING, group, text, *words, action="See who has it")]

@@ -162,6 +162,10 @@ def troubles_of(copies: Sequence[BrokerCopy]) -> dict[str, list[str]]:
     return found
 
 
+def _finding(severity: Severity, text: str) -> Finding:
+    return Finding(severity, text, ("cluster", "replication"), "replication", "See masters and replicas")
+
+
 def _judge_role(copy: BrokerCopy) -> list[Finding]:
     if copy.is_master == (copy.number == 0):
         return []
@@ -169,28 +173,27 @@ def _judge_role(copy: BrokerCopy) -> list[Finding]:
     text = f"name servers have {copy.address} as {known_as}, and it acts as {copy.role}: two masters may take messages"
     if copy.number == 0:
         text = f"name servers have {copy.address} as {known_as}, and it is a replica: nothing can be sent to it"
-    text += "; look at pyromq cluster replication, and stop the one that should not be"
-    return [Finding(Severity.BAD, text)]
+    return [_finding(Severity.BAD, f"{text}; stop the one that should not be")]
 
 
 def _judge_copying(copy: BrokerCopy) -> list[Finding]:
     found = []
     if copy.role == "sync-master" and not copy.in_sync:
         text = "is a sync master and no replica is in sync: sends are stored here alone (SLAVE_NOT_AVAILABLE)"
-        found.append(Finding(Severity.BAD, text))
+        found.append(_finding(Severity.BAD, text))
     if copy.unconfirmed_sends:
         sends = counted(copy.unconfirmed_sends, "send")
         text = f"answered {sends} since its start before replicas had confirmed them, and said so in the response"
-        found.append(Finding(Severity.WARNING, text))
+        found.append(_finding(Severity.WARNING, text))
     if copy.state and copy.state != _FOLLOWING:
         severity = Severity.BAD if copy.state == "REFUSED" else Severity.WARNING
-        found.append(Finding(severity, f"does not follow its master ({copy.state.lower()}): {copy.reason or '?'}"))
+        found.append(_finding(severity, f"does not follow its master ({copy.state.lower()}): {copy.reason or '?'}"))
     elif (copy.behind_bytes or 0) > _BEHIND_WARN_BYTES:
         text = f"is {(copy.behind_bytes or 0) / (1 << 20):,.0f} MiB behind its master: a failover would wait for it"
-        found.append(Finding(Severity.WARNING, text))
+        found.append(_finding(Severity.WARNING, text))
     elif copy.has_metadata is False:
         text = "has other topics or groups than its master: it asks every few seconds; if this stays, see its log"
-        found.append(Finding(Severity.WARNING, text))
+        found.append(_finding(Severity.WARNING, text))
     return found
 
 

@@ -148,6 +148,7 @@ class SyncDelays(FacetFace[DelayFacet]):
     recall = waiting(DelayFacet.recall)
     cancel = waiting(DelayFacet.cancel)
     find = waiting(DelayFacet.find)
+    count_retries = waiting(DelayFacet.count_retries)
     levels_ms = waiting(DelayFacet.levels_ms)
     offsets = waiting(DelayFacet.offsets)
 

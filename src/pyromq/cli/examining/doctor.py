@@ -12,13 +12,14 @@ from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_adm
 from pyromq.cli.declared import Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import progress
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.tables import Column, FormOption, form_for, write_structs
 from pyromq.cli.output.watching import watched
 
 _COLUMNS = (
     Column("severity", "", styles={"ok": "green", "warning": "yellow", "bad": "bold red"}, whole=True),
     Column("about", "about"),
     Column("text", "finding"),
+    Column("command", "settle it with", optional=True),
 )
 
 
@@ -37,9 +38,8 @@ def doctor(
         return
     with progress("examining the cluster"):
         found = with_admin(nameserver, lambda admin: admin.health.findings())
-    rows = [{"severity": each.severity.value, "about": each.about, "text": each.text} for each in found]
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
-    if any(row["severity"] != "ok" for row in rows):
+    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, found)
+    if any(each.severity != "ok" for each in found):
         raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 

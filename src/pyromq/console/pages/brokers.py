@@ -19,7 +19,7 @@ async def brokers(visit: Visit) -> Drawn:
     return Drawn("brokers.html", {"brokers": (await cluster_view(visit.desk)).brokers})
 
 
-@pages.page("/replication", title="Replication", nav=Nav("Cluster", order=25, key="y"))
+@pages.page("/replication", title="Replication", nav=Nav("Cluster", order=25, key="y", badge="away"))
 async def replication(visit: Visit) -> Drawn:
     return Drawn("replication.html", {"view": await replication_view(visit.desk)})
 

@@ -21,7 +21,7 @@ _FILTERS = ("error", "key", "tag", "topic", "redriven")
 _CHOICES = (*_FILTERS, "q")  # with what is searched: all that decides which letters are shown
 
 
-@pages.page("/dead-letters", title="Dead letters", nav=Nav("Consume", order=30, key="x"))
+@pages.page("/dead-letters", title="Dead letters", nav=Nav("Consume", order=30, key="x", badge="letters"))
 async def overview(visit: Visit) -> Drawn:
     found = await view.groups_with_letters(visit.desk)
     return Drawn("dead_letters.html", {"groups": found})
@@ -102,7 +102,7 @@ def _mentions(each: DelayedMessage, needle: str) -> bool:
     return any(needle in text.casefold() for text in (each.message_id, each.group, each.topic, *each.keys))
 
 
-@pages.page("/retries", title="Retries", nav=Nav("Consume", order=20, key="r"))
+@pages.page("/retries", title="Retries", nav=Nav("Consume", order=20, key="r", badge="retries"))
 async def retries(visit: Visit) -> Drawn:
     query = TableQuery.of(visit.query, sorts=("due", "group", "topic", "attempt"), kept=("group",))
     problem, found = "", []

@@ -40,7 +40,7 @@ OUTCOME_BADGES = {
 }
 
 
-@pages.page("/jobs", title="Jobs", nav=Nav("Operate", order=10, key="j"))
+@pages.page("/jobs", title="Jobs", nav=Nav("Operate", order=10, key="j", badge="jobs"))
 async def jobs(visit: Visit) -> Drawn:
     query = TableQuery.of(visit.query, sorts=("created",))
     page = query.cut(visit.desk.jobs.all())

@@ -23,6 +23,12 @@ async def overview(visit: Visit) -> Drawn:
     return Drawn("overview.html", await _model(visit))
 
 
+@pages.page("/health", title="Health", nav=Nav("Cluster", order=15, key="d", badge="health"))
+async def to_do(visit: Visit) -> Drawn:
+    """Everything that needs somebody, with the page and the command that settle it."""
+    return Drawn("health.html", {"health": await health(visit.desk)})
+
+
 @pages.stream("/overview/live")
 async def live(visit: Visit) -> Events:
     """Every few seconds the regions of the page anew."""

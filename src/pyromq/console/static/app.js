@@ -59,7 +59,7 @@ async function refresh(selector) {
   if (answer.redirected && new URL(answer.url).pathname === "/login") return location.reload();
   if (!answer.ok) throw new Error(answer.statusText);
   const page = parsed(await answer.text());
-  for (const each of page.querySelectorAll(selector)) replaceRegion(each);
+  for (const each of page.querySelectorAll(`${selector}, .nav-badge`)) replaceRegion(each);
 }
 
 function marks(state, text) {

@@ -31,6 +31,7 @@ class Nav:
     order: int
     key: str = ""
     label: str = ""  # the title without
+    badge: str = ""  # which number stands beside it (``console.badges``)
 
     def __post_init__(self) -> None:
         if self.section not in SECTIONS:

@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pyromq.console.web.commands import command_line
 from pyromq.console.web.formatting import FILTERS, link
 from pyromq.console.web.pages import SECTIONS, Nav, PageRoute
+from pyromq.console.web.places import place_of
 from pyromq.console.web.visit import Visit
+
+if TYPE_CHECKING:
+    from pyromq.console.badges import Badges
 
 FOLDER: Final = Path(__file__).parents[1]
 STATIC: Final = FOLDER / "static"
@@ -27,13 +31,15 @@ class NavEntry:
     label: str
     path: str
     key: str
+    badge: str
 
 
 class Renderer:
     """Templates of the console. Nothing in them is marked safe but SVG of our own, whose text was escaped."""
 
-    def __init__(self, routes: Sequence[PageRoute]) -> None:
+    def __init__(self, routes: Sequence[PageRoute], badges: Badges) -> None:
         self.nav = _navigation(routes)
+        self._badges = badges
         self._environment = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
             autoescape=True,
@@ -43,7 +49,7 @@ class Renderer:
             auto_reload=False,
         )
         self._environment.filters.update(FILTERS)
-        self._environment.globals.update(link=link, asset=asset)
+        self._environment.globals.update(link=link, asset=asset, place_of=place_of)
 
     def page(self, template: str, visit: Visit, title: str, model: dict[str, Any]) -> str:
         """A whole page; what was said before is shown on it, once."""
@@ -55,6 +61,7 @@ class Renderer:
             "csrf": visit.session.csrf if visit.session else "",
             "said": visit.session.take_said() if visit.session else [],
             "nav": self.nav,
+            "nav_badges": self._badges.shown() if visit.who is not None else {},
             "title": title,
             "theme": theme if theme in _THEMES else "",
             "here": visit.request.url.path,
@@ -77,7 +84,7 @@ def _navigation(routes: Sequence[PageRoute]) -> list[tuple[str, list[NavEntry]]]
         if route.nav is not None:
             entries[route.nav.section].append((route.nav, route))
     return [
-        (section, [NavEntry(nav.label or route.title, route.path, nav.key) for nav, route in found])
+        (section, [NavEntry(nav.label or route.title, route.path, nav.key, nav.badge) for nav, route in found])
         for section in SECTIONS
         if (found := sorted(entries[section], key=lambda each: each[0].order))
     ]

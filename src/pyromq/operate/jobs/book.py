@@ -164,6 +164,10 @@ class Jobs:
         found = [*self._records.values(), *(run.record for run in self._runs.values())]
         return sorted(found, key=lambda record: (record.created_ms, record.id), reverse=True)
 
+    def count_running(self) -> int:
+        """Count jobs of this process that run, or wait for a word."""
+        return sum(run.record.is_active for run in self._runs.values())
+
     def get(self, job_id: str) -> JobRecord:
         """Return one job. Raises NoSuchJobError."""
         run = self._runs.get(job_id)
