@@ -66,7 +66,7 @@ class Console:
         ]
         self.description = description_of(self.functions)
         self.badges = Badges(desk)
-        self.renderer = Renderer(self.pages, self.badges)
+        self.renderer = Renderer(self.pages, self.badges.shown)
         app = Starlette(
             routes=[*self._routes(), Mount("/static", _Static(directory=STATIC))],
             exception_handlers={HTTPException: self._not_here, Exception: self._failed},

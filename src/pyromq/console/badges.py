@@ -1,10 +1,10 @@
 """Badges of the navigation: what waits for somebody, counted in the background, so that no page waits for a count.
 
-    dead letters    letters of all groups that wait to be redriven
-    retries         failed messages that wait for their time, and those that are due and not consumed
-    jobs            that run, or wait for a word
-    replication     members that are away: brokers that do not answer, and those that a master misses
-    health          findings that are not well
+dead letters    letters of all groups that wait to be redriven
+retries         failed messages that wait for their time, and those that are due and not consumed
+jobs            that run, or wait for a word
+replication     members that are away: brokers that do not answer, and those that a master misses
+health          findings that are not well
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -16,9 +16,6 @@ from pyromq.console.web.formatting import FILTERS, link
 from pyromq.console.web.pages import SECTIONS, Nav, PageRoute
 from pyromq.console.web.places import place_of
 from pyromq.console.web.visit import Visit
-
-if TYPE_CHECKING:
-    from pyromq.console.badges import Badges
 
 FOLDER: Final = Path(__file__).parents[1]
 STATIC: Final = FOLDER / "static"
@@ -37,7 +34,7 @@ class NavEntry:
 class Renderer:
     """Templates of the console. Nothing in them is marked safe but SVG of our own, whose text was escaped."""
 
-    def __init__(self, routes: Sequence[PageRoute], badges: Badges) -> None:
+    def __init__(self, routes: Sequence[PageRoute], badges: Callable[[], Mapping[str, Any]]) -> None:
         self.nav = _navigation(routes)
         self._badges = badges
         self._environment = Environment(
@@ -61,7 +58,7 @@ class Renderer:
             "csrf": visit.session.csrf if visit.session else "",
             "said": visit.session.take_said() if visit.session else [],
             "nav": self.nav,
-            "nav_badges": self._badges.shown() if visit.who is not None else {},
+            "nav_badges": self._badges() if visit.who is not None else {},
             "title": title,
             "theme": theme if theme in _THEMES else "",
             "here": visit.request.url.path,
