@@ -21,16 +21,32 @@ LATEST: Final = -1
 
 
 class OffsetMove(msgspec.Struct, frozen=True):
-    """Where a group stands in a queue (None: nowhere yet), and where it shall go on."""
+    """Where a group stands in a queue (None: nowhere yet), where it shall go on, and where the queue ends now."""
 
     queue: QueueId
     old: int | None
     new: int
+    end: int | None = None
 
     @property
     def difference(self) -> int:
         """Messages that come again when negative, messages that are passed over when positive."""
         return self.new - (self.old or 0)
+
+    @property
+    def delivered_again(self) -> int:
+        """Messages that the group has consumed and gets again; none where it never stood."""
+        return 0 if self.old is None else max(0, self.old - self.new)
+
+    @property
+    def skipped(self) -> int:
+        """Messages that the group has not consumed and will not get; none where it never stood."""
+        return 0 if self.old is None else max(0, self.new - self.old)
+
+    @property
+    def left(self) -> int | None:
+        """Messages that are left for the group afterwards; None if the end of the queue is not known."""
+        return None if self.end is None else max(0, self.end - self.new)
 
 
 class OffsetFacet:
@@ -169,7 +185,7 @@ class OffsetFacet:
         for each in chosen:
             held = await self.range(each)
             target = await self._target(each, held, to_ms, offset)
-            moves.append(OffsetMove(each, await self.committed(group, each), target))
+            moves.append(OffsetMove(each, await self.committed(group, each), target, held.max_offset))
         return moves
 
     async def _target(self, queue: QueueId, held: TopicOffset, to_ms: int, offset: int | None) -> int:
@@ -210,5 +226,6 @@ class OffsetFacet:
             held, old = await self.range(queue), await self.committed(group, queue)
             stands = held.min_offset if old is None else old
             new = target(queue, stands, held.min_offset, held.max_offset)
-            moves.append(OffsetMove(queue, old, max(held.min_offset, min(held.max_offset, new))))
+            new = max(held.min_offset, min(held.max_offset, new))
+            moves.append(OffsetMove(queue, old, new, held.max_offset))
         return moves

@@ -65,10 +65,20 @@ def test_a_group_is_reset_after_a_preview(page: Page, console: Served) -> None:
     page.goto("/groups/analytics")
     page.get_by_role("link", name="Reset offsets").click()
     page.get_by_label("Topic", exact=True).fill("orders")
-    page.get_by_label("Go on at").select_option("latest")
+    for name in ("Time", "Offset", "Messages", "Other group"):
+        expect(page.get_by_label(name, exact=True)).to_be_hidden()
+    page.get_by_label("a time").check()
+    expect(page.get_by_label("Time", exact=True)).to_be_visible()
+    page.get_by_label("the end").check()
+    expect(page.get_by_label("Time", exact=True)).to_be_hidden()
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("heading", name="Preview").wait_for()
     expect(page.locator("main")).to_contain_text(re.compile(r"\d+ skipped"))
+    rows = page.get_by_role("row").filter(has_text="broker-a:")
+    expect(rows).to_have_count(8)
+    skipped = [int(row.get_by_role("cell").nth(5).inner_text().replace("\u2009", "")) for row in rows.all()]
+    assert sum(skipped) > 0
+    expect(page.locator("tfoot")).to_contain_text(str(sum(skipped)))
     page.get_by_role("button", name="Move the group").click()
     confirm(page)
     page.wait_for_url("**/jobs/**")

@@ -232,6 +232,11 @@ def test_a_stuck_listener_is_shown_with_its_message_and_its_stack() -> None:
             [member] = (await rig.admin.groups.describe("billing")).members
             stacks = await rig.page(f"/groups/billing/members?client={quote(member.client_id)}")
             assert "wait_for_a_bank_that_is_silent" in stacks
+            assert "What its listener is doing" in stacks and "messages of its queues" in stacks
+            answer = (await rig.api("GET", "/groups/billing")).json()
+            assert answer["members"][0]["lag"] == 1 and answer["members"][0]["listening_since_ms"]
+            retries = next(each for each in answer["settings"] if each["setting"] == "retries")
+            assert (retries["group"], retries["members"]) == ("16", {"the group's": [member.client_id]})
             head = (await rig.api("GET", "/groups/billing")).json()["queues"]
             [stuck] = [queue for queue in head if queue["lag"]]
             place = {name: stuck[name] for name in ("topic", "broker", "queue", "offset")}
@@ -299,6 +304,9 @@ def test_resets_of_every_kind_are_previewed(wish: dict[str, Any], offsets: set[i
         plan = response.json()
         assert {move["new"] for move in plan["moves"]} == offsets
         assert len(plan["moves"]) == (1 if "queues" in wish else 2)
+        for queue in plan["queues"]:
+            assert queue["delivered_again"] - queue["skipped"] == 5 - queue["new"]
+            assert queue["left"] == 5 - queue["new"]
 
     on_a_console(test)
 

@@ -80,8 +80,7 @@ def reset(
     write_rows(sys.stdout, form, _MOVE_COLUMNS, map(_move_row, moves))
     if preview:
         return
-    again = sum(-move.difference for move in moves if move.difference < 0)
-    passed = sum(move.difference for move in moves if move.difference > 0)
+    again, passed = sum(move.delivered_again for move in moves), sum(move.skipped for move in moves)
     effect = f"{counted(again, 'message')} will be delivered again, {passed} will be skipped"
     confirm(f"Move group {group}? {effect}.", yes)
     with_admin(nameserver, lambda admin: admin.offsets.carry_out(group, moves))
@@ -94,6 +93,9 @@ _MOVE_COLUMNS = (
     Column("old", "old", right=True),
     Column("new", "new", right=True),
     Column("difference", "difference", right=True, show=lambda count: f"{count:+d}" if count else "0"),
+    Column("delivered_again", "delivered again", right=True),
+    Column("skipped", "skipped", right=True),
+    Column("left", "left then", right=True, optional=True),
 )
 
 
@@ -105,6 +107,9 @@ def _move_row(move: OffsetMove) -> dict[str, Any]:
         "old": move.old,
         "new": move.new,
         "difference": move.difference,
+        "delivered_again": move.delivered_again,
+        "skipped": move.skipped,
+        "left": move.left,
     }
 
 

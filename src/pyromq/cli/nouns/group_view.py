@@ -36,6 +36,13 @@ _MEMBER_COLUMNS = (
     Column("ok_rate", "ok/s", right=True),
     Column("failed_rate", "failed/s", right=True),
     Column("consume_ms", "ms each", right=True),
+    Column("difference", "difference", optional=True),
+)
+_SETTING_COLUMNS = (
+    Column("setting", "setting"),
+    Column("group", "the group's"),
+    Column("members", "members use"),
+    Column("differs", "differs", show=lambda differs: "yes" if differs else "", styles={"yes": "bold red"}),
 )
 HEAD_COLUMNS = (
     *LAG_COLUMNS,
@@ -71,7 +78,9 @@ def lag_row(queue: QueueId, held: QueueProgress) -> dict[str, Any]:
 
 
 async def describe_group(admin: Admin, group: str, topic: str) -> dict[str, Any]:
-    """Members and queues as rows. Raises GroupNotFoundError."""
+    """Members, queues and settings as rows. Raises GroupNotFoundError."""
+    import msgspec
+
     state = await admin.groups.describe(group, topic)
     return {
         "group": group,
@@ -81,6 +90,7 @@ async def describe_group(admin: Admin, group: str, topic: str) -> dict[str, Any]
         "lag_ms": state.lag_ms,
         "members": [_member_row(each) for each in state.members],
         "queues": [_head_row(each) for each in state.queues],
+        "settings": [msgspec.to_builtins(each) for each in state.settings],
     }
 
 
@@ -135,9 +145,19 @@ def show_group(out: TextIO, told: dict[str, Any], *, stacks: bool) -> None:
     if queues:
         out.write("\n")
         write_rows(out, Form.TABLE, _QUEUE_COLUMNS, [_queue_row(row, numbers) for row in queues])
+    if members:
+        out.write("\n")
+        write_rows(out, Form.TABLE, _SETTING_COLUMNS, [_setting_row(row, numbers) for row in told["settings"]])
     for row in (row for row in queues if stacks and row["stack"]):
         out.write(f"\nlistener of {row['topic']} {row['broker']}:{row['queue']} at offset {row['offset']}\n")
         out.write("\n".join(shown(line) for line in row["stack"].splitlines()) + "\n")
+
+
+def _setting_row(row: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any]:
+    """One value is written alone, of several each with the numbers of its members."""
+    values = row["members"]
+    texts = [f"{value} ({', '.join(str(numbers[each]) for each in ids)})" for value, ids in values.items()]
+    return {**row, "members": ", ".join(texts) if len(values) > 1 else "".join(values) or "not told"}
 
 
 def _queue_row(row: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any]:

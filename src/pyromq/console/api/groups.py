@@ -12,6 +12,7 @@ from pyromq.console.views.brokers import require_broker
 from pyromq.console.views.groups import ResetPlan, ResetWish
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.tables import SIZES, TableQuery
+from pyromq.operate.consumers.used_settings import MemberSettings, UsedSetting
 from pyromq.operate.jobs.record import JobRecord
 from pyromq.operate.jobs.specs import NewJob, ResetOffsets
 from pyromq.operate.lists import GroupRow
@@ -53,8 +54,9 @@ class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
 class MemberView(msgspec.Struct, frozen=True, kw_only=True):
     """A connected consumer; ``agrees`` is null where brokers do not tell whether its subscription is the others'.
 
-    ``consume_ms`` is how long its listener takes, ``lag`` that of a member that broadcasts, ``held_pulls`` how often
-    flow control held a pull back, by rule.
+    ``consume_ms`` is how long its listener takes, ``lag`` what it has not consumed of its queues, ``difference`` what
+    sets its subscriptions apart, ``listening_since_ms`` when its listener began with the message it has had longest.
+    ``held_pulls`` is how often flow control held a pull back, by rule; ``uses`` are settings of its own.
     """
 
     client_id: str
@@ -67,8 +69,12 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
     consume_ms: float
     ok_rate: float
     failed_rate: float
+    failed_hour: int
     lag: int | None
+    listening_since_ms: int
+    difference: str
     held_pulls: dict[str, int]
+    uses: MemberSettings
     problem: str
 
 
@@ -112,6 +118,7 @@ class GroupDetails(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: dict[str, str]
     members: list[MemberView]
     queues: list[GroupQueueView]
+    settings: tuple[UsedSetting, ...]
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,8 +193,12 @@ async def get(call: Call, path: GroupPath) -> GroupDetails:
                 consume_ms=each.consume_ms,
                 ok_rate=each.ok_rate,
                 failed_rate=each.failed_rate,
+                failed_hour=each.failed_hour,
                 lag=each.lag,
+                listening_since_ms=each.listening_since_ms,
+                difference=each.difference,
                 held_pulls=each.held_pulls,
+                uses=each.uses,
                 problem=each.problem,
             )
             for each in state.members
@@ -215,6 +226,7 @@ async def get(call: Call, path: GroupPath) -> GroupDetails:
             )
             for each in state.queues
         ],
+        settings=state.settings,
     )
 
 

@@ -28,6 +28,8 @@ from pyromq.operate.jobs.specs import Delete, Move, NewJob, ResetOffsets
 pages = Pages()
 
 _HELD_UP_MS: Final = 10_000  # younger messages are on their way
+_HEADS_SHOWN_MAX: Final = 6
+_QUEUES_SHOWN_MAX: Final = 500
 
 
 @pages.page("/groups", title="Groups", nav=Nav("Consume", order=10, key="c"))
@@ -56,7 +58,7 @@ async def group(visit: Visit) -> Drawn:
         "lag": state.lag,
         "retries_ready": sum(max(0, queue.lag) for queue in retries),
         "retries_waiting": await _waiting(visit, name),
-        "blocking": blocking_of(state),
+        "blocking": blocking_of(state)[:_HEADS_SHOWN_MAX],
         "trend": line_chart([Series("lag", points)], f"Lag of {name}") if len(points) > 1 else "",
         "letters": letters,
         "errors": errors,
@@ -88,19 +90,30 @@ def blocking_of(state: GroupState) -> list[BlockedQueue]:
     """The messages that hold queues up: failed ones at once, others after a while; listeners that run longest first."""
     held = [queue for queue in state.queues if queue.offset is not None and queue.lag > 0]
     old = [queue for queue in held if queue.age_ms >= _HELD_UP_MS or (queue.stage and queue.attempt)]
-    return sorted(old, key=lambda queue: (queue.since_ms or 1 << 62, -queue.age_ms))[:5]
+    return sorted(old, key=lambda queue: (queue.since_ms or 1 << 62, -queue.age_ms))
 
 
-@pages.page("/groups/{group}/members", title="Stacks of a member")
+@pages.page("/groups/{group}/members", title="Member")
 async def member(visit: Visit) -> Drawn:
+    """A member: what it does, the messages its listener has, and the stacks of its threads, asked for now."""
     name, client_id = visit.path["group"], visit.query.get("client", "")
     problem, stack = "", ""
+    state = await view.group_state(visit.desk, name)
     try:
         stack = await visit.desk.admin.members.stack(name, client_id)
     except MQError as error:
         problem = str(error)
-    model = {"group": name, "client_id": client_id, "stack": stack, "problem": problem}
-    return Drawn("member.html", model, title=f"Stacks of {client_id[:60]}")
+    queues = [queue for queue in state.queues if queue.client_id == client_id]
+    model = {
+        "group": name,
+        "client_id": client_id,
+        "member": next((each for each in state.members if each.client_id == client_id), None),
+        "heads": [queue for queue in blocking_of(state) if queue.client_id == client_id][:_HEADS_SHOWN_MAX],
+        "queues": queues[:_QUEUES_SHOWN_MAX],
+        "stack": stack,
+        "problem": problem,
+    }
+    return Drawn("member.html", model, title=f"Member {client_id[:60]}")
 
 
 # --- reset ---------------------------------------------------------------------------------------------------------

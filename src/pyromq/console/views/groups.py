@@ -55,11 +55,25 @@ class ResetWish(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()
 
 
+class QueueMove(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue of a preview; ``left`` is what the group has to consume afterwards, null if that is not known."""
+
+    topic: str
+    broker: str
+    queue: int
+    old: int | None
+    new: int
+    delivered_again: int
+    skipped: int
+    left: int | None
+
+
 class ResetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reset would do; the moves go into a job as they are."""
+    """What a reset would do, queue by queue; the moves go into a job as they are."""
 
     group: str
     moves: tuple[Move, ...]
+    queues: tuple[QueueMove, ...]
     delivered_again: int
     skipped: int
     is_online: bool
@@ -90,20 +104,27 @@ async def plan_reset(desk: Desk, group: str, wish: ResetWish) -> ResetPlan:
 
 
 def plan_of(desk: Desk, group: str, moves: Sequence[OffsetMove], *, is_online: bool) -> ResetPlan:
+    planned = tuple(
+        QueueMove(
+            topic=desk.admin.client.plain_name(move.queue.topic),
+            broker=move.queue.broker,
+            queue=move.queue.number,
+            old=move.old,
+            new=move.new,
+            delivered_again=move.delivered_again,
+            skipped=move.skipped,
+            left=move.left,
+        )
+        for move in moves
+    )
     return ResetPlan(
         group=group,
         moves=tuple(
-            Move(
-                topic=desk.admin.client.plain_name(move.queue.topic),
-                broker=move.queue.broker,
-                queue=move.queue.number,
-                old=move.old,
-                new=move.new,
-            )
-            for move in moves
+            Move(topic=each.topic, broker=each.broker, queue=each.queue, old=each.old, new=each.new) for each in planned
         ),
-        delivered_again=sum(-move.difference for move in moves if move.old is not None and move.difference < 0),
-        skipped=sum(move.difference for move in moves if move.old is not None and move.difference > 0),
+        queues=planned,
+        delivered_again=sum(each.delivered_again for each in planned),
+        skipped=sum(each.skipped for each in planned),
         is_online=is_online,
     )
 

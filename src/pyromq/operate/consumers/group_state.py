@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,8 +13,9 @@ from pyromq.model.queue import QueueId
 from pyromq.model.topic import GroupConfig
 from pyromq.operate.consumers.blocked_queues import BlockedQueue
 from pyromq.operate.consumers.members import ClientState
+from pyromq.operate.consumers.used_settings import MemberSettings, UsedSetting, compare_settings
 from pyromq.wire.json.heartbeat import ConsumerConnections, Subscription
-from pyromq.wire.json.subscribed import shown
+from pyromq.wire.json.subscribed import Wish, difference, shown
 
 _VERSION_4_0_0_SNAPSHOT: Final = 212
 _VERSION_6_0_0_SNAPSHOT: Final = 612
@@ -24,10 +25,12 @@ _NOT_ASKED: Final = ClientState(client_id="", problem="it was not asked")
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     """A connected consumer. ``agrees``: it subscribes to what the others do; None where brokers do not tell.
 
-    ``queues`` counts those it owns; None, with the reason in ``problem``, when it did not answer. ``subscriptions`` are
-    its own, by topic. ``consume_ms`` is how long its listener took on average in the last minute, with ``ok_rate`` and
-    ``failed_rate`` messages a second; ``lag`` is that of a member that broadcasts. ``held_pulls`` counts how often flow
-    control held a pull back, by rule.
+    ``queues`` counts those it owns, ``lag`` what it has not consumed of them; None, with the reason in ``problem``,
+    when it did not answer. ``subscriptions`` are its own, by topic, and ``difference`` is what sets them apart from the
+    usual ones, in words. ``consume_ms`` is how long its listener took on average in the last minute, with ``ok_rate``
+    and ``failed_rate`` messages a second and ``failed_hour`` failures of the last hour. ``listening_since_ms`` is when
+    its listener began with the message that it has had longest of those that hold queues up (0: it has none, or does
+    not tell). ``held_pulls`` counts how often flow control held a pull back, by rule; ``uses`` are its own settings.
     """
 
     client_id: str
@@ -41,8 +44,12 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     consume_ms: float = 0.0
     ok_rate: float = 0.0
     failed_rate: float = 0.0
+    failed_hour: int = 0
     lag: int | None = None
+    listening_since_ms: int = 0
+    difference: str = ""
     held_pulls: dict[str, int] = {}
+    uses: MemberSettings = MemberSettings()
     problem: str = ""
 
     @property
@@ -78,6 +85,11 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
         return sum(known) if known else None
 
     @property
+    def settings(self) -> tuple[UsedSetting, ...]:
+        """Settings of the group beside those that its members use."""
+        return compare_settings(self.config, [(member.client_id, member.uses) for member in self.members])
+
+    @property
     def mismatched(self) -> tuple[str, ...]:
         """Members that subscribe to something else than the others."""
         return tuple(member.client_id for member in self.members if member.agrees is False)
@@ -102,18 +114,19 @@ def state_of_group(
         lag=sum(queue.lag for queue in behind),
         lag_ms=None if behind and not ages else max(ages, default=0),
         subscriptions=dict(connections.subscription_table) if connections else {},
-        members=_members(connections, states, {queue.queue: queue.end for queue in queues}),
+        members=_members(connections, states, queues),
         queues=queues,
     )
 
 
 def _members(
-    connections: ConsumerConnections | None, states: list[ClientState], ends: Mapping[QueueId, int]
+    connections: ConsumerConnections | None, states: list[ClientState], queues: Sequence[BlockedQueue]
 ) -> tuple[GroupMember, ...]:
     if connections is None:
         return ()
     by_id = {state.client_id: state for state in states}
     disagreeing = disagreeing_members(connections, states)
+    differences = subscription_differences(states, disagreeing or frozenset())
     found = []
     for client in connections.connection_set:
         state = by_id.get(client.client_id, _NOT_ASKED)
@@ -131,8 +144,12 @@ def _members(
                 consume_ms=_mean_ms(rates),
                 ok_rate=sum(each.consume_ok_tps for each in rates),
                 failed_rate=sum(each.consume_failed_tps for each in rates),
-                lag=lag_of_member(state, ends) if connections.is_broadcast and not state.problem else None,
+                failed_hour=sum(each.consume_failed_messages for each in state.rates.values()),
+                lag=None if state.problem else _lag(state, queues, is_broadcast=connections.is_broadcast),
+                listening_since_ms=min((head.since_ms for head in state.heads if head.since_ms), default=0),
+                difference=differences.get(client.client_id, ""),
                 held_pulls=state.flow,
+                uses=state.uses,
                 problem=state.problem,
             )
         )
@@ -144,6 +161,12 @@ def _mean_ms(rates: Sequence[TopicRates]) -> float:
     consumed = sum(each.consume_ok_tps + each.consume_failed_tps for each in rates)
     spent = sum(each.consume_rt * (each.consume_ok_tps + each.consume_failed_tps) for each in rates)
     return spent / consumed if consumed else 0.0
+
+
+def _lag(state: ClientState, queues: Sequence[BlockedQueue], *, is_broadcast: bool) -> int:
+    if is_broadcast:
+        return lag_of_member(state, {each.queue: each.end for each in queues})
+    return sum(max(0, each.lag) for each in queues if each.client_id == state.client_id)
 
 
 def lag_of_member(state: ClientState, ends: Mapping[QueueId, int]) -> int:
@@ -161,8 +184,25 @@ def disagreeing_members(connections: ConsumerConnections, states: list[ClientSta
     told = {state.client_id: state.subscriptions for state in states if state.subscriptions}
     if not told:
         return None
-    usual, _ = Counter(told.values()).most_common(1)[0]
+    usual = _usual(told.values())
     return frozenset(client_id for client_id, subscribed in told.items() if subscribed != usual)
+
+
+def subscription_differences(states: Sequence[ClientState], disagreeing: frozenset[str]) -> dict[str, str]:
+    """Return what sets disagreeing members apart from the others, in words, by client id; of those that tell."""
+    told = {state.client_id: state.subscriptions for state in states if state.subscriptions}
+    others = [subscribed for client_id, subscribed in told.items() if client_id not in disagreeing]
+    if not others:
+        return {}
+    usual = _usual(others)
+    return {
+        client_id: "it subscribes to {}, the others to {}".format(*difference(told[client_id], usual))
+        for client_id in sorted(disagreeing & told.keys())
+    }
+
+
+def _usual(wishes: Iterable[Wish]) -> Wish:
+    return Counter(wishes).most_common(1)[0][0]
 
 
 def version_text(version: int) -> str:

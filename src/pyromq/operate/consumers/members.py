@@ -16,6 +16,7 @@ from pyromq.errors import GroupOfflineError, MQError
 from pyromq.model.queue import QueueId
 from pyromq.operate.consumers.direct_consumption import DirectConsumption, read_direct_consumption
 from pyromq.operate.consumers.group_configs import require_group
+from pyromq.operate.consumers.used_settings import MemberSettings, settings_of_member
 from pyromq.operate.reading.stored_messages import StoredMessages
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader
@@ -29,6 +30,7 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
 
     ``subscriptions`` are topics with their expressions, without the retry topic; ``rates`` are by topic. ``flow`` and
     ``heads`` are told by PyroMQ's clients: how often flow control held pulls back, by rule, and what holds queues up.
+    ``uses`` are settings of its own.
     """
 
     client_id: str
@@ -37,6 +39,7 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: Wish = frozenset()
     rates: dict[str, TopicRates] = {}
     flow: dict[str, int] = {}
+    uses: MemberSettings = MemberSettings()
     problem: str = ""
 
 
@@ -157,6 +160,7 @@ def read_client_state(client_id: str, body: bytes) -> ClientState:
         subscriptions=subscriptions,
         rates=java_json.convert(told.get("statusTable") or {}, dict[str, TopicRates]),
         flow={hold.name: count for hold, count in flow_counts(body).items() if count},
+        uses=settings_of_member(told.get("properties") or {}),
     )
 
 
