@@ -14,7 +14,7 @@ RELEASE := .cache/release
 # The tests start hundreds of processes: with it each of them would compile all that it imports, a second and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow grpc check format docs bench bench-broker bench-replication bench-spark compare crash faults sim hostile interop wheels smoke image lock audit surface surface-check release clean
+.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow grpc check format docs bench bench-broker bench-replication bench-spark compare crash faults sim pops hostile interop wheels smoke image lock audit surface surface-check release clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -126,6 +126,11 @@ faults: $(READY)  ## rounds of faults, from a seed; prints tables of docs/reliab
 
 sim: $(READY) $(CORE)  ## the whole cluster in a simulator, with faults by seed: SEED=7, SEEDS=100..149 or MINUTES=10
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--minutes $(MINUTES))) $(ARGUMENTS)
+
+POP_SEEDS ?= 1..40
+pops: $(READY) $(CORE)  ## the ledger of popped messages, both protocols, with replicas and without: simulated kills by seed, then kill -9
+	$(BIN)/python -m tests.sim --pops --seeds $(POP_SEEDS)
+	$(BIN)/python -m tests.faults.pop_rounds $(ARGUMENTS)
 
 hostile: $(READY)  ## the long run of hostile clients, then a million fuzzed requests; prints the table of docs/reliability.md
 	PYROMQ_HOSTILE=long $(BIN)/python -m pytest tests/hostile

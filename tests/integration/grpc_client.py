@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-
 from pyromq.broker.base.settings import GrpcSettings
 from pyromq.broker.broker import Broker
 from pyromq.model.topic import GroupConfig, TopicConfig

@@ -8,9 +8,9 @@ import gzip
 import time
 from pathlib import Path
 
-import grpc
 import pytest
 
+import grpc
 from pyromq.broker.base.settings import GrpcSettings
 from pyromq.broker.broker import Broker
 from pyromq.broker.grpc import telemetry

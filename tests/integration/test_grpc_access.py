@@ -10,9 +10,9 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
+import grpc
 from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.settings import GrpcSettings
 from pyromq.broker.broker import Broker

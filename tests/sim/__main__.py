@@ -27,6 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", help="a range such as 100..149, both ends included")
     parser.add_argument("--minutes", type=float, help="run new seeds for so long")
     parser.add_argument("--mode", choices=("safety", "liveness"), default="", help="overrules what the seed says")
+    parser.add_argument("--pops", action="store_true", help="kills alone, and consumers that pop over both protocols")
     parser.add_argument("--without", default="", help="faults and clients to leave out, such as f3,f4,c1")
     parser.add_argument("--lie", default="", help="plant a mistake, by its name in tests/sim/lies.py")
     parser.add_argument("--repeat", type=int, default=1, help="run each seed so often; its hash must stay the same")
@@ -55,7 +56,8 @@ def _until(first: int, until_s: float) -> Iterator[int]:
 
 def _command(given: argparse.Namespace, seed: int, mode: str, dropped: tuple[str, ...]) -> str:
     parts = ["make sim", f"SEED={seed}"]
-    more = [f"--mode {mode}"] if given.mode else []
+    more = ["--pops"] if given.pops else []
+    more += [f"--mode {mode}"] if given.mode else []
     more += [f"--without {','.join(dropped)}"] if dropped else []
     more += [f"--lie '{given.lie}'"] if given.lie else []
     return " ".join([*parts, *([f'ARGUMENTS="{" ".join(more)}"'] if more else [])])
@@ -84,6 +86,9 @@ class _Tally:
         pace = f"{self.simulated_s:.0f} simulated s in {self.cpu_s:.0f} s of CPU ({ratio:.0f} to 1)"
         totals = self.totals
         load = f"acknowledged {totals['acknowledged']}, read {totals['got']}, faults {totals['fault']}"
+        if acks := totals["acks confirmed"]:
+            load += f", brokers killed {totals['brokers killed']} (masters {totals['masters killed']})"
+            load += f", acknowledgements of pops {acks}"
         return f"{self.name}: {self.count} runs, {pace}, {load}, peak {peak_mb} MB, failed {len(self.failed)}"
 
 
@@ -91,9 +96,11 @@ def _run_seed(given: argparse.Namespace, seed: int, tally: _Tally) -> Outcome | 
     """The last of its runs; None when a planted mistake cannot show in its plan."""
     from tests.sim.lies import BY_NAME, planted
     from tests.sim.plan import make_plan
+    from tests.sim.pop_ledger import make_pop_plan
     from tests.sim.run import run
 
-    plan = make_plan(seed, given.mode).without(tuple(each for each in given.without.split(",") if each))
+    made = make_pop_plan(seed) if given.pops else make_plan(seed, given.mode)
+    plan = made.without(tuple(each for each in given.without.split(",") if each))
     if given.lie and given.seed is None and not BY_NAME[given.lie].may_show(plan):
         return None
     outcomes = []

@@ -36,18 +36,30 @@ from pyromq.settings import ClientSettings, ProducerSettings, PushConsumerSettin
 from tests.sim.cluster import World
 from tests.sim.history import Delivery, Sent
 from tests.sim.loop import Process
-from tests.sim.plan import ClientPlan
+from tests.sim.plan import POPPERS, ClientPlan
+from tests.sim.poppers import Popper, pop_by_grpc, pop_by_remoting
 
 TOPICS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
 QUEUES: Final = 2
 ATTEMPTS_MAX: Final = 4
-GROUPS: Final = {"push": "work", "orderly": "line", "pull": "audit", "broadcast": "news", "pop": "pops"}
+GROUPS: Final = {
+    "push": "work",
+    "orderly": "line",
+    "pull": "audit",
+    "broadcast": "news",
+    "pop": "pops",
+    "popper": "pops4",
+    "popper5": "pops5",
+    "shared popper": "shared",
+    "shared popper5": "shared",
+}
 READS: Final = {  # which topics each kind of consumer subscribes
     "push": ("plain", "batch", "delayed", "transactions", "outbox"),
     "orderly": ("ordered",),
     "pull": ("plain",),
     "broadcast": ("batch",),
     "pop": ("plain",),
+    **dict.fromkeys(POPPERS, ("plain",)),
 }
 _INVISIBLE_S: Final = 12.0
 _FOREVER: Final = 1 << 30
@@ -102,6 +114,10 @@ class SimClient:
             "pull": self._pull,
             "broadcast": self._listen_to_all,
             "pop": self._pop,
+            "popper": self._pop_by_remoting,
+            "shared popper": self._pop_by_remoting,
+            "popper5": self._pop_by_grpc,
+            "shared popper5": self._pop_by_grpc,
         }
         self.world.loop.spawn(self.process, self._run(work[self.plan.kind]), self.plan.name)
 
@@ -362,6 +378,15 @@ class SimClient:
                 except MQError as error:
                     self.world.history.note("pop failed", self.plan.name, type(error).__name__)
                     await asyncio.sleep(0.5)
+
+    async def _pop_by_remoting(self) -> None:
+        await pop_by_remoting(self._popper(), self._client())
+
+    async def _pop_by_grpc(self) -> None:
+        await pop_by_grpc(self._popper(), f"{self.plan.name}.{self.lives}")
+
+    def _popper(self) -> Popper:
+        return Popper(self.world, self.plan.name, GROUPS[self.plan.kind], lambda: not self.is_sending)
 
 
 class _Offsets:

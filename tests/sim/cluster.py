@@ -37,6 +37,7 @@ from tests.sim.servers import SimServer
 CLUSTER: Final = "sim"
 PORT: Final = 10_911
 NAMES_PORT: Final = 9_876
+GRPC_PORT: Final = 8_081
 LEASES_AT: Final = {"etcd": "etcd:http://10.0.2.1:2379", "postgresql": "postgresql://pyromq@10.0.2.1/pyromq"}
 FOLDER: Final = Path("/store")
 STORE: Final = StoreSettings(
@@ -178,7 +179,7 @@ class Member:
             idle_ms=30_000,
             store=STORE,
             replication=replication,
-            grpc=GrpcSettings(enabled=False),  # it listens on sockets
+            grpc=GrpcSettings(enabled=plan.has_grpc, port=GRPC_PORT),
         )
 
     # --- life ---
@@ -240,6 +241,7 @@ class Member:
     def kill_broker(self) -> None:
         """As kill -9: the disk keeps what was written."""
         if self.process is not None:
+            self._count_kill()
             process, self.process, self.broker = self.process, None, None
             self.world.kill(process)
             self.disk = self.disk.after(CrashMode.KEEP, self.world.rng("unused"))
@@ -249,7 +251,14 @@ class Member:
             agent, self.agent = self.agent, None
             self.world.kill(agent)
 
+    def _count_kill(self) -> None:
+        counts = self.world.history.counts
+        counts["brokers killed"] += 1
+        counts["masters killed"] += self.is_master
+
     def lose_power(self, rng: Random) -> None:
+        if self.process is not None:
+            self._count_kill()
         self.machine.has_power = False
         disk = self.disk.after(rng.choice((CrashMode.FORGET, CrashMode.MIX, CrashMode.MIX)), rng)
         self.disk.on_operation = lambda kind: None

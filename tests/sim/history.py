@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.grpc.pop_book import PopBook
+
 _LINES_MAX: Final = 200_000
 
 
@@ -51,6 +53,7 @@ class History:
     deliveries: list[Delivery] = field(default_factory=list)
     consumed: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))  # by group: finished keys
     counts: Counter[str] = field(default_factory=Counter)
+    pops: PopBook = field(default_factory=PopBook)
 
     def note(self, what: str, *facts: object) -> None:
         line = f"{self.now_s():10.4f} {what}: {' '.join(map(str, facts))}"

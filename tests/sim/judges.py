@@ -8,6 +8,7 @@ order           ordered sends come in their order
 no ghosts       what was rolled back, or never sent, reaches nobody
 not early       a delayed message is not seen before its time
 not twice       without faults every attempt is delivered once
+not again       what a popping consumer has acknowledged, and was told so, is not handed out any more
 facts           the lease, the brokers' own words and their metrics say what is true
 """
 
@@ -162,6 +163,7 @@ def judge_at_the_end(world: World, cluster: Cluster, clients: list[SimClient], f
     if not world.plan.clocks and "clock jumps" not in world.plan.kinds:
         _not_early(world, verdict)
     _not_twice(world, faults.first_s, verdict)
+    _not_after_the_ack(world, verdict)
     _facts(world, cluster, verdict)
 
 
@@ -266,6 +268,11 @@ def _not_twice(world: World, until_s: float, verdict: Verdict) -> None:
     for (group, key, attempt), count in Counter((each.group, each.key, each.attempt) for each in reads).items():
         if count > 1:
             verdict.fail(f"group {group} got {key} {count} times as attempt {attempt}, before any fault")
+
+
+def _not_after_the_ack(world: World, verdict: Verdict) -> None:
+    for each in world.history.pops.seen_again:
+        verdict.fail(each)
 
 
 def _facts(world: World, cluster: Cluster, verdict: Verdict) -> None:

@@ -6,11 +6,9 @@ the first seed that tells; it stands beside the lie, so that the tests need not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
-from unittest.mock import patch
 
 import msgspec
 
@@ -29,44 +27,8 @@ from pyromq.replication import follower
 from pyromq.store.log.flushes import FlushJob
 from pyromq.testing.faulty_disk import FaultyDisk
 from tests.sim.lease_models import EtcdModel, PostgresModel
-from tests.sim.plan import Plan
-
-Planting = Callable[[], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Lie:
-    """``kinds`` of faults, ``clients`` and ``store`` are what a plan needs for the lie to show; others are skipped."""
-
-    name: str
-    says: str
-    plant: Planting
-    seed: int  # the first one that finds it, when it was last looked for
-    kinds: tuple[str, ...] = ()  # one of them
-    clients: tuple[str, ...] = ()  # one of them
-    store: str = ""
-    is_of_sets: bool = False
-    needs_failures: bool = False  # of listeners
-
-    def may_show(self, plan: Plan) -> bool:
-        happens = {fault.kind for fault in plan.faults}
-        works = {client.kind for client in plan.clients}
-        return (
-            (not self.kinds or bool(happens & set(self.kinds)))
-            and (not self.clients or bool(works & set(self.clients)))
-            and (not self.store or self.store == plan.lease_store)
-            and (not self.is_of_sets or plan.sets["a"] > 1)
-            and (not self.needs_failures or plan.fail_percent > 0)
-        )
-
-
-def _replaced(target: Any, name: str, value: Any) -> Planting:
-    return lambda: patch.object(target, name, value)
-
-
-def _wrapped(target: Any, name: str, wrap: Callable[[Any], Any]) -> Planting:
-    """``wrap`` is given what was there before."""
-    return lambda: patch.object(target, name, wrap(target.__dict__[name]))
+from tests.sim.lie import Lie, Planting, replaced, wrapped
+from tests.sim.pop_lies import POP_LIES
 
 
 def _is_master(lease: Lease) -> bool:
@@ -230,76 +192,76 @@ LIES: Final = (
     _of_sets(
         "lease never ends",
         "a master acknowledges for as long as it thinks that it is one",
-        _replaced(Lease, "is_open", property(_is_master)),
+        replaced(Lease, "is_open", property(_is_master)),
         2,
         *_CUTS,
     ),
     _of_sets(
         "grant too long",
         "an agent grants more than its lease",
-        _wrapped(BrokerBeside, "grant", _longer_grant),
+        wrapped(BrokerBeside, "grant", _longer_grant),
         2,
         *_CUTS,
     ),
     _of_sets(
         "lease expires early",
         "others take it before its holder has lost it",
-        _replaced(rules.Sight, "is_expired", property(lambda self: self.now_s - self.seen_s > 0.3)),
+        replaced(rules.Sight, "is_expired", property(lambda self: self.now_s - self.seen_s > 0.3)),
         1,
     ),
     _of_sets(
         "anybody takes over",
         "also a member that lacks something",
-        _wrapped(rules, "_take", _taken_by_anybody),
+        wrapped(rules, "_take", _taken_by_anybody),
         7,
         *_CRASHES,
     ),
     _of_sets(
         "one is not waited for",
         "a member is named, and the master does not wait for it",
-        _wrapped(agent, "required_members", _all_but_one),
+        wrapped(agent, "required_members", _all_but_one),
         1,
         *_CRASHES,
     ),
     _of_sets(
         "nobody is waited for",
         "the master waits for no member",
-        _replaced(agent, "required_members", lambda *_: ()),
+        replaced(agent, "required_members", lambda *_: ()),
         1,
         *_CRASHES,
     ),
     _of_sets(
         "gate answers unconfirmed",
         "the lease's members count as if they had everything",
-        _replaced(ReplicaMembers, "required_position", lambda self: 1 << 60 if self._lease.required else None),
+        replaced(ReplicaMembers, "required_position", lambda self: 1 << 60 if self._lease.required else None),
         20,
         *_CRASHES,
     ),
     Lie(
         "commit before flush",
         "a flush says that it is done and does nothing",
-        _replaced(FlushJob, "run", _flush_that_forgets),
+        replaced(FlushJob, "run", _flush_that_forgets),
         3,
         kinds=_POWER,
     ),
     _of_sets(
         "never cut",
         "an old master keeps what the new one does not have",
-        _replaced(LeaseState, "cut_position", _cut_nothing),
+        replaced(LeaseState, "cut_position", _cut_nothing),
         18,
         *_CRASHES,
     ),
     _of_sets(
         "lease not on disk",
         "what a broker knows of leases dies with its process",
-        _replaced(Lease, "save", _unsaved),
+        replaced(Lease, "save", _unsaved),
         14,
         *_CRASHES,
     ),
     _of_sets(
         "etcd does not compare",
         "every write of the lease succeeds",
-        _wrapped(EtcdModel, "_transaction", _not_compared),
+        wrapped(EtcdModel, "_transaction", _not_compared),
         5,
         *_CRASHES,
         store="etcd",
@@ -307,7 +269,7 @@ LIES: Final = (
     _of_sets(
         "PostgreSQL does not compare",
         "every write of the lease succeeds",
-        _wrapped(PostgresModel, "execute", _not_versioned),
+        wrapped(PostgresModel, "execute", _not_versioned),
         2,
         *_CRASHES,
         store="postgresql",
@@ -315,58 +277,58 @@ LIES: Final = (
     Lie(
         "send-back dropped",
         "a failed message is answered and not stored",
-        _wrapped(SendBackHandler, "send_back", _first_half),
+        wrapped(SendBackHandler, "send_back", _first_half),
         142,
         needs_failures=True,
     ),
     Lie(
         "out of order",
         "an orderly listener gets the newest first",
-        _wrapped(QueueBuffer, "take", _backwards),
+        wrapped(QueueBuffer, "take", _backwards),
         48,
         clients=("orderly",),
     ),
     Lie(
         "timer too early",
         "messages come three seconds before their time",
-        _wrapped(delays.Delays, "_place_at", _soon),
+        wrapped(delays.Delays, "_place_at", _soon),
         3,
         clients=("delayed",),
     ),
     Lie(
         "level too early",
         "a delay level is shorter than it says",
-        _replaced(schedule.Schedule, "_due_ms", lambda self, level, offset, position, due_ms: due_ms - 1_500),
+        replaced(schedule.Schedule, "_due_ms", lambda self, level, offset, position, due_ms: due_ms - 1_500),
         3,
         clients=("delayed",),
     ),
     Lie(
         "rollback is commit",
         "every transaction is committed",
-        _wrapped(transactions, "_ENDINGS", _commit_always),
+        wrapped(transactions, "_ENDINGS", _commit_always),
         8,
         clients=("transactions",),
     ),
     Lie(
         "commit is dropped",
         "a committed message is not written",
-        _replaced(transactions.TransactionHandler, "_stage_final", lambda self, prepared: transactions._OP_QUEUE),
+        replaced(transactions.TransactionHandler, "_stage_final", lambda self, prepared: transactions._OP_QUEUE),
         110,
         clients=("transactions",),
     ),
     Lie(
         "outbox forgets",
         "kept messages are forgotten before they are sent",
-        _wrapped(KeptMessages, "oldest", _kept_and_forgotten),
+        wrapped(KeptMessages, "oldest", _kept_and_forgotten),
         110,
         kinds=_CRASHES,
         clients=("outbox",),
     ),
-    Lie("consumed twice", "a finished message is handed out again", _wrapped(QueueBuffer, "finish", _twice), 8),
+    Lie("consumed twice", "a finished message is handed out again", wrapped(QueueBuffer, "finish", _twice), 8),
     Lie(
         "disk lies",
         "names of new files are never on disk",
-        _replaced(FaultyDisk, "sync_folder", lambda self, path: None),
+        replaced(FaultyDisk, "sync_folder", lambda self, path: None),
         3,
         kinds=_POWER,
     ),
@@ -376,47 +338,47 @@ UNFOUND: Final = (
     _of_sets(
         "report before flush",
         "a replica reports what is not on its disk",
-        _replaced(follower._Session, "report", _reports_what_it_got),
+        replaced(follower._Session, "report", _reports_what_it_got),
         0,
         *_POWER,
     ),
     _of_sets(
         "cut at the wrong epoch",
         "it is cut where the newest lease began",
-        _wrapped(LeaseState, "cut_position", _cut_too_late),
+        wrapped(LeaseState, "cut_position", _cut_too_late),
         0,
         *_CRASHES,
     ),
     _of_sets(
         "always sure",
         "an agent believes a store that was set back",
-        _wrapped(agent.AgentState, "note_record", _sure),
+        wrapped(agent.AgentState, "note_record", _sure),
         0,
         *_SET_BACK,
     ),
     _of_sets(
         "members are not asked",
         "silence counts as consent",
-        _replaced(doubt, "lacks_answers", lambda *_, **__: ""),
+        replaced(doubt, "lacks_answers", lambda *_, **__: ""),
         0,
         *_SET_BACK,
     ),
     _of_sets(
         "watermark ahead",
         "consumers see what replicas do not have",
-        _wrapped(high_watermark.HighWatermark, "_most", _shown_early),
+        wrapped(high_watermark.HighWatermark, "_most", _shown_early),
         0,
         *_CRASHES,
     ),
     Lie(
         "progress ahead",
         "offsets are committed before messages are consumed",
-        _wrapped(QueueBuffer, "commit_offset", _ahead),
+        wrapped(QueueBuffer, "commit_offset", _ahead),
         0,
         kinds=("kill client", "kill broker", "power"),
     ),
 )
-BY_NAME: Final = {each.name: each for each in (*LIES, *UNFOUND)}
+BY_NAME: Final = {each.name: each for each in (*LIES, *UNFOUND, *POP_LIES)}
 
 
 @contextmanager

@@ -21,10 +21,14 @@ from unittest.mock import patch
 from pyromq import clock
 from pyromq.broker import duties
 from pyromq.broker.base import identity, workers
+from pyromq.broker.grpc import front as grpc_front
 from pyromq.client.core import client as client_module
 from pyromq.net import stalls
 from pyromq.net.connection import Connection
+from pyromq.net.http2 import Http2Connection
+from pyromq.net.tls import ServerContext
 from tests.sim.loop import Numbered, SimLoop
+from tests.sim.servers import SimHttp2Server
 
 WALL_MS: Final = 1_790_000_000_000  # of the first moment of every simulation
 _HASH_SEED: Final = "0"
@@ -101,7 +105,10 @@ def simulated(loop: SimLoop, entropy: random.Random, tick_s: float) -> Iterator[
         replaced(client_module, "own_ip", lambda hosts=(): loop.current.machine.ip if loop.current else "10.9.9.9")
         replaced(workers.OneThread, "run", _run_on(loop))
         replaced(duties, "_TICK_S", tick_s)
+        replaced(grpc_front, "Http2Server", SimHttp2Server)
+        replaced(grpc_front, "grpc_tls", lambda *_: ServerContext())
         stack.enter_context(_numbered(Connection))
+        stack.enter_context(_numbered(Http2Connection))
         before = random.getstate()
         random.seed(entropy.getrandbits(64))
         stack.callback(random.setstate, before)

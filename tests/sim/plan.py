@@ -50,6 +50,8 @@ _SHORT, _MEDIUM, _LONG = (0.05, 1.5), (1.5, 8.0), (8.0, 25.0)
 PRODUCERS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
 CONSUMERS: Final = ("push", "orderly", "pull", "broadcast")
 POPS: Final = "pop"  # chosen by itself: it came later, and the plans of seeds stayed what they were
+POPPERS: Final = ("popper", "popper5", "shared popper", "shared popper5")  # of ``pop_ledger`` alone
+GRPC: Final = ("popper5", "shared popper5")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,11 @@ class Plan:
     tick_s: float
     fail_percent: int  # of messages that listeners fail with at least once
     dropped: tuple[str, ...] = field(default=())
+    watch_s: float = 0.0  # after everything is consumed: nothing that was acknowledged may come again
+
+    @property
+    def has_grpc(self) -> bool:
+        return any(client.kind in GRPC for client in self.clients)
 
     def is_managed(self, set_name: str) -> bool:
         return self.sets[set_name] > 1

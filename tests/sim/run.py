@@ -183,6 +183,7 @@ async def _until_calm(
         look_now(world, cluster, verdict)
         if not what_is_left(world, cluster, clients):
             world.history.note("calm")
+            await asyncio.sleep(world.plan.watch_s)
             return
         if faults.was_set_back and world.loop.true_s > decides_s:  # agents leave it to a person, and say so
             decides_s += _DECIDES_S
