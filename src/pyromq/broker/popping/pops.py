@@ -105,7 +105,7 @@ class Pops:
 
     def adopt_offsets(self) -> None:
         """Take offsets from the journal when a master starts: it is newer than the table of offsets."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         for queue in self.table.queues.values():
             queue.used_ms = now_ms
             self._commit(queue)
@@ -176,7 +176,7 @@ class Pops:
     def _take_from(self, pop: Pop, source: Source, count: int) -> Portion | None:
         request = pop.plan.request
         queue = self._queue(request, source)
-        queue.used_ms = pop.now_ms
+        queue.used_ms = self._clock.monotonic_ms()
         if request.order and request.attempt_id:
             key = queue.name, request.attempt_id
             lost = self._attempt_ids.pop(key, None)
@@ -533,7 +533,7 @@ class Pops:
 
     def look_around(self) -> None:
         """Once a second: offsets that others committed, and queues that nobody pops any more."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()  # the committed offset is on disk by then, however a wall clock jumps
         for name, queue in list(self.table.queues.items()):
             if name in self._committed and self._progress.committed(*name) != self._committed[name]:
                 self._forget(queue)

@@ -68,7 +68,7 @@ class InFlightQueue:
         self.keys: dict[int, int] = {}  # hashes of message groups, in order mode
         self.settling: set[int] = set()  # an acknowledgement, or a change, is on its way to the disk
         self._ready: list[int] = []  # a heap of offsets; some are not ready any more
-        self.used_ms = 0  # when it was popped last
+        self.used_ms = 0  # when it was popped last, by the monotonic clock
 
     def __repr__(self) -> str:
         return f"InFlightQueue({self.name}, low={self.low}, next={self.next}, rows={len(self.rows)})"
