@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from pyromq.operate.brokers import BrokerRow
 from pyromq.operate.delays import DelayedMessage
 from pyromq.operate.health import ClusterFinding
 from pyromq.operate.letter_filter import LetterRow
@@ -21,11 +22,15 @@ ROWS: Final[tuple[tuple[type[msgspec.Struct], str], ...]] = (
     (TopicRow, "`admin.topics.list`, `pyromq topic ls -o json`, `GET /api/v1/topics`"),
     (TopicGroupLag, "`groups` of a TopicRow"),
     (GroupRow, "`admin.groups.list`, `pyromq group ls -o json`, `GET /api/v1/groups`"),
-    (LetterRow, "`GET /api/v1/dead-letters/{group}`"),
+    (LetterRow, "`pyromq dlq ls GROUP --messages -o json`, `GET /api/v1/dead-letters/{group}`"),
     (ItemOutcome, "`admin.dead_letters.redrive`; jobs"),
-    (DelayedMessage, "`admin.delays.list`"),
-    (OpenTransaction, "`admin.transactions.list`"),
-    (BrokerCopy, "`admin.replication.list`"),
+    (DelayedMessage, "`admin.delays.list`, `pyromq delay ls -o json`, `GET /api/v1/delays`"),
+    (OpenTransaction, "`admin.transactions.list`, `pyromq tx ls -o json`, `GET /api/v1/transactions`"),
+    (
+        BrokerRow,
+        "`admin.brokers.list`, `pyromq cluster ls -o json`, `GET /api/v1/cluster` (and a forecast)",
+    ),
+    (BrokerCopy, "`admin.replication.list`, `pyromq cluster replication -o json`, `GET /api/v1/replication`"),
     (ClusterFinding, "`admin.health.findings`, `pyromq doctor -o json`, `GET /api/v1/health`"),
 )
 _HEAD: Final = """# Rows

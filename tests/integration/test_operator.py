@@ -183,7 +183,7 @@ def test_a_dead_letter_is_explained_listed_and_redriven_once(nameserver: str, ad
     assert "as the test wants it" in table and [failure.attempt for failure in story.attempts] == [1]
 
     (error,) = typed.rows("dlq", "ls", "undertakers")
-    assert (error["error_class"], error["count"], error["topics"]) == ("ValueError", 2, "bury")
+    assert (error["error_class"], error["count"], error["topics"]) == ("ValueError", 2, ["bury"])
     shown = typed("dlq", "ls", "undertakers", "-o", "table")
     assert "first seen" in shown and "as the test wants it" in shown and error["stack"] in shown
     letters = typed.rows("dlq", "ls", "undertakers", "--messages")
@@ -192,7 +192,7 @@ def test_a_dead_letter_is_explained_listed_and_redriven_once(nameserver: str, ad
     assert {head["message_id"], last["message_id"]} == {first, second}
     dry = typed.rows("dlq", "redrive", "undertakers", "--dry-run")
     assert [row["status"] for row in dry] == ["would send", "would send"]
-    (row,) = typed.rows("dlq", "redrive", "undertakers", "--key", last["keys"])
+    (row,) = typed.rows("dlq", "redrive", "undertakers", "--key", *last["keys"])
     assert (row["message_id"], row["status"], row["to_topic"]) == (last["message_id"], "sent", "bury")
     rows = typed.rows("dlq", "redrive", "undertakers")
     statuses = [(head["message_id"], "sent"), (last["message_id"], "sent before")]
@@ -267,7 +267,7 @@ def test_delayed_messages_are_listed_explained_and_called_back(nameserver: str, 
     rows = {row["message_id"]: row for row in typed.rows("delay", "ls", "--topic", "later")}
     assert set(rows) == {level, timed, handled}
     assert (rows[level]["level"], rows[level]["handle"], rows[timed]["level"]) == (18, "", 0)
-    assert 500_000 < rows[timed]["in_ms"] <= 600_000 < rows[level]["in_ms"] <= 7_200_000
+    assert rows[handled]["due_ms"] < rows[timed]["due_ms"] < rows[level]["due_ms"]
     assert [admin.messages.explain("later", each).state for each in (level, timed)] == [MessageState.DELAYED] * 2
     typed("delay", "cancel", "--yes", "--handle", rows[handled]["handle"])
     typed("delay", "cancel", timed, expect=1)  # nobody can be asked
@@ -302,7 +302,7 @@ def test_open_transactions_are_listed_and_explained(nameserver: str, admin: Admi
     kept, broken, undecided = asyncio.run(run())
     (row,) = typed.rows("tx", "ls", "--topic", "promises")
     assert (row["message_id"], row["topic"], row["producer_group"], row["keys"]) == (
-        undecided, "promises", "promisers", "open-key",
+        undecided, "promises", "promisers", ["open-key"],
     )  # fmt: skip
     states = [admin.messages.explain("promises", each).state for each in (kept, broken, undecided)]
     assert states == [MessageState.STORED, MessageState.ROLLED_BACK, MessageState.PREPARED]
@@ -406,7 +406,7 @@ def test_the_end_of_a_topic_is_shown(nameserver: str, typed: Typed) -> None:
 
 def test_brokers_are_listed(typed: Typed) -> None:
     (row,) = typed.rows("cluster", "ls")
-    assert (row["cluster"], row["id"], row["problem"]) == ("DefaultCluster", 0, "")
+    assert (row["cluster"], row["number"], row["problem"]) == ("DefaultCluster", 0, "")
     assert "DefaultCluster" in typed("cluster", "ls", "-o", "table")
 
 

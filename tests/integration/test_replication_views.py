@@ -44,10 +44,10 @@ async def test_a_pair_is_shown_with_roles_positions_and_metadata(
         code, text = await told(pair, capsys, "cluster", "replication", "-o", "jsonl")
         first, second = map(json.loads, text.splitlines())
         assert code == 0
-        assert (first["role"], first["in_sync"], first["id"]) == ("sync-master", 1, 0)
+        assert (first["role"], first["in_sync"], first["number"]) == ("sync-master", 1, 0)
         assert first["end"] == first["confirmed"] == master.store.end_position
         assert (second["role"], second["state"], second["behind_bytes"]) == ("replica", "following", 0)
-        assert (second["metadata"], second["finding"], second["problem"]) == ("as the master's", "", "")
+        assert (second["has_metadata"], second["findings"], second["problem"]) == (True, [], "")
 
         code, text = await told(pair, capsys, "mqadmin", "haStatus", "-b", str(master.address))
         assert code == 0 and f"#MasterAddr\t{master.address}" in text and "#InSyncSlaveNum\t1" in text and "OK" in text

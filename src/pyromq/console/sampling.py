@@ -16,8 +16,8 @@ import msgspec
 
 from pyromq.aio import Admin
 from pyromq.clock import Clock
-from pyromq.console.broker_samples import BrokerSample, sample_of
 from pyromq.errors import MQError, printable
+from pyromq.operate.brokers import BrokerRow
 
 logger = logging.getLogger(__name__)
 
@@ -25,27 +25,26 @@ EVERY_MS: Final = 5_000
 RECENT: Final = 180  # a quarter of an hour of them
 COARSE_MS: Final = 300_000
 COARSE: Final = 288  # a day
-_BROKERS_MAX: Final = 500
 
 
 class ClusterSample(msgspec.Struct, frozen=True, kw_only=True):
     """All brokers at one moment; ``problem`` is why name servers could not be asked, or empty."""
 
     time_ms: int
-    brokers: tuple[BrokerSample, ...] = ()
+    brokers: tuple[BrokerRow, ...] = ()
     problem: str = ""
 
     @property
-    def masters(self) -> list[BrokerSample]:
+    def masters(self) -> list[BrokerRow]:
         return [each for each in self.brokers if each.is_master]
 
     @property
-    def in_rate(self) -> float:
-        return sum(each.in_rate for each in self.masters)
+    def put_rate(self) -> float:
+        return sum(each.put_rate for each in self.masters)
 
     @property
-    def out_rate(self) -> float:
-        return sum(each.out_rate for each in self.brokers)
+    def get_rate(self) -> float:
+        return sum(each.get_rate for each in self.brokers)
 
 
 class Sampler:
@@ -64,7 +63,7 @@ class Sampler:
     def day(self) -> list[ClusterSample]:
         return list(self._day)
 
-    def past_of(self, key: str) -> list[BrokerSample]:
+    def past_of(self, key: str) -> list[BrokerRow]:
         """One broker process, as far back as it is remembered, oldest first."""
         before = self._recent[0].time_ms if self._recent else 0
         samples = [*(each for each in self._day if each.time_ms < before), *self._recent]
@@ -80,31 +79,13 @@ class Sampler:
         """Never raises MQError: that a server does not answer is what a sample tells."""
         time_ms = self._clock.now_ms()
         try:
-            table = (await self._admin.brokers.cluster()).broker_addr_table
+            sample = ClusterSample(time_ms=time_ms, brokers=tuple(await self._admin.brokers.list()))
         except MQError as error:
             sample = ClusterSample(time_ms=time_ms, problem=printable(str(error)))
-        else:
-            places = [
-                (broker.cluster, name, number, address)
-                for name, broker in sorted(table.items())
-                for number, address in sorted(broker.broker_addrs.items())
-            ][:_BROKERS_MAX]
-            found = await asyncio.gather(*(self._ask(place, time_ms) for place in places))
-            sample = ClusterSample(time_ms=time_ms, brokers=tuple(found))
         self._recent.append(sample)
         if not self._day or time_ms - self._day[-1].time_ms >= COARSE_MS:
             self._day.append(sample)
         return sample
-
-    async def _ask(self, place: tuple[str, str, int, str], time_ms: int) -> BrokerSample:
-        cluster, broker, number, address = place
-        try:
-            return sample_of(place, time_ms, await self._admin.brokers.runtime(address))
-        except MQError as error:
-            problem = printable(str(error))
-            return BrokerSample(
-                broker=broker, cluster=cluster, number=number, address=address, time_ms=time_ms, problem=problem
-            )
 
 
 def gaps(samples: Sequence[ClusterSample], every_ms: int = EVERY_MS) -> set[int]:

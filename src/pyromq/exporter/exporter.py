@@ -32,7 +32,7 @@ class ExporterSettings:
     """Settings of the exporter. Raises ConfigError for what cannot work."""
 
     interval_ms: int = 15_000
-    broker_timeout_ms: int = 10_000  # for everything that is asked of one broker in a round
+    broker_timeout_ms: int = 10_000  # for what is asked about single topics and members of one broker in a round
     topics_max: int = 2_000  # on each broker whose queues are asked for, in the order of their names
     members_max: int = 500  # on each broker, likewise
     with_topics: bool = True
@@ -94,9 +94,9 @@ class Exporter:
 
     async def refresh(self) -> None:
         """Ask everybody; what does not answer does not keep the others from being shown."""
-        began_s = self._clock.monotonic_s()
+        began_s, sweeper = self._clock.monotonic_s(), self._admin.sweeper
         try:
-            cluster = await self._admin.brokers.cluster()
+            masters = [each for each in await sweeper.processes() if each.number == 0]
         except MQError as error:
             self.errors["cluster"] += 1
             if not self._trouble:
@@ -104,12 +104,9 @@ class Exporter:
             self._trouble = f"name servers do not answer: {error}"
             return
         self._trouble = ""
-        clusters = {name: key for key, names in cluster.cluster_addr_table.items() for name in names}
-        known = [
-            BrokerFacts(clusters.get(name, ""), name, address)
-            for name, broker in sorted(cluster.broker_addr_table.items())
-            if (address := broker.master_addr)
-        ]
+        sweep = await self._or("tables", sweeper.read(), None) if masters else None
+        self.errors.update(["tables"] * len(sweep.missing) if sweep else ())
+        known = [BrokerFacts(each, sweep.brokers.get(each.broker) if sweep else None) for each in masters]
         await asyncio.gather(*(self._look_at(facts) for facts in known))
         addresses = {facts.address for facts in known}
         for facts in self._brokers.values():
@@ -122,12 +119,12 @@ class Exporter:
 
     async def _look_at(self, facts: BrokerFacts) -> None:
         try:
+            if isinstance(facts.process.told, MQError):
+                raise facts.process.told
             async with asyncio.timeout(self._settings.broker_timeout_ms / 1000):
-                facts.runtime = await self._admin.brokers.runtime(facts.address)
-                facts.is_up = True
                 await self._look_closer(facts)
         except (MQError, TimeoutError) as error:
-            self.errors["runtime" if not facts.is_up else "timeout"] += 1
+            self.errors["timeout" if facts.is_up else "runtime"] += 1
             was = self._brokers.get(facts.address)
             if was is None or was.is_up != facts.is_up:
                 where = f"{facts.name} ({facts.address})"
@@ -135,16 +132,17 @@ class Exporter:
 
     async def _look_closer(self, facts: BrokerFacts) -> None:
         """Each question by itself: brokers of other versions may not know all of them."""
-        admin, address, settings = self._admin, facts.address, self._settings
-        topics = await self._or("topics", admin.measuring.topics(address), {})
-        groups = await self._or("groups", admin.measuring.groups(address), [])
-        facts.topic_count, facts.group_count = len(topics) or None, len(groups) or None
-        facts.progress = await self._or("progress", admin.measuring.progress(address), [])
+        settings, tables = self._settings, facts.tables
+        if tables is None:
+            return
+        if isinstance(tables.progress, MQError):
+            self.errors["progress"] += 1
         if settings.with_topics:
-            shown = [name for name in sorted(topics) if not name.startswith(RETRY_PREFIX)][: settings.topics_max]
-            await _some_at_once(self._topic(facts, name) for name in shown)
+            shown = [name for name in sorted(tables.topics) if not name.startswith(RETRY_PREFIX)]
+            await _some_at_once(self._topic(facts, name) for name in shown[: settings.topics_max])
         if settings.with_members:
-            await _some_at_once(self._members(facts, group) for group in groups if not is_system_group(group))
+            groups = [group for group in sorted(tables.groups) if not is_system_group(group)]
+            await _some_at_once(self._members(facts, group) for group in groups)
             asked = [(group, each.client_id) for group, told in facts.members.items() for each in told.connection_set]
             await _some_at_once(self._report(facts, *each) for each in asked[: settings.members_max])
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from pyromq.errors import MQError
 from pyromq.exporter.facts import BrokerFacts
 from pyromq.metrics import broker_table
 from pyromq.metrics import exporter_table as table
@@ -13,6 +14,7 @@ from pyromq.metrics.declared import Metric
 from pyromq.metrics.samples import Family, Labels, ServerSamples, Value
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from pyromq.model.system_names import is_system_group, is_system_topic
+from pyromq.operate.brokers import first_number, row_of
 from pyromq.wire.json.heartbeat import ConsumeType
 
 _STORAGE: Final = ("local", "disk")
@@ -28,7 +30,7 @@ def parts_of(brokers: Iterable[BrokerFacts], now_ms: int, labels: Mapping[str, s
     """A part for each broker that answered; RocketMQ 5's names beside those of the exporter for 4.x."""
     found = []
     for facts in brokers:
-        common = {**labels, "cluster": facts.cluster, "node_type": "broker", "node_id": facts.name}
+        common = {**labels, "cluster": facts.process.cluster, "node_type": "broker", "node_id": facts.name}
         families = [_one(table.BROKER_UP, int(facts.is_up), (facts.address, facts.name))]
         if facts.is_up:
             families += [*_runtime(facts), *_topics(facts), *_groups(facts, now_ms), *_members(facts)]
@@ -44,39 +46,27 @@ def _one(metric: Metric, value: Value, labels: Labels = ()) -> Family:
 
 
 def _runtime(facts: BrokerFacts) -> list[Family]:
-    told, labels = facts.runtime, (facts.address, facts.name)
+    told, row, labels = facts.process.told, row_of(facts.process), (facts.address, facts.name)
+    assert not isinstance(told, MQError)  # it is up
     found = [
-        _one(table.BROKER_TPS, _first(told.get("putTps", "")), labels),
-        _one(table.BROKER_QPS, _first(told.get("getTransferredTps", told.get("getTransferedTps", ""))), labels),
-        _one(table.DISK_RATIO, _number(told.get("commitLogDiskRatio", "")), labels),
+        _one(table.BROKER_TPS, row.put_rate, labels),
+        _one(table.BROKER_QPS, row.get_rate, labels),
+        _one(table.DISK_RATIO, row.disk_percent / 100, labels),
     ]
-    if facts.topic_count is not None:
-        found.append(_one(broker_table.TOPIC_NUMBER, facts.topic_count))
-    if facts.group_count is not None:
-        found.append(_one(broker_table.GROUP_NUMBER, facts.group_count))
+    if facts.tables is not None:
+        found.append(_one(broker_table.TOPIC_NUMBER, len(facts.tables.topics)))
+        found.append(_one(broker_table.GROUP_NUMBER, len(facts.tables.groups)))
     if "commitLogMaxOffset" in told:
-        size = _number(told["commitLogMaxOffset"]) - _number(told.get("commitLogMinOffset", "0"))
-        found.append(_one(broker_table.STORAGE_SIZE, int(size), _STORAGE))
+        size = row.log_end - int(first_number(told.get("commitLogMinOffset", "")))
+        found.append(_one(broker_table.STORAGE_SIZE, size, _STORAGE))
     for metric, key in (
         (broker_table.FLUSH_BEHIND, "remainHowManyDataToFlush"),
         (broker_table.DISPATCH_BEHIND, "dispatchBehindBytes"),
     ):
         if key in told:
-            found.append(_one(metric, int(_first(told[key])), _STORAGE))
-    waiting = [((name,), int(_number(told[key]))) for name, key in _WATERMARKS.items() if key in told]
+            found.append(_one(metric, int(first_number(told[key])), _STORAGE))
+    waiting = [((name,), int(first_number(told[key]))) for name, key in _WATERMARKS.items() if key in told]
     return [*found, Family(broker_table.PROCESSOR_WATERMARK, waiting)]
-
-
-def _first(text: str) -> float:
-    """Averages over 10, 60 and 600 seconds stand in a row; sizes may have a unit behind them."""
-    return _number(text.split()[0]) if text.split() else 0.0
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
 
 
 # --- topics ---
@@ -108,9 +98,8 @@ def _topics(facts: BrokerFacts) -> list[Family]:
 
 def _groups(facts: BrokerFacts, now_ms: int) -> list[Family]:
     samples: defaultdict[str, list[tuple[Labels, Value]]] = defaultdict(list)
-    for each in facts.progress:
-        queues = each.queues.values()
-        lag = sum(max(0, queue.broker_offset - queue.consumer_offset) for queue in queues)
+    for each in facts.tables.progresses() if facts.tables is not None else ():
+        queues, lag = each.queues.values(), each.lag
         pulled = [min(max(queue.pull_offset, queue.consumer_offset), queue.broker_offset) for queue in queues]
         in_flight = sum(max(0, to - queue.consumer_offset) for to, queue in zip(pulled, queues, strict=True))
         behind_ms = [

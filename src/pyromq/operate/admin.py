@@ -57,10 +57,10 @@ class Admin:
         self.requests = requests = AdminRequests(self.client)
         stored = StoredMessages(requests)
         self.sweeper = Sweeper(requests)
-        self.brokers = BrokerFacet(requests)
+        self.brokers = BrokerFacet(requests, self.sweeper)
         self.nameservers = NameServerFacet(requests)
         self.stores = StoreFacet(requests)
-        self.replication = ReplicationFacet(requests)
+        self.replication = ReplicationFacet(requests, self.sweeper)
         self.access = AccessFacet(requests)
         self.audit = AuditFacet(requests)
         self.measuring = MeasureFacet(requests)
@@ -74,7 +74,7 @@ class Admin:
         self.groups = GroupFacet(requests, lists, self.members, self.offsets, stored)
         facts = FactGatherer(requests, self.members, self.offsets, self.delays, self.transactions)
         self.messages = MessageFacet(requests, self.offsets, facts)
-        self.health = HealthFacet(requests, self.groups, self.dead_letters, self.transactions, self.replication)
+        self.health = HealthFacet(requests, self.sweeper, self.groups, self.transactions, self.replication)
 
     async def __aenter__(self) -> Self:
         return await self.open()

@@ -2,19 +2,80 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
 from pyromq.client.admin.requests import AdminRequests
 from pyromq.client.core.tasks import gather
+from pyromq.errors import MQError, printable
+from pyromq.metrics.health import disk_percent
+from pyromq.operate.sweep import BrokerProcess, Sweeper, bytes_behind
 from pyromq.wire.json.bodies import BrokerConsumeStats, StatsData
 from pyromq.wire.json.route import ClusterInfo
+
+_CAPACITY: Final = re.compile(r"Total : ([\d.]+) ?([A-Za-z]*), Free : ([\d.]+) ?([A-Za-z]*)\.?")
+_POWERS: Final = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
+
+
+class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker process in a list; ``number`` 0 is the master. ``problem`` is why it did not answer, or empty.
+
+    Rates are messages a second over the last ten seconds. Sizes of the disk of its log are bytes, 0 if it did not tell.
+    """
+
+    cluster: str
+    broker: str
+    number: int
+    address: str
+    time_ms: int = 0  # when it was asked
+    version: str = ""
+    started_ms: int = 0
+    put_rate: float = 0.0
+    get_rate: float = 0.0
+    messages_today: int = 0
+    log_end: int = 0
+    behind_bytes: int | None = None  # of a replica: what its master's log has beyond its own
+    put_bytes: int = 0
+    disk_percent: float = 0.0
+    disk_free: int = 0
+    disk_total: int = 0
+    members_away: int = 0  # of a master under a failover agent: members that do not follow it
+    problem: str = ""
+
+    @property
+    def is_master(self) -> bool:
+        return self.number == 0
+
+    @property
+    def key(self) -> str:
+        return f"{self.broker}/{self.number}"
+
+
+_Rows: TypeAlias = list[BrokerRow]  # the facet has a method ``list``
 
 
 class BrokerFacet:
     """``admin.brokers``: brokers, by their names or addresses."""
 
-    def __init__(self, requests: AdminRequests) -> None:
+    def __init__(self, requests: AdminRequests, sweeper: Sweeper) -> None:
         self._requests = requests.brokers
         self._nameservers = requests.nameservers
         self._directory = requests.directory
+        self._sweeper = sweeper
+
+    async def list(self) -> _Rows:
+        """Return every broker process that name servers know, masters before their replicas."""
+        found = [row_of(process) for process in await self._sweeper.processes()]
+        ends = {row.broker: row.log_end for row in found if row.is_master and not row.problem}
+        return [
+            row
+            if row.is_master or row.problem or row.broker not in ends
+            else msgspec.structs.replace(row, behind_bytes=bytes_behind(row.log_end, ends[row.broker]))
+            for row in found
+        ]
 
     async def cluster(self) -> ClusterInfo:
         """Return every broker with its addresses, and the brokers of each cluster."""
@@ -89,3 +150,58 @@ class NameServerFacet:
     async def delete_kv(self, namespace: str, key: str) -> None:
         """Delete a value from the key-value table of all name servers."""
         await self._requests.delete_kv(namespace, key)
+
+
+def row_of(process: BrokerProcess) -> BrokerRow:
+    """Make a row of what a process says about itself."""
+    told = process.told
+    row = BrokerRow(
+        cluster=process.cluster,
+        broker=process.broker,
+        number=process.number,
+        address=process.address,
+        time_ms=process.time_ms,
+    )
+    if isinstance(told, MQError):
+        return msgspec.structs.replace(row, problem=printable(str(told)))
+    total, free = capacity(told.get("commitLogDirCapacity", ""))
+    return msgspec.structs.replace(
+        row,
+        version=told.get("brokerVersionDesc", ""),
+        started_ms=_whole(told, "bootTimestamp"),
+        put_rate=first_number(told.get("putTps", "")),
+        get_rate=first_number(told.get("getTransferredTps") or told.get("getTransferedTps", "")),  # of before 4.9.3
+        messages_today=max(0, _whole(told, "msgPutTotalTodayNow") - _whole(told, "msgPutTotalTodayMorning")),
+        log_end=_whole(told, "commitLogMaxOffset"),
+        put_bytes=_whole(told, "putMessageSizeTotal"),
+        disk_percent=disk_percent(told),
+        disk_free=free,
+        disk_total=total,
+        members_away=len(told.get("failoverAway", "").split()),
+    )
+
+
+def capacity(text: str) -> tuple[int, int]:
+    """Total and free bytes of ``Total : 1.5 GiB, Free : 800 MiB.``; plain numbers are bytes, 0 where it is neither."""
+    found = _CAPACITY.match(text)
+    if found is None:
+        return 0, 0
+    return _bytes(found[1], found[2]), _bytes(found[3], found[4])
+
+
+def first_number(text: str) -> float:
+    """First of ``12.5 3.1 0.2``, the rates over ten seconds, one minute and ten minutes; 0 where there is none."""
+    try:
+        return float(text.split()[0])
+    except (IndexError, ValueError):
+        return 0.0
+
+
+def _whole(told: Mapping[str, str], key: str) -> int:
+    return int(first_number(told.get(key, "")))
+
+
+def _bytes(number: str, unit: str) -> int:
+    power = _POWERS.get(unit[:1].lower(), 0)
+    base = 1024 if "i" in unit or not unit else 1000
+    return int(first_number(number) * base**power)

@@ -11,19 +11,20 @@ import msgspec
 
 from pyromq.client.admin.requests import AdminRequests
 from pyromq.client.consumer.rules.flow_control import Hold
-from pyromq.errors import MQError, TopicNotFoundError
+from pyromq.errors import MQError
 from pyromq.metrics.health import BROKER, Finding, broker_findings, disk_percent
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
-from pyromq.model.system_names import is_system_group
 from pyromq.operate.consumers.group_state import GroupState
-from pyromq.operate.dead_letters import DeadLetterFacet
 from pyromq.operate.groups import GroupFacet
+from pyromq.operate.lists import GroupRow, ListQuestion
 from pyromq.operate.replication import ReplicationFacet, judge_copies
 from pyromq.operate.subjects import Subject, SubjectKind, broker_subject
+from pyromq.operate.sweep import BrokerProcess, ClusterSweep, Sweeper
 from pyromq.operate.transactions import TransactionFacet
 from pyromq.wording import counted, shown_span, times
 
+_SHARED_MS: Final = 60_000  # one examination is made from one read
 _TRANSACTION_WARN_MS: Final = 10 * 60_000
 _LAG_WARN_MS: Final = 60_000  # several times longer than members take to commit what they have done
 _NAMED_MAX: Final = 5  # members in one finding
@@ -96,25 +97,29 @@ class HealthFacet:
     def __init__(
         self,
         requests: AdminRequests,
+        sweeper: Sweeper,
         groups: GroupFacet,
-        dead_letters: DeadLetterFacet,
         transactions: TransactionFacet,
         replication: ReplicationFacet,
     ) -> None:
-        self._requests = requests
         self._client = requests.client
+        self._sweeper = sweeper
         self._groups = groups
-        self._dead_letters = dead_letters
         self._transactions = transactions
         self._replication = replication
 
     async def findings(self) -> list[ClusterFinding]:
         """Look at name servers, brokers, groups, letters and transactions; the worst first. Raises TransportError."""
-        found = [*await self._examine_nameservers(), *await self._examine_brokers()]
-        if any(
-            broker.master_addr for broker in (await self._requests.nameservers.cluster()).broker_addr_table.values()
-        ):
-            found += [*await self._examine_groups(), *await self._examine_transactions()]
+        processes = await self._sweeper.processes()
+        found = [*await self._examine_nameservers(), *judge_processes(processes)]
+        masters = {each.broker for each in processes if each.number == 0}
+        if any(each.number or each.broker not in masters for each in processes):
+            found += await self._examine_replication()
+        for about, examine in (("groups", self._examine_groups), ("transactions", self._examine_transactions)):
+            try:
+                found += await examine() if masters else ()
+            except MQError as error:  # of a broker that is down, which a finding above says
+                found.append(_unanswered(about, f"could not be examined: {error}"))
         worst_first = [ClusterSeverity.BAD, ClusterSeverity.WARNING, ClusterSeverity.OK]
         return sorted(found, key=lambda finding: worst_first.index(finding.severity))
 
@@ -130,29 +135,8 @@ class HealthFacet:
                 found.append(_unanswered(about, f"does not answer: {error}"))
         return found
 
-    async def _examine_brokers(self) -> list[ClusterFinding]:
-        found: list[ClusterFinding] = []
-        brokers = (await self._requests.nameservers.cluster()).broker_addr_table
-        if not brokers:
-            text = "no broker is registered: start one, and tell it where the name servers are"
-            return [msgspec.structs.replace(_unanswered("brokers", text), command=command_of("broker", "--help"))]
-        for name, broker in sorted(brokers.items()):
-            if broker.master_addr is None:
-                text = "has no master: nothing can be sent to it"
-                page, command = broker_subject("replication", name), command_of("cluster", "replication")
-                found.append(_unanswered(f"broker {name}", text, command, page, "See masters and replicas"))
-            for number, address in sorted(broker.broker_addrs.items()):
-                about = f"broker {name}" if number == 0 else f"replica {number} of {name}"
-                try:
-                    found += judge_broker(about, await self._requests.brokers.runtime(address), name)
-                except MQError as error:
-                    found.append(_unanswered(about, f"{address} does not answer: {error}"))
-        if any(len(broker.broker_addrs) > 1 or broker.master_addr is None for broker in brokers.values()):
-            found += await self._examine_replication()
-        return found
-
     async def _examine_replication(self) -> list[ClusterFinding]:
-        copies = await self._replication.list()
+        copies = await self._replication.list(max_age_ms=_SHARED_MS)
         found = [about_broker(about, "", each) for about, each in judge_copies(copies)]
         if found:
             return found
@@ -161,31 +145,30 @@ class HealthFacet:
         return [ClusterFinding(severity=ClusterSeverity.OK, about="replication", text=text)]
 
     async def _examine_groups(self) -> list[ClusterFinding]:
+        sweep = await self._sweeper.read()
         found: list[ClusterFinding] = []
-        for group in await self._groups.names():
-            if not is_system_group(group):
-                found += await self._examine_group(group)
+        for row in (await self._groups.list(ListQuestion(max_age_ms=_SHARED_MS))).rows:
+            found += await self._examine_group(row, sweep)
         return found or [ClusterFinding(severity=ClusterSeverity.OK, about="groups", text="none has work left undone")]
 
-    async def _examine_group(self, group: str) -> list[ClusterFinding]:
-        state, found = await self._groups.describe(group), list[ClusterFinding]()
-        if state.is_online:
-            found += await self._examine_members(state)
-        elif state.lag:
-            text = f"{counted(state.lag, 'message')} left, and no member is connected"
-            text += "; the group is paused" if state.is_paused else ": start one"
+    async def _examine_group(self, row: GroupRow, sweep: ClusterSweep) -> list[ClusterFinding]:
+        group, found = row.group, list[ClusterFinding]()
+        if row.members:
+            found += await self._examine_members(await self._groups.describe(group), sweep)
+        elif row.lag:
+            text = f"{counted(row.lag, 'message')} left, and no member is connected"
+            text += "; the group is paused" if row.is_paused else ": start one"
             words = ("group", "describe", group)
             found.append(about_group(ClusterSeverity.WARNING, group, text, *words, action="See what is left"))
-        letters = (await self._dead_letters.count(group)).waiting
-        if letters:
-            text = f"{counted(letters, 'dead letter')}: see why, mend the cause, and redrive them"
+        if row.dead_letters:
+            text = f"{counted(row.dead_letters, 'dead letter')}: see why, mend the cause, and redrive them"
             page = Subject(kind=SubjectKind.DEAD_LETTERS, name=group)
             words = ("dlq", "ls", group)
             action = "See why, redrive"
             found.append(about_group(ClusterSeverity.WARNING, group, text, *words, action=action, page=page))
         return found
 
-    async def _examine_members(self, state: GroupState) -> list[ClusterFinding]:
+    async def _examine_members(self, state: GroupState, sweep: ClusterSweep) -> list[ClusterFinding]:
         """Whether they agree and keep up with what arrives, and whether there is work for each of them."""
         found = [*judge_subscriptions(state), *judge_flow(state)]
         if state.is_paused:
@@ -194,20 +177,13 @@ class HealthFacet:
         if (
             not state.is_broadcasting and state.in_flight is None
         ):  # there, and where it pops, each member has all queues
+            wire_name, plain_name = self._client.wire_name, self._client.plain_name
             topics = [topic for topic in state.subscriptions if not topic.startswith(RETRY_PREFIX)]
-            queues = {topic: await self._count_queues(topic) for topic in topics}
+            queues = {topic: sweep.queues_of(wire_name(plain_name(topic))) for topic in topics}
             found += judge_members(state.group, len(state.members), queues)
         held_up = judge_heads(state)
         oldest = [(each.age_ms, each.queue) for each in state.queues if each.lag > 0 and each.offset is not None]
         return found + (held_up or judge_lag(state.group, len(state.members), state.lag, oldest))
-
-    async def _count_queues(self, topic: str) -> int:
-        """Number of queues of a topic as its subscription has it, 0 when it has no route."""
-        name = self._client.plain_name(topic)
-        try:
-            return len(await self._requests.directory.queues(name))
-        except TopicNotFoundError:
-            return 0
 
     async def _examine_transactions(self) -> list[ClusterFinding]:
         now_ms = self._client.clock.now_ms()
@@ -240,6 +216,24 @@ def _unanswered(
         page=page or Subject(kind=SubjectKind.BROKER),
         action=action,
     )
+
+
+def judge_processes(processes: Sequence[BrokerProcess]) -> list[ClusterFinding]:
+    """From what brokers say about themselves, and which of them name servers know."""
+    if not processes:
+        text = "no broker is registered: start one, and tell it where the name servers are"
+        return [msgspec.structs.replace(_unanswered("brokers", text), command=command_of("broker", "--help"))]
+    found: list[ClusterFinding] = []
+    for name in sorted({each.broker for each in processes} - {each.broker for each in processes if each.number == 0}):
+        text = "has no master: nothing can be sent to it"
+        page, command = broker_subject("replication", name), command_of("cluster", "replication")
+        found.append(_unanswered(f"broker {name}", text, command, page, "See masters and replicas"))
+    for each in processes:
+        if isinstance(each.told, MQError):
+            found.append(_unanswered(each.name, f"{each.address} does not answer: {each.told}"))
+        else:
+            found += judge_broker(each.name, each.told, each.broker)
+    return found
 
 
 def judge_broker(about: str, told: dict[str, str], broker: str = "") -> list[ClusterFinding]:

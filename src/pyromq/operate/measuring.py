@@ -7,20 +7,9 @@ import msgspec
 from pyromq.client.admin.requests import AdminRequests
 from pyromq.client.consumer.base.consume_stats import TopicRates
 from pyromq.client.consumer.base.running_info import HeadOfLine, flow_counts, heads_of_line
-from pyromq.model.queue import QueueId
-from pyromq.model.topic import TopicConfig
 from pyromq.wire.json import java_json
-from pyromq.wire.json.bodies import QueueProgress, TopicStats
+from pyromq.wire.json.bodies import TopicStats
 from pyromq.wire.json.heartbeat import ConsumerConnections
-
-
-class GroupProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """A group in one topic on one broker."""
-
-    group: str
-    topic: str
-    rate: float
-    queues: dict[QueueId, QueueProgress]
 
 
 class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,31 +26,9 @@ class MeasureFacet:
     def __init__(self, requests: AdminRequests) -> None:
         self._requests = requests.brokers
 
-    async def topics(self, address: str) -> dict[str, TopicConfig]:
-        """Return the topics of a broker."""
-        return await self._requests.topic_configs(address)
-
-    async def groups(self, address: str) -> list[str]:
-        """Return the groups of a broker."""
-        return sorted(await self._requests.group_configs(address))
-
     async def topic_stats(self, address: str, topic: str) -> TopicStats:
         """Return what the queues of a topic hold on a broker, and its put rate. Raises TopicNotFoundError."""
         return await self._requests.topic_stats(address, topic)
-
-    async def progress(self, address: str) -> list[GroupProgress]:
-        """Return how far all groups of a broker are, with one request."""
-        told, found = await self._requests.progress_of_all(address), list[GroupProgress]()
-        for group, topics in ((name, each) for table in told.consume_stats_list for name, each in table.items()):
-            for stats in topics:
-                by_topic: dict[str, dict[QueueId, QueueProgress]] = {}
-                for queue, progress in stats.offset_table.items():
-                    by_topic.setdefault(queue.topic, {})[queue] = progress
-                found += [
-                    GroupProgress(group=group, topic=topic, rate=stats.consume_tps, queues=queues)
-                    for topic, queues in by_topic.items()
-                ]
-        return found
 
     async def members(self, address: str, group: str) -> ConsumerConnections:
         """Return the consumers of a group that are connected to a broker. Raises GroupOfflineError."""

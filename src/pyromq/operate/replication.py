@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 import msgspec
@@ -11,11 +12,12 @@ import msgspec
 from pyromq.client.admin.requests import AdminRequests
 from pyromq.errors import BrokerError, MQError
 from pyromq.metrics.health import Finding, Severity, failover_findings
+from pyromq.operate.sweep import BrokerProcess, Sweeper, bytes_behind
 from pyromq.wire.json.bodies import ReplicationState
 from pyromq.wire.json.membership import BrokerStatus
 from pyromq.wording import counted
 
-_FOLLOWING: Final = "FOLLOWING"
+_FOLLOWING: Final = "following"
 _BEHIND_WARN_BYTES: Final = 64 << 20
 
 
@@ -42,7 +44,7 @@ class BrokerCopy(msgspec.Struct, frozen=True, kw_only=True):
     lease: int | None = None  # under a failover agent: the number under which it is master, or follows
     granted_ms: int | None = None  # under one: how long a master may still acknowledge
     problem: str = ""  # why it did not answer
-    lease_findings: tuple[str, ...] = ()  # under a failover agent: what is wrong with its lease
+    findings: tuple[str, ...] = ()  # what is wrong, in words
 
     @property
     def is_master(self) -> bool:
@@ -60,18 +62,14 @@ _Copies: TypeAlias = list[BrokerCopy]  # the facet has a method ``list``
 class ReplicationFacet:
     """``admin.replication``: masters and replicas."""
 
-    def __init__(self, requests: AdminRequests) -> None:
+    def __init__(self, requests: AdminRequests, sweeper: Sweeper) -> None:
         self._requests = requests
+        self._sweeper = sweeper
 
-    async def list(self) -> _Copies:
+    async def list(self, *, max_age_ms: int = 0) -> _Copies:
         """Return every broker process that name servers know, masters before their replicas."""
-        info = await self._requests.nameservers.cluster()
-        asked = [
-            self._copy_at(data.cluster, name, number, address)
-            for name, data in sorted(info.broker_addr_table.items())
-            for number, address in sorted(data.broker_addrs.items())
-        ]
-        return beside_their_masters(await asyncio.gather(*asked))
+        processes = await self._sweeper.processes(max_age_ms=max_age_ms)
+        return with_findings(beside_their_masters(await asyncio.gather(*map(self._copy, processes))))
 
     async def state(self, broker: str) -> ReplicationState:
         """Return a master (its name, or its address) with its replicas as it sees them, or how a replica follows."""
@@ -84,45 +82,37 @@ class ReplicationFacet:
         """
         return await self._requests.brokers.status(await self._requests.directory.address(broker))
 
-    async def _copy_at(self, cluster: str, name: str, number: int, address: str) -> BrokerCopy:
-        try:
-            told = await self._requests.brokers.runtime(address)
-        except MQError as error:
-            return BrokerCopy(cluster=cluster, broker=name, number=number, address=address, problem=str(error))
+    async def _copy(self, process: BrokerProcess) -> BrokerCopy:
         state = None
-        if "replicationRole" not in told:  # Apache's
-            try:
-                state = await self._requests.brokers.replication_state(address)
-            except BrokerError:
-                state = None
-        return copy_of((cluster, name, number, address), told, state)
+        if not isinstance(process.told, MQError) and "replicationRole" not in process.told:  # Apache's
+            with suppress(BrokerError):
+                state = await self._requests.brokers.replication_state(process.address)
+        return copy_of(process, state)
 
 
-def copy_of(
-    place: tuple[str, str, int, str], told: Mapping[str, str], state: ReplicationState | None = None
-) -> BrokerCopy:
-    """``place`` is cluster, broker, number and address; ``told`` run-time information, ``state`` Apache's own."""
-    cluster, name, number, address = place
+def copy_of(process: BrokerProcess, state: ReplicationState | None = None) -> BrokerCopy:
+    """Make a row of what a process says about itself; ``state`` is what Apache's say of replication."""
+    told = process.told
+    copy = BrokerCopy(cluster=process.cluster, broker=process.broker, number=process.number, address=process.address)
+    if isinstance(told, MQError):
+        return msgspec.structs.replace(copy, problem=str(told))
     role = told.get("replicationRole", "")
     in_sync = _number(told, "replicationInSync")
     if state is not None:
         role = "master" if state.master else "replica"
         in_sync = state.in_sync_slave_nums if state.master else None
-    return BrokerCopy(
-        cluster=cluster,
-        broker=name,
-        number=number,
-        address=address,
+    return msgspec.structs.replace(
+        copy,
         role=role,
         end=_number(told, "commitLogMaxOffset"),
         confirmed=_number(told, "replicationConfirmed") if role in ("sync-master", "async-master") else None,
         in_sync=in_sync,
-        state=told.get("replicationState", ""),
+        state=told.get("replicationState", "").lower(),
         reason=told.get("replicationReason", ""),
         metadata_version=told.get("replicationMetadataVersion", ""),
         lease=_number(told, "failoverLease"),
         granted_ms=_number(told, "failoverGrantedMs"),
-        lease_findings=tuple(each.text for each in failover_findings(told)),
+        findings=tuple(each.text for each in failover_findings(told)),
         unconfirmed_sends=sum(
             _number(told, key) or 0 for key in ("replicationLateSends", "replicationUnconfirmedSends")
         ),
@@ -138,7 +128,7 @@ def beside_their_masters(copies: Sequence[BrokerCopy]) -> list[BrokerCopy]:
         if each.is_master or each.problem or master is None or master is each:
             found.append(each)
             continue
-        behind = None if each.end is None or master.end is None else max(0, master.end - each.end)
+        behind = bytes_behind(each.end, master.end)
         knows_both = bool(each.metadata_version and master.metadata_version)
         has = each.metadata_version == master.metadata_version if knows_both else None
         found.append(msgspec.structs.replace(each, behind_bytes=behind, has_metadata=has))
@@ -154,12 +144,15 @@ def judge_copies(copies: Sequence[BrokerCopy]) -> list[tuple[str, Finding]]:
     return found
 
 
-def troubles_of(copies: Sequence[BrokerCopy]) -> dict[str, list[str]]:
-    """What is wrong in words, by the name of the process; with what the doctor says of leases elsewhere."""
-    found = {each.name: list(each.lease_findings) for each in copies if each.lease_findings}
-    for about, finding in judge_copies(copies):
-        found.setdefault(about, []).append(finding.text)
-    return found
+def with_findings(copies: Sequence[BrokerCopy]) -> list[BrokerCopy]:
+    """Add what is wrong to what each says of its lease."""
+    judged = judge_copies(copies)
+    return [
+        msgspec.structs.replace(
+            each, findings=(*each.findings, *(finding.text for about, finding in judged if about == each.name))
+        )
+        for each in copies
+    ]
 
 
 def _finding(severity: Severity, text: str) -> Finding:
@@ -186,8 +179,8 @@ def _judge_copying(copy: BrokerCopy) -> list[Finding]:
         text = f"answered {sends} since its start before replicas had confirmed them, and said so in the response"
         found.append(_finding(Severity.WARNING, text))
     if copy.state and copy.state != _FOLLOWING:
-        severity = Severity.BAD if copy.state == "REFUSED" else Severity.WARNING
-        found.append(_finding(severity, f"does not follow its master ({copy.state.lower()}): {copy.reason or '?'}"))
+        severity = Severity.BAD if copy.state == "refused" else Severity.WARNING
+        found.append(_finding(severity, f"does not follow its master ({copy.state}): {copy.reason or '?'}"))
     elif (copy.behind_bytes or 0) > _BEHIND_WARN_BYTES:
         text = f"is {(copy.behind_bytes or 0) / (1 << 20):,.0f} MiB behind its master: a failover would wait for it"
         found.append(_finding(Severity.WARNING, text))

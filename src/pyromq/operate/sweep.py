@@ -1,22 +1,55 @@
-"""Sweep: one bulk read of all masters, what lists, ``top``, console and doctor are made from.
+"""Sweep: one bulk read of a cluster, what lists, ``top``, console, exporter and doctor are made from.
 
-of every broker, once      all topic settings (21), all group settings (201), progress of all groups (317)
+of every master, once      all topic settings (21), all group settings (201), progress of all groups (317)
+of every process, once     what it says about itself (28)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from pyromq.client.admin.requests import AdminRequests
+from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import RETRY_PREFIX
+from pyromq.model.queue import QueueId
 from pyromq.model.topic import GroupConfig, TopicConfig
-from pyromq.wire.json.bodies import BrokerConsumeStats
+from pyromq.wire.json.bodies import BrokerConsumeStats, QueueProgress
+
+T = TypeVar("T")
+
+
+class BrokerProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker process that name servers know; ``told`` is what it says about itself, or why it did not answer."""
+
+    cluster: str
+    broker: str
+    number: int  # 0 is the master
+    address: str
+    time_ms: int  # when it was asked
+    told: dict[str, str] | MQError = {}
+
+    @property
+    def name(self) -> str:
+        return f"broker {self.broker}" if self.number == 0 else f"replica {self.number} of {self.broker}"
+
+
+class GroupProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """A group in one topic on one broker: how many messages a second it gets, and how far it is in each queue."""
+
+    group: str
+    topic: str
+    rate: float
+    queues: dict[QueueId, QueueProgress]
+
+    @property
+    def lag(self) -> int:
+        return sum(max(0, held.broker_offset - held.consumer_offset) for held in self.queues.values())
 
 
 class TopicProgress(NamedTuple):
@@ -33,6 +66,19 @@ class BrokerTables(msgspec.Struct, frozen=True, kw_only=True):
     groups: dict[str, GroupConfig]
     progress: BrokerConsumeStats | MQError
 
+    def progresses(self) -> Iterator[GroupProgress]:
+        """Yield how far each group is in each topic; nothing where the broker did not tell."""
+        if isinstance(self.progress, MQError):
+            return
+        tables = self.progress.consume_stats_list
+        for group, topics in ((name, each) for table in tables for name, each in table.items()):
+            for stats in topics:  # of one topic
+                queues: dict[str, dict[QueueId, QueueProgress]] = {}
+                for queue, held in stats.offset_table.items():
+                    queues.setdefault(queue.topic, {})[queue] = held
+                for topic, found in queues.items():
+                    yield GroupProgress(group=group, topic=topic, rate=stats.consume_tps, queues=found)
+
 
 class GroupTotals(msgspec.Struct, frozen=True, kw_only=True):
     """A group over all its queues, as brokers sum it up; ``retrying`` is the part of ``lag`` that failed before."""
@@ -44,11 +90,11 @@ class GroupTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterSweep:
-    """What all brokers said; names are as servers know them. A broker that did not answer is one of ``problems``."""
+    """What all masters said; names are as servers know them. ``missing`` are those that did not answer, and why."""
 
-    def __init__(self, brokers: dict[str, BrokerTables], problems: tuple[str, ...] = ()) -> None:
+    def __init__(self, brokers: dict[str, BrokerTables], missing: Mapping[str, MQError] = {}) -> None:
         self.brokers = brokers
-        self._missing = problems
+        self.missing = missing
 
     @cached_property
     def topics(self) -> dict[str, dict[str, TopicConfig]]:
@@ -71,14 +117,23 @@ class ClusterSweep:
         for tables in self.brokers.values():
             if isinstance(tables.progress, MQError):
                 return None
-            _add_progress(found, tables.progress)
+            for each in tables.progresses():
+                topics = found.setdefault(each.group, {})
+                was = topics.get(each.topic, TopicProgress())
+                topics[each.topic] = TopicProgress(was.lag + each.lag, was.rate + each.rate)
         return found
 
     @property
     def problems(self) -> tuple[str, ...]:
         silent = {broker: each.progress for broker, each in self.brokers.items() if isinstance(each.progress, MQError)}
-        told = (f"lag and rates of groups are missing: broker {name}: {error}" for name, error in silent.items())
-        return (*self._missing, *told)
+        return (
+            *(f"broker {name} is missing: {error}" for name, error in self.missing.items()),
+            *(f"lag and rates of groups are missing: broker {name}: {error}" for name, error in silent.items()),
+        )
+
+    def queues_of(self, topic: str) -> int:
+        """Return how many queues a topic has for reading on all brokers; 0 where there is none."""
+        return sum(config.read_queue_nums for config in self.topics.get(topic, {}).values())
 
     def total(self, group: str, plain_name: Callable[[str], str]) -> GroupTotals | None:
         """Return a group over all its topics; None where a broker did not tell. One without an offset has no lag."""
@@ -93,20 +148,20 @@ class ClusterSweep:
         return {plain_name(group): _total(topics, plain_name) for group, topics in known if topics}
 
 
-class Sweeper:
-    """Reads what all masters have, and keeps the last read for those whom it is new enough."""
+class SharedRead(Generic[T]):
+    """A read whose last outcome serves all for whom it is new enough; who comes while it runs waits for it."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
-        self._clock = requests.client.clock
-        self._last: tuple[int, asyncio.Future[ClusterSweep]] | None = None  # when it began, by the monotonic clock
+    def __init__(self, clock: Clock, load: Callable[[], Awaitable[T]]) -> None:
+        self._clock = clock
+        self._load = load
+        self._last: tuple[int, asyncio.Future[T]] | None = None  # when it began, by the monotonic clock
 
-    async def read(self, *, max_age_ms: int = 0) -> ClusterSweep:
-        """Read all masters, or return a read that began at most ``max_age_ms`` ago. Raises MQError if none answers."""
+    async def get(self, max_age_ms: int) -> T:
+        """Return an outcome that began at most ``max_age_ms`` ago; with 0, a new one. Raises what reading raises."""
         now_ms = self._clock.monotonic_ms()
         if self._last is not None and max_age_ms and now_ms - self._last[0] <= max_age_ms:
             return await asyncio.shield(self._last[1])
-        reading = asyncio.ensure_future(self._read())
+        reading = asyncio.ensure_future(self._load())
         self._last = now_ms, reading
         try:
             return await asyncio.shield(reading)
@@ -115,23 +170,39 @@ class Sweeper:
             raise
 
     def forget(self) -> None:
-        """Read anew the next time, because something changed."""
         self._last = None
 
-    async def _read(self) -> ClusterSweep:
-        masters = await self._requests.directory.named_masters()
-        outcomes = await asyncio.gather(*map(self._tables, masters.values()), return_exceptions=True)
-        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        for failure in failures:
-            if not isinstance(failure, MQError) or len(failures) == len(outcomes):
-                raise failure
-        told = dict(zip(masters, outcomes, strict=True))
-        missing = [f"broker {name} is missing: {each}" for name, each in told.items() if isinstance(each, MQError)]
-        return ClusterSweep(
-            {name: each for name, each in told.items() if isinstance(each, BrokerTables)}, tuple(missing)
-        )
 
-    async def _tables(self, address: str) -> BrokerTables:
+class Sweeper:
+    """Reads a whole cluster, and keeps the last read for those whom it is new enough."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+        self._tables = SharedRead(requests.client.clock, self._read_tables)
+        self._processes = SharedRead(requests.client.clock, self._read_processes)
+
+    async def read(self, *, max_age_ms: int = 0) -> ClusterSweep:
+        """Read the tables of all masters, or return a read of at most that age. Raises MQError if none answers."""
+        return await self._tables.get(max_age_ms)
+
+    async def processes(self, *, max_age_ms: int = 0) -> list[BrokerProcess]:
+        """Ask every broker process about itself, masters before their replicas. Raises MQError without name servers."""
+        return await self._processes.get(max_age_ms)
+
+    def forget(self) -> None:
+        """Read anew the next time, because something changed."""
+        self._tables.forget()
+        self._processes.forget()
+
+    async def _read_tables(self) -> ClusterSweep:
+        masters = await self._requests.directory.named_masters()
+        told = await _answers({name: self._tables_of(address) for name, address in masters.items()})
+        missing = {name: each for name, each in told.items() if isinstance(each, MQError)}
+        if len(missing) == len(told):
+            raise next(iter(missing.values()))
+        return ClusterSweep({name: each for name, each in told.items() if not isinstance(each, MQError)}, missing)
+
+    async def _tables_of(self, address: str) -> BrokerTables:
         brokers = self._requests.brokers
         topics, groups = await brokers.topic_configs(address), await brokers.group_configs(address)
         try:
@@ -140,17 +211,35 @@ class Sweeper:
             progress = error
         return BrokerTables(topics=topics, groups=groups, progress=progress)
 
+    async def _read_processes(self) -> list[BrokerProcess]:
+        now_ms = self._requests.client.clock.now_ms()
+        table = (await self._requests.nameservers.cluster()).broker_addr_table
+        known = {
+            (name, number): BrokerProcess(
+                cluster=data.cluster, broker=name, number=number, address=address, time_ms=now_ms
+            )
+            for name, data in sorted(table.items())
+            for number, address in sorted(data.broker_addrs.items())
+        }
+        told = await _answers({key: self._requests.brokers.runtime(each.address) for key, each in known.items()})
+        return [msgspec.structs.replace(each, told=told[key]) for key, each in known.items()]
 
-def _add_progress(found: dict[str, dict[str, TopicProgress]], told: BrokerConsumeStats) -> None:
-    for group, stats in ((group, each) for table in told.consume_stats_list for group, each in table.items()):
-        topics = found.setdefault(group, {})
-        for each in stats:  # of one topic
-            behind: dict[str, int] = {}
-            for queue, held in each.offset_table.items():
-                behind[queue.topic] = behind.get(queue.topic, 0) + max(0, held.broker_offset - held.consumer_offset)
-            for topic, lag in behind.items():
-                was = topics.get(topic, TopicProgress())
-                topics[topic] = TopicProgress(was.lag + lag, was.rate + each.consume_tps)
+
+async def _answers(asked: dict[Any, Coroutine[Any, Any, T]]) -> dict[Any, T | MQError]:
+    """Wait for all; what fails with MQError is an answer, too."""
+
+    async def answer(work: Awaitable[T]) -> T | MQError:
+        try:
+            return await work
+        except MQError as error:
+            return error
+
+    return dict(zip(asked, await asyncio.gather(*map(answer, asked.values())), strict=True))
+
+
+def bytes_behind(end: int | None, master_end: int | None) -> int | None:
+    """Return what the log of a master has beyond that of its replica; None where one of them is not known."""
+    return None if end is None or master_end is None else max(0, master_end - end)
 
 
 def _total(topics: dict[str, TopicProgress], plain_name: Callable[[str], str]) -> GroupTotals:

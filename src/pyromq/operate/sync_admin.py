@@ -106,6 +106,7 @@ class SyncAudit(FacetFace[AuditFacet]):
 class SyncBrokers(FacetFace[BrokerFacet]):
     """``admin.brokers``."""
 
+    list = waiting(BrokerFacet.list)
     cluster = waiting(BrokerFacet.cluster)
     config = waiting(BrokerFacet.config)
     update_config = waiting(BrokerFacet.update_config)

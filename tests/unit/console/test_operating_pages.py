@@ -350,4 +350,4 @@ async def test_a_broker_without_replicas_says_what_a_replica_would_be() -> None:
         page = await rig.page("/replication")
         assert "No broker has a replica" in page and "--role replica" in page
         told = (await rig.api("GET", "/replication")).json()
-        assert [each["copy"]["role"] for each in told["copies"]] == ["alone"]
+        assert [each["role"] for each in told["copies"]] == ["alone"]

@@ -152,7 +152,7 @@ async def test_the_overview_opens_when_nobody_answers() -> None:
         async def gone(*_: object) -> None:
             raise ConnectFailedError("nobody is there")
 
-        rig.desk.admin.brokers.cluster = gone  # type: ignore[method-assign,assignment]
+        rig.desk.admin.brokers.list = gone  # type: ignore[method-assign,assignment]
         rig.desk.admin.topics.names = gone  # type: ignore[method-assign,assignment]
         text = text_of(await rig.page("/"))
         assert "nobody is there" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyromq.aio import Admin
-from pyromq.console.broker_samples import BrokerDisk, BrokerSample, capacity, forecast, sample_of
+from pyromq.console.disk_forecast import forecast
 from pyromq.console.queue_rates import QueueRates
 from pyromq.console.sampling import COARSE_MS, EVERY_MS, RECENT, ClusterSample, Sampler, gaps
 from pyromq.console.views.cluster import rates_chart
@@ -13,10 +13,11 @@ from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
 from pyromq.model.system_names import TopicKind, kind_of_topic, names_of_servers
 from pyromq.model.topic import TopicConfig
+from pyromq.operate.brokers import BrokerRow, capacity, row_of
+from pyromq.operate.sweep import BrokerProcess
 from pyromq.testing import ManualClock
 from tests.unit.console.rig import ConsoleRig
 
-PLACE = ("c", "broker-a", 0, "127.0.0.1:10911")
 HOUR_MS = 3_600_000
 
 
@@ -35,13 +36,14 @@ def test_disks_are_told_in_bytes_or_in_words(text: str, expected: tuple[int, int
 
 
 def test_a_broker_that_tells_little_is_shown_as_far_as_it_goes() -> None:
-    sample = sample_of(PLACE, 1, {"putTps": "12.5 3 1", "commitLogDiskRatio": "0.5", "bootTimestamp": "x"})
-    assert (sample.in_rate, sample.disk.percent, sample.started_ms, sample.out_rate) == (12.5, 50, 0, 0)
+    told = {"putTps": "12.5 3 1", "commitLogDiskRatio": "0.5", "bootTimestamp": "x"}
+    row = row_of(BrokerProcess(cluster="c", broker="b", number=0, address="a", time_ms=1, told=told))
+    assert (row.put_rate, row.disk_percent, row.started_ms, row.get_rate) == (12.5, 50, 0, 0)
 
 
-def broker_at(time_ms: int, free: int, **more: int) -> BrokerSample:
-    return BrokerSample(
-        broker="b", cluster="c", number=0, address="a", time_ms=time_ms, disk=BrokerDisk(total=1_000, free=free), **more
+def broker_at(time_ms: int, free: int, **more: int) -> BrokerRow:
+    return BrokerRow(
+        broker="b", cluster="c", number=0, address="a", time_ms=time_ms, disk_total=1_000, disk_free=free, **more
     )
 
 
@@ -57,7 +59,7 @@ def test_a_disk_that_does_not_fill_or_is_not_known_says_so() -> None:
     assert forecast([broker_at(0, 400)], broker_at(HOUR_MS, 500)).text == "not filling up", "old files were deleted"
     assert forecast([], broker_at(1_000, 500, started_ms=0)).text == "no forecast yet"
     assert forecast([broker_at(0, 501)], broker_at(HOUR_MS * 24, 500)).text == "not full within a year"
-    unknown = BrokerSample(broker="b", cluster="c", number=0, address="a", time_ms=1)
+    unknown = BrokerRow(broker="b", cluster="c", number=0, address="a", time_ms=1)
     assert forecast([], unknown).full_in_ms is None
 
 
@@ -70,6 +72,7 @@ def test_without_a_past_the_average_since_the_start_counts() -> None:
 async def test_the_last_minutes_are_kept_fine_and_the_day_coarse() -> None:
     clock = ManualClock()
     async with ConsoleRig(clock=clock) as rig:
+        rig.admin.client.clock = clock
         sampler = Sampler(rig.admin, clock)
         for _ in range(RECENT + 30):
             await sampler.take()
@@ -80,7 +83,7 @@ async def test_the_last_minutes_are_kept_fine_and_the_day_coarse() -> None:
         times = [each.time_ms for each in sampler.past_of("broker-a/0")]
         assert times == sorted(set(times))
         assert times[0] < sampler.recent[0].time_ms
-        assert sampler.recent[-1].brokers[0].disk.total > 0
+        assert sampler.recent[-1].brokers[0].disk_total > 0
 
 
 async def test_that_nobody_answers_is_a_sample() -> None:
@@ -88,7 +91,7 @@ async def test_that_nobody_answers_is_a_sample() -> None:
         raise ConnectFailedError("nobody")
 
     admin = Admin("127.0.0.1:1")
-    admin.brokers.cluster = silent  # type: ignore[method-assign,assignment]
+    admin.brokers.list = silent  # type: ignore[method-assign,assignment]
     sample = await Sampler(admin, ManualClock()).take()
     assert (sample.problem, sample.brokers) == ("nobody", ())
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from pyromq.client.consumer.base.consume_stats import TopicRates
 from pyromq.client.consumer.base.running_info import HeadOfLine
+from pyromq.errors import ConnectFailedError, MQError
 from pyromq.exporter.facts import BrokerFacts
 from pyromq.exporter.families import parts_of
 from pyromq.metrics.exposition import whole_text
 from pyromq.model.queue import QueueId
-from pyromq.operate.measuring import GroupProgress, MemberFacts
-from pyromq.wire.json.bodies import QueueProgress, TopicOffset, TopicStats
+from pyromq.operate.measuring import MemberFacts
+from pyromq.operate.sweep import BrokerProcess, BrokerTables
+from pyromq.wire.json.bodies import BrokerConsumeStats, ConsumeStatsBody, QueueProgress, TopicOffset, TopicStats
 from pyromq.wire.json.heartbeat import ClientConnection, ConsumerConnections
 from tests.unit.metrics.grammar import ReadFamily, read_text
 
 NOW_MS = 1_700_000_000_000
 
 
-def broker(name: str = "broker-a", **facts: object) -> BrokerFacts:
-    found = BrokerFacts("DefaultCluster", name, f"10.0.0.7:{name}", is_up=True)
+def broker(name: str = "broker-a", told: dict[str, str] | MQError | None = None, **facts: object) -> BrokerFacts:
+    process = BrokerProcess(
+        cluster="DefaultCluster", broker=name, number=0, address=f"10.0.0.7:{name}", time_ms=NOW_MS, told=told or {}
+    )
+    found = BrokerFacts(process)
     for key, value in facts.items():
         setattr(found, key, value)
     return found
@@ -39,7 +44,7 @@ def test_run_time_information_of_apache() -> None:
         "sendThreadPoolQueueSize": "4",
         "pullThreadPoolQueueSize": "nonsense",
     }
-    found = shown(broker(runtime=told))
+    found = shown(broker(told=told))
     assert found["rocketmq_broker_tps"].value(broker="broker-a", zone="a") == 12.5
     assert found["rocketmq_broker_qps"].value() == 7.5
     assert found["rocketmq_brokeruntime_commitlog_disk_ratio"].value() == 0.25
@@ -50,8 +55,7 @@ def test_run_time_information_of_apache() -> None:
 
 
 def test_a_broker_that_is_down_is_nothing_but_down() -> None:
-    down = BrokerFacts("c", "broker-b", "10.0.0.8:10911", runtime={"putTps": "1 1 1"})
-    found = shown(broker(runtime={}), down)
+    found = shown(broker(), broker("broker-b", ConnectFailedError("nobody is there")))
     up = found["pyromq_exporter_broker_up"]
     assert (up.value(node_id="broker-a"), up.value(node_id="broker-b")) == (1, 0)
     assert all(dict(labels)["node_id"] != "broker-b" for _, labels in found["rocketmq_broker_tps"].samples)
@@ -65,11 +69,9 @@ def test_groups_their_lag_and_their_retries() -> None:
         QueueId("orders", "broker-a", 1): QueueProgress(broker_offset=3, consumer_offset=9, pull_offset=0),
     }
     retries = {QueueId("%RETRY%books", "broker-a", 0): QueueProgress(broker_offset=2, consumer_offset=0)}
-    progress = [
-        GroupProgress(group="books", topic="orders", rate=2.5, queues=queues),
-        GroupProgress(group="books", topic="%RETRY%books", rate=0.0, queues=retries),
-    ]
-    found = shown(broker(progress=progress))
+    books = [ConsumeStatsBody(offset_table=queues, consume_tps=2.5), ConsumeStatsBody(offset_table=retries)]
+    progress = BrokerConsumeStats(consume_stats_list=[{"books": books}])
+    found = shown(broker(tables=BrokerTables(topics={}, groups={}, progress=progress)))
     lag = found["rocketmq_consumer_lag_messages"]
     assert lag.value(consumer_group="books", topic="orders", is_retry="false") == 6
     assert lag.value(topic="%RETRY%books", is_retry="true") == 2

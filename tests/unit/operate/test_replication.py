@@ -8,19 +8,24 @@ import pytest
 
 from pyromq.metrics.health import Severity
 from pyromq.operate.replication import BrokerCopy, beside_their_masters, copy_of, judge_copies
+from pyromq.operate.sweep import BrokerProcess
 from pyromq.wire.json.bodies import ReplicationState
+
+
+def told_by(number: int, address: str, told: dict[str, str]) -> BrokerProcess:
+    return BrokerProcess(cluster="c", broker="broker-a", number=number, address=address, time_ms=0, told=told)
 
 
 def master(**told: Any) -> BrokerCopy:
     facts = {"replicationRole": "sync-master", "commitLogMaxOffset": "1000", "replicationInSync": "1"}
     facts |= {"replicationMetadataVersion": "7.3-9.1", "replicationConfirmed": "990"}
-    return copy_of(("c", "broker-a", 0, "10.0.0.1:10911"), facts | told)
+    return copy_of(told_by(0, "10.0.0.1:10911", facts | told))
 
 
 def replica(number: int = 1, **told: Any) -> BrokerCopy:
     facts = {"replicationRole": "replica", "commitLogMaxOffset": "1000", "replicationState": "FOLLOWING"}
     facts |= {"replicationMetadataVersion": "7.3-9.1"}
-    return copy_of(("c", "broker-a", number, "10.0.0.2:10911"), facts | told)
+    return copy_of(told_by(number, "10.0.0.2:10911", facts | told))
 
 
 def findings(*copies: BrokerCopy) -> dict[str, list[tuple[Severity, str]]]:
@@ -77,8 +82,8 @@ def test_what_does_not_answer_is_told_once_and_judged_by_nobody() -> None:
 
 def test_apaches_brokers_have_the_roles_that_their_own_status_tells() -> None:
     state = ReplicationState(master=True, in_sync_slave_nums=1)
-    first = copy_of(("c", "b", 0, "10.0.0.1:10911"), {"commitLogMaxOffset": "77"}, state)
-    second = copy_of(("c", "b", 1, "10.0.0.2:10911"), {"commitLogMaxOffset": "70"}, ReplicationState(master=False))
+    first = copy_of(told_by(0, "10.0.0.1:10911", {"commitLogMaxOffset": "77"}), state)
+    second = copy_of(told_by(1, "10.0.0.2:10911", {"commitLogMaxOffset": "70"}), ReplicationState(master=False))
     assert [(each.role, each.in_sync) for each in (first, second)] == [("master", 1), ("replica", None)]
     assert findings(first, second) == {}
     assert beside_their_masters([first, second])[1].behind_bytes == 7
@@ -86,7 +91,7 @@ def test_apaches_brokers_have_the_roles_that_their_own_status_tells() -> None:
 
 @pytest.mark.parametrize("odd", ["", "x", "1.5", "-"])
 def test_numbers_that_are_none_are_not_known(odd: str) -> None:
-    assert copy_of(("c", "b", 0, "a:1"), {"commitLogMaxOffset": odd}).end is None
+    assert copy_of(told_by(0, "a:1", {"commitLogMaxOffset": odd})).end is None
 
 
 def test_a_broker_under_a_failover_agent_tells_its_lease() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import click
 
@@ -26,39 +26,36 @@ from pyromq.cli.nouns.leases import (
     switch_master,
 )
 from pyromq.cli.nouns.listing import show_rate
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows, write_structs
 from pyromq.cli.output.watching import watched
-
-if TYPE_CHECKING:
-    from pyromq.aio import Admin
 
 app = Commands(help="Clusters: list brokers, replicas and leases, switch masters.")
 
 _COLUMNS = (
     Column("cluster", "cluster"),
     Column("broker", "broker", whole=True),
-    Column("id", "id", right=True),
+    Column("number", "id", right=True),
     Column("address", "address", whole=True),
     Column("version", "version", whole=True),
-    Column("in_per_s", "in/s", right=True, show=show_rate),
-    Column("out_per_s", "out/s", right=True, show=show_rate),
-    Column("stored_today", "today", right=True),
+    Column("put_rate", "in/s", right=True, show=show_rate),
+    Column("get_rate", "out/s", right=True, show=show_rate),
+    Column("messages_today", "today", right=True),
     Column("disk_percent", "disk", right=True, show=lambda percent: f"{percent:.0f} %"),
     Column("problem", "problem", optional=True),
 )
 
 _COPIES = (
     Column("broker", "broker", whole=True),
-    Column("id", "id", right=True),
+    Column("number", "id", right=True),
     Column("address", "address", whole=True),
     Column("role", "role", whole=True),
     Column("state", "state", styles={"following": "green", "refused": "bold red", "waiting": "yellow"}),
     Column("end", "end", right=True),
     Column("behind_bytes", "behind", right=True),
     Column("in_sync", "in sync", right=True),
-    Column("metadata", "metadata"),
+    Column("has_metadata", "metadata", show=lambda has: "as the master's" if has else "differs"),
     Column("lease", "lease", right=True, optional=True),
-    Column("finding", "finding", optional=True),
+    Column("findings", "finding", show="; ".join, optional=True),
     Column("problem", "problem", optional=True),
 )
 
@@ -80,9 +77,9 @@ _SWITCH_COLUMNS = (
 @watched
 def list_brokers(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
     """List the brokers of all clusters with addresses, rates and disk use. Exit code 5 if one does not answer."""
-    rows = with_admin(nameserver, _brokers)
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
-    if any(row["problem"] for row in rows):
+    rows = with_admin(nameserver, lambda admin: admin.brokers.list())
+    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    if any(row.problem for row in rows):
         raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 
@@ -94,37 +91,10 @@ def show_replication(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: 
     "behind" is what the log of the master has beyond that of the replica, in bytes. "in sync" counts the replicas that
     a master believes to be nearly up to date. "metadata" says whether a replica has its master's topics and groups.
     """
-    rows = with_admin(nameserver, _copies)
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COPIES, rows)
-    if any(row["problem"] or row["finding"] for row in rows):
+    rows = with_admin(nameserver, lambda admin: admin.replication.list())
+    write_structs(sys.stdout, form_for(output, sys.stdout), _COPIES, rows)
+    if any(row.problem or row.findings for row in rows):
         raise click.exceptions.Exit(ExitCode.PARTIAL)
-
-
-async def _copies(admin: Admin) -> list[dict[str, Any]]:
-    from pyromq.operate.replication import troubles_of
-
-    copies = await admin.replication.list()
-    findings = troubles_of(copies)
-    metadata = {None: "", True: "as the master's", False: "differs"}
-    return [
-        {
-            "cluster": each.cluster,
-            "broker": each.broker,
-            "id": each.number,
-            "address": each.address,
-            "role": each.role,
-            "state": each.state.lower(),
-            "end": each.end,
-            "confirmed": each.confirmed,
-            "behind_bytes": each.behind_bytes,
-            "in_sync": each.in_sync,
-            "metadata": metadata[each.has_metadata],
-            "lease": each.lease,
-            "finding": "; ".join(findings.get(each.name, ())),
-            "problem": each.problem,
-        }
-        for each in copies
-    ]
 
 
 @app.command("leases")
@@ -193,45 +163,3 @@ def forget(
     """Remove a member that is gone for good: it is neither asked nor missed any more."""
     done = with_admin(nameserver, lambda admin: forget_member(admin, checked_store(store), store_ca, broker, member))
     write_rows(sys.stdout, form_for(output, sys.stdout), _FORGET_COLUMNS, [done])
-
-
-async def _brokers(admin: Admin) -> list[dict[str, Any]]:
-    import asyncio
-
-    info = await admin.brokers.cluster()
-    known = [
-        {"cluster": broker.cluster, "broker": name, "id": number, "address": address}
-        for name, broker in sorted(info.broker_addr_table.items())
-        for number, address in sorted(broker.broker_addrs.items())
-    ]
-    states = await asyncio.gather(*[_state(admin, str(row["address"])) for row in known])
-    return [{**row, **state} for row, state in zip(known, states, strict=True)]
-
-
-async def _state(admin: Admin, address: str) -> dict[str, Any]:
-    from pyromq.errors import MQError
-
-    try:
-        told = await admin.brokers.runtime(address)
-    except MQError as error:
-        return {"problem": str(error)}
-    return {
-        "version": told.get("brokerVersionDesc", ""),
-        "in_per_s": _first_number(told.get("putTps", "")),
-        "out_per_s": _first_number(told.get("getTransferredTps", "")),
-        "stored_today": _difference(told, "msgPutTotalTodayNow", "msgPutTotalTodayMorning"),
-        "disk_percent": _first_number(told.get("commitLogDiskRatio", "")) * 100,
-        "problem": "",
-    }
-
-
-def _first_number(text: str) -> float:
-    """First of ``12.5 3.1 0.2``, the rates over ten seconds, one minute and ten minutes."""
-    try:
-        return round(float(text.split()[0]), 3)
-    except (IndexError, ValueError):
-        return 0.0
-
-
-def _difference(told: dict[str, str], now: str, before: str) -> int:
-    return int(_first_number(told.get(now, "0")) - _first_number(told.get(before, "0")))

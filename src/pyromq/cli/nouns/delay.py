@@ -11,7 +11,7 @@ from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.output.prompts import YesOption, confirm, progress
-from pyromq.cli.output.tables import Column, FormOption, form_for, shown, write_rows
+from pyromq.cli.output.tables import Column, Form, FormOption, form_for, shown, write_structs
 from pyromq.cli.output.times import show_moment, show_time
 from pyromq.cli.output.watching import watched
 from pyromq.wording import shown_span
@@ -21,7 +21,7 @@ TopicOption = Annotated[str, Option("--topic", "-t", complete="topics", help="On
 
 _COLUMNS = (
     Column("due_ms", "due", show=show_time, whole=True),
-    Column("in_ms", "in", show=shown_span, whole=True),
+    Column("due_ms", "in", show=lambda at: shown_span(max(0, at - clock.now_ms())), whole=True, only=Form.TABLE),
     Column("topic", "topic"),
     Column("message_id", "id"),
     Column("keys", "keys", optional=True),
@@ -41,16 +41,9 @@ def list_delayed(
     output: FormOption = None,
 ) -> None:
     """List messages that are not due yet, soonest first, also failed ones that wait for their next attempt."""
-    import msgspec
-
     with progress("reading delayed messages"):
         found = with_admin(nameserver, lambda admin: admin.delays.list(topic, count_max=count))
-    now_ms = clock.now_ms()
-    rows = [
-        {**msgspec.structs.asdict(each), "keys": " ".join(each.keys), "in_ms": max(0, each.due_ms - now_ms)}
-        for each in found
-    ]
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, found)
     if not found:
         click.echo("no message is delayed", err=True)
 

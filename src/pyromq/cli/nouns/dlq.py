@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
@@ -15,7 +15,7 @@ from pyromq.cli.nouns.job import JobFlags, run_job
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import counting, progress
 from pyromq.cli.output.resent_rows import RESENT_COLUMNS, resent_row
-from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows
+from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows, write_structs
 from pyromq.cli.output.times import show_time
 from pyromq.cli.output.watching import watched
 from pyromq.wording import counted
@@ -23,8 +23,8 @@ from pyromq.wording import counted
 if TYPE_CHECKING:
     from pyromq.aio import Admin
     from pyromq.operate.dead_letters import LetterCounts
-    from pyromq.operate.error_groups import ErrorGroup, ErrorGroups
-    from pyromq.operate.letter_filter import DeadLetter, LetterChoice
+    from pyromq.operate.error_groups import ErrorGroups
+    from pyromq.operate.letter_filter import LetterChoice, LetterRow
     from pyromq.operate.resend.outcomes import ItemOutcome
 
 app = Commands(help="Dead letters: ls, redrive.")
@@ -87,7 +87,7 @@ def list_letters(
     what = "messages that come again" if retries else "dead letters"
     with progress(f"reading {what} of {group}"):
         found, counts = with_admin(nameserver, lambda admin: _by_error(admin, group, retries, count or _SCANNED))
-    write_rows(sys.stdout, form_for(output, sys.stdout), _ERRORS, map(_error_row, found.errors))
+    write_structs(sys.stdout, form_for(output, sys.stdout), _ERRORS, found.errors)
     if not found.messages:
         click.echo(f"group {group} has no {what}", err=True)
     if found.is_cut:
@@ -106,14 +106,17 @@ def _tell_counts(counts: LetterCounts) -> None:
 def _list_messages(group: str, count: int, nameserver: str, output: Form | None) -> None:
     with progress(f"reading dead letters of {group}"):
         found, counts = with_admin(nameserver, lambda admin: _letters(admin, group, count))
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, map(_letter_row, found))
+    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, found)
     if not found:
         click.echo(f"group {group} has no dead letters", err=True)
     _tell_counts(counts)
 
 
-async def _letters(admin: Admin, group: str, count: int) -> tuple[list[DeadLetter], LetterCounts]:
-    return await admin.dead_letters.list(group, count_max=count), await admin.dead_letters.count(group)
+async def _letters(admin: Admin, group: str, count: int) -> tuple[list[LetterRow], LetterCounts]:
+    from pyromq.operate.letter_filter import LetterRow
+
+    found = await admin.dead_letters.list(group, count_max=count)
+    return [LetterRow.of(letter) for letter in found], await admin.dead_letters.count(group)
 
 
 async def _by_error(admin: Admin, group: str, retries: bool, count: int) -> tuple[ErrorGroups, LetterCounts]:
@@ -191,19 +194,3 @@ def _redrive_job(
 
     spec = Redrive.chosen(group, LetterFilter.of(which.keywords()), only_group=only_group)
     run_job(nameserver, how.data, lambda jobs: jobs.start(how.new(spec), by="command line"), output)
-
-
-def _letter_row(letter: DeadLetter) -> dict[str, Any]:
-    import msgspec
-
-    from pyromq.operate.letter_filter import LetterRow
-
-    row = msgspec.structs.asdict(LetterRow.of(letter))
-    return {**row, "keys": " ".join(letter.keys)}
-
-
-def _error_row(error: ErrorGroup) -> dict[str, Any]:
-    import msgspec
-
-    row = msgspec.structs.asdict(error)
-    return {**row, **{name: " ".join(row[name]) for name in ("topics", "versions", "hosts")}}

@@ -11,7 +11,7 @@ from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.output.prompts import progress
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_structs
 from pyromq.cli.output.times import show_time
 from pyromq.cli.output.watching import watched
 from pyromq.wording import shown_span
@@ -20,7 +20,13 @@ app = Commands(help="Transactions: list open ones.")
 
 _COLUMNS = (
     Column("born_ms", "sent", show=show_time, whole=True),
-    Column("age_ms", "open for", show=shown_span, whole=True),
+    Column(
+        "born_ms",
+        "open for",
+        show=lambda at: shown_span(max(0, clock.now_ms() - at)),
+        whole=True,
+        only=Form.TABLE,
+    ),
     Column("topic", "topic"),
     Column("producer_group", "producers"),
     Column("message_id", "id"),
@@ -37,15 +43,8 @@ def list_open(
     output: FormOption = None,
 ) -> None:
     """List prepared messages that are neither committed nor rolled back, oldest first."""
-    import msgspec
-
     with progress("reading prepared messages"):
         found = with_admin(nameserver, lambda admin: admin.transactions.list(topic))
-    now_ms = clock.now_ms()
-    rows = [
-        {**msgspec.structs.asdict(each), "keys": " ".join(each.keys), "age_ms": max(0, now_ms - each.born_ms)}
-        for each in found
-    ]
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, found)
     if not found:
         click.echo("no transaction is open", err=True)

@@ -118,12 +118,17 @@ def _write_csv(out: TextIO, columns: Sequence[Column], rows: Iterable[Row]) -> N
 
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.key for column in columns])
-    writer.writerows([["" if row.get(c.key) is None else row[c.key] for c in columns] for row in rows])
+    writer.writerows([[_plain(row.get(column.key)) for column in columns] for row in rows])
+
+
+def _plain(value: object) -> object:
+    """Return what a table or CSV has of a value: names of a list stand beside each other."""
+    return "" if value is None else " ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _cell(row: Row, column: Column, *, is_roomy: bool) -> str:
     value, show = row.get(column.key), column.roomy if column.roomy and is_roomy else column.show
-    return shown(show(value) if show and value is not None else value)
+    return shown(show(value) if show and value is not None else _plain(value))
 
 
 def _write_table(out: TextIO, columns: Sequence[Column], rows: Sequence[Row], *, header: bool = True) -> None:

@@ -131,28 +131,13 @@ async def sample_of(admin: Admin, state: TopState, rows: int) -> Sample:
         limit=rows,
         max_age_ms=_SHARED_MS,
     )
-    info = await admin.brokers.cluster()
-    in_per_s = out_per_s = 0.0
-    for name in info.broker_addr_table:
-        try:
-            told = await admin.brokers.runtime(name)
-        except MQError:  # the lists below say so, or the doctor does
-            continue
-        in_per_s += _first_rate(told.get("putTps", ""))
-        out_per_s += _first_rate(told.get("getTransferredTps", ""))
+    brokers = await admin.brokers.list()
+    masters = [row for row in brokers if row.is_master]
     return Sample(
         at_ms=clock.now_ms(),
-        brokers=len(info.broker_addr_table),
-        in_per_s=in_per_s,
-        out_per_s=out_per_s,
+        brokers=len({row.broker for row in brokers}),
+        in_per_s=sum(row.put_rate for row in masters),
+        out_per_s=sum(row.get_rate for row in masters),
         topics=await admin.topics.list(question),
         groups=await admin.groups.list(question),
     )
-
-
-def _first_rate(text: str) -> float:
-    """First of three rates: over ten seconds, a minute, ten minutes."""
-    try:
-        return float(text.split()[0])
-    except (IndexError, ValueError):
-        return 0.0

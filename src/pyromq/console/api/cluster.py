@@ -12,7 +12,7 @@ functions = Api("cluster")
 
 @functions.get("/cluster", summary="Brokers with rates, disks and addresses")
 async def cluster(call: Call) -> ClusterView:
-    """Brokers as they were a moment ago. A broker that does not answer has ``reachable`` false and says why."""
+    """Brokers as they were a moment ago. A broker that does not answer says why in ``problem``."""
     return await cluster_view(call.desk)
 
 

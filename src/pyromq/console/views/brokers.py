@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from pyromq.console.broker_samples import capacity, first_number
 from pyromq.console.desk import Desk
 from pyromq.errors import NotFoundError
+from pyromq.operate.brokers import capacity, first_number
 from pyromq.wire.codes import ResponseCode
 from pyromq.wording import ago, shown_span, shown_time
 

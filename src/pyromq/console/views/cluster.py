@@ -7,30 +7,21 @@ from collections.abc import Sequence
 import msgspec
 
 from pyromq.charts import Series, Svg, line_chart
-from pyromq.console.broker_samples import BrokerSample, Forecast, forecast
 from pyromq.console.desk import Desk
+from pyromq.console.disk_forecast import Forecast, forecast
 from pyromq.console.sampling import EVERY_MS, ClusterSample, gaps
+from pyromq.operate.brokers import BrokerRow
 
 
-class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker process. ``reachable``: it answered the console at the address that it advertises to clients."""
+class BrokerView(BrokerRow, frozen=True, kw_only=True):
+    """A broker process, and when its disk will be full."""
 
-    broker: str
-    cluster: str
-    number: int
-    address: str
-    reachable: bool
-    problem: str
-    version: str
-    in_rate: float
-    out_rate: float
-    messages_today: int
-    disk_percent: float
-    disk_free: int
-    disk_total: int
     forecast: Forecast
-    behind_bytes: int | None
-    """Of a replica: how much of its master's log it lacks; None where it is not known."""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether it answered the console at the address that it advertises to clients."""
+        return not self.problem
 
     @property
     def disk_state(self) -> str:
@@ -44,43 +35,24 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     nameservers: str
     brokers: list[BrokerView]
-    in_rate: float
-    out_rate: float
+    put_rate: float
+    get_rate: float
     messages_today: int
     problem: str = ""
 
 
 async def cluster_view(desk: Desk) -> ClusterView:
-    sample = await desk.sample()
-    ends = {each.broker: each.log_end for each in sample.masters if not each.problem}
+    sample, past_of = await desk.sample(), desk.sampler.past_of
     return ClusterView(
         nameservers=desk.settings.nameservers,
-        brokers=[_view(desk, each, ends.get(each.broker)) for each in sample.brokers],
-        in_rate=sample.in_rate,
-        out_rate=sample.out_rate,
+        brokers=[
+            BrokerView(**msgspec.structs.asdict(each), forecast=forecast(past_of(each.key), each))
+            for each in sample.brokers
+        ],
+        put_rate=sample.put_rate,
+        get_rate=sample.get_rate,
         messages_today=sum(each.messages_today for each in sample.masters),
         problem=sample.problem,
-    )
-
-
-def _view(desk: Desk, each: BrokerSample, master_end: int | None) -> BrokerView:
-    knows_both = not each.is_master and master_end is not None and not each.problem
-    return BrokerView(
-        broker=each.broker,
-        cluster=each.cluster,
-        number=each.number,
-        address=each.address,
-        reachable=not each.problem,
-        problem=each.problem,
-        version=each.version,
-        in_rate=each.in_rate,
-        out_rate=each.out_rate,
-        messages_today=each.messages_today,
-        disk_percent=each.disk.percent,
-        disk_free=each.disk.free,
-        disk_total=each.disk.total,
-        forecast=forecast(desk.sampler.past_of(each.key), each),
-        behind_bytes=max(0, (master_end or 0) - each.log_end) if knows_both else None,
     )
 
 
@@ -92,8 +64,8 @@ def rates_chart(samples: Sequence[ClusterSample], every_ms: int = EVERY_MS) -> S
     points_in: list[tuple[int, float | None]] = []
     points_out: list[tuple[int, float | None]] = []
     for each in samples:
-        points_in.append((each.time_ms, each.in_rate))
-        points_out.append((each.time_ms, each.out_rate))
+        points_in.append((each.time_ms, each.put_rate))
+        points_out.append((each.time_ms, each.get_rate))
         if each.time_ms in holes:
             points_in.append((each.time_ms + 1, None))
             points_out.append((each.time_ms + 1, None))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from pyromq.console.broker_samples import Forecast, first_number
 from pyromq.console.desk import Desk
+from pyromq.console.disk_forecast import Forecast
 from pyromq.console.views.cluster import BrokerView
 from pyromq.errors import MQError
+from pyromq.operate.brokers import first_number
 from pyromq.wire.json.store_facts import StoreFacts
 
 
