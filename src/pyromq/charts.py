@@ -2,6 +2,11 @@
 
 Colours are classes (``s0`` … ``s5``) that the page's style sheet gives a colour, because the console's policy allows no
 style attributes. Everything returned is escaped; templates take it as it is (``__html__``).
+
+Line and column charts are as wide as their card: places across are shares of the width, so that letters and strokes
+keep their size. The style sheet gives them room for labels (``.chart.lines``). A line chart carries its points in
+``data-chart``, from which a script shows values under the pointer; times carry milliseconds (``data-ms``), so that a
+script can show them in the reader's zone.
 """
 
 from __future__ import annotations
@@ -13,16 +18,24 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
+import msgspec
+
 COLOURS: Final = 6
+PALETTE_LIGHT: Final = ("#c2570c", "#0072b2", "#0e9e8d", "#6a1664", "#635434", "#1d1d1d")
+PALETTE_DARK: Final = ("#f0884a", "#56b4e9", "#7fe3c4", "#c065b0", "#e4d996", "#98989e")
+"""Colours that people who see no red or no green tell apart, after Okabe and Ito."""
 WIDTH: Final = 720
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 24
+_PLOT: Final = 1000  # units across a plot that is stretched to its card
+_TOP, _BOTTOM = 12, 24
 _UNIT_TOP: Final = 14  # room for the unit above the axis
-_DIVISIONS: Final = 4
+_DIVISIONS_MAX: Final = 4
 _TICKS_MAX: Final = 6
 _STEPS_MS: Final = (
     *(100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000),
     *(3_600_000, 2 * 3_600_000, 6 * 3_600_000, 12 * 3_600_000, 86_400_000),
 )
+_ZONE: Final = '<tspan class="zone">, time in UTC</tspan>'  # a script says another one
+_SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ROW: Final = 26
 _LABEL: Final = 230
 _SPARK: Final = (90, 22)
@@ -45,20 +58,45 @@ class Series:
     name: str
     points: Sequence[tuple[int, float | None]]
 
+    @property
+    def values(self) -> list[float]:
+        """Its values without the gaps."""
+        return [value for _, value in self.points if value is not None]
+
+    def since(self, begin_ms: int | None) -> Series:
+        """The line without what is older; None keeps all of it."""
+        return self if begin_ms is None else Series(self.name, [each for each in self.points if each[0] >= begin_ms])
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar or a column; of several ``values``, smallest first, each is drawn from 0, the smaller over the larger."""
+    """A bar or a column; of several ``values``, smallest first, each is drawn from 0, the smaller over the larger.
+
+    A column with ``href`` is a link to it.
+    """
 
     name: str
     values: Sequence[float]
     shown: str = ""
     colour: int = 0
+    href: str = ""
 
     @property
     def highest(self) -> float:
         """The largest of its values; 0 without any."""
         return max(self.values, default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axes:
+    """How a line chart is scaled: ``unit`` in words ("messages a second"; "bytes" counts in powers of 1024), the time
+    that it shows where that is not its points' own (what is missing is a gap), and its height in pixels.
+    """
+
+    unit: str = ""
+    begin_ms: int | None = None
+    end_ms: int | None = None
+    height: int = 180
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,62 +106,97 @@ class _Plot:
     height: int
     begin: int
     end: int
-    top: float
-    margin: int = _TOP
+    ticks: Sequence[float]
+    unit: str = ""
 
-    def x(self, time_ms: int) -> float:
-        return _LEFT + (WIDTH - _LEFT - _RIGHT) * (time_ms - self.begin) / (self.end - self.begin)
-
-    def y(self, value: float) -> float:
-        return self.floor - (self.floor - self.margin) * value / self.top
+    @property
+    def margin(self) -> int:
+        return _TOP + (_UNIT_TOP if self.unit else 0)
 
     @property
     def floor(self) -> int:
         return self.height - _BOTTOM
 
+    def share(self, time_ms: int) -> float:
+        """How far across a time is, from 0 to 1."""
+        return (time_ms - self.begin) / (self.end - self.begin)
+
+    def y(self, value: float) -> float:
+        return self.floor - (self.floor - self.margin) * value / self.ticks[-1]
+
     def grid(self) -> str:
         parts = []
-        for number in range(_DIVISIONS + 1):
-            value = self.top * number / _DIVISIONS
+        for value in self.ticks:
             y = self.y(value)
-            parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{short_number(value)}</text>')
+            parts.append(f'<line class="grid" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>')
+            parts.append(f'<text x="-6" y="{y + 4:.1f}" text-anchor="end">{tick_label(value, self.unit)}</text>')
+        if self.unit:
+            parts.append(f'<text x="-6" y="{_UNIT_TOP}" class="unit">{escape(self.unit)}{_ZONE}</text>')
         return "".join(parts)
 
     def times(self) -> str:
         """Labels of the time axis that have room: those at the edges would be cut."""
         ticks = time_ticks(self.begin, self.end)
         step = ticks[1] - ticks[0] if ticks[1:] else self.end - self.begin
-        shown = [at for at in ticks if _LEFT + 16 < self.x(at) < WIDTH - _RIGHT - 16]
         return "".join(
-            f'<text x="{self.x(at):.1f}" y="{self.floor + 16}" text-anchor="middle">{_time_label(at, step)}</text>'
-            for at in shown
+            f'<text class="tick" x="{self.share(at):.2%}" y="{self.floor + 16}" text-anchor="middle" '
+            f'data-ms="{at}" data-step="{step}">{_time_label(at, step)}</text>'
+            for at in ticks
+            if 0.02 < self.share(at) < 0.98 or len(ticks) == 1
         )
 
+    def line(self, stretch: Sequence[tuple[int, float]], colour: int) -> str:
+        places = [(_PLOT * self.share(at), self.y(value)) for at, value in stretch]
+        if len(places) == 1:  # a line of one point would not be seen
+            x, y = places[0]
+            places = [(max(0.0, x - 2), y), (min(_PLOT, x + 2), y)]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        below = f"{places[-1][0]:.1f},{self.floor} {places[0][0]:.1f},{self.floor}"
+        area = f'<polygon class="area s{colour}" points="{path} {below}"/>'
+        return f'{area}<polyline class="line s{colour}" vector-effect="non-scaling-stroke" points="{path}"/>'
 
-def line_chart(lines: Sequence[Series], title: str, *, unit: str = "", height: int = 180) -> Svg:
+
+def line_chart(lines: Sequence[Series], title: str, axes: Axes | None = None) -> Svg:
     """Lines over the same time with the area below each, and a legend; empty without points."""
-    drawn = [line for line in lines if any(value is not None for _, value in line.points)]
+    axes = axes or Axes()
+    drawn = [line for each in lines if (line := each.since(axes.begin_ms)).values]
     if not drawn:
         return Svg()
-    times = [at for line in drawn for at, value in line.points if value is not None]
-    top = nice_top(max(value for line in drawn for _, value in line.points if value is not None))
-    margin = _TOP + (_UNIT_TOP if unit else 0)
-    plot = _Plot(height, min(times), max(max(times), min(times) + 1), top, margin)
-    parts = [plot.grid(), plot.times()]
-    if unit:
-        parts.append(f'<text x="{_LEFT - 6}" y="{_UNIT_TOP}" class="unit">{escape(unit)}, time in UTC</text>')
-    for number, line in enumerate(drawn):
-        for stretch in _stretches(line.points):
-            places = [(plot.x(at), plot.y(value)) for at, value in stretch]
-            if len(places) == 1:  # a line of one point would not be seen
-                places = [(places[0][0] - 1, places[0][1]), places[0]]
-            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-            below = f"{places[-1][0]:.1f},{plot.floor} {places[0][0]:.1f},{plot.floor}"
-            parts.append(f'<polygon class="area s{number % COLOURS}" points="{path} {below}"/>')
-            parts.append(f'<polyline class="line s{number % COLOURS}" points="{path}"/>')
-    chart = _svg(WIDTH, height, title, parts)
+    times = [at for line in drawn for at, _ in line.points]
+    begin = min(times) if axes.begin_ms is None else axes.begin_ms
+    end = max(max(times), axes.end_ms or 0, begin + 1)
+    ticks = round_ticks(max(max(line.values) for line in drawn), axes.unit)
+    plot = _Plot(axes.height, begin, end, ticks, axes.unit)
+    inner = "".join(
+        plot.line(stretch, number % COLOURS) for number, line in enumerate(drawn) for stretch in _stretches(line.points)
+    )
+    box = f'viewBox="0 0 {_PLOT} {axes.height}" width="100%" height="{axes.height}" preserveAspectRatio="none"'
+    parts = [plot.grid(), plot.times(), f'<svg class="plot" {box}>{inner}</svg>']
+    said = f"{title}: {', '.join(_in_words(line, axes.unit) for line in drawn)}"
+    data = escape(msgspec.json.encode(_chart_data(drawn, plot)).decode())
+    head = f'height="{axes.height}" tabindex="0" data-chart="{data}"'
+    chart = _svg(head, said, parts, "chart lines")
     return Svg(chart + legend([line.name for line in drawn])) if len(lines) > 1 else chart
+
+
+def _chart_data(lines: Sequence[Series], plot: _Plot) -> dict[str, object]:
+    """What the pointer shows: times since the begin, so that numbers are short, and values to four digits."""
+    series = [
+        {
+            "name": line.name,
+            "points": [
+                (at - plot.begin, None if value is None else float(f"{value:.4g}")) for at, value in line.points
+            ],
+        }
+        for line in lines
+    ]
+    box = {"begin": plot.begin, "end": plot.end, "unit": plot.unit, "series": series}
+    return {**box, "top": plot.ticks[-1], "ceiling": plot.margin, "floor": plot.floor}
+
+
+def _in_words(line: Series, unit: str) -> str:
+    """The line for whoever does not see it."""
+    return f"{line.name} {tick_label(line.values[-1], unit)} at last, {tick_label(max(line.values), unit)} at most"
 
 
 def largest(lines: Sequence[Series]) -> list[Series]:
@@ -148,27 +221,32 @@ def bar_chart(bars: Sequence[Bar], title: str) -> Svg:
             parts.append(f'<rect class="{classes}" x="{_LABEL}" y="{y}" width="{width:.1f}" height="18" rx="2"/>')
         shown = escape(bar.shown or short_number(bar.highest))
         parts.append(f'<text x="{_LABEL + room * bar.highest / top + 6:.1f}" y="{y + 13}" class="value">{shown}</text>')
-    return _svg(WIDTH, len(bars) * _ROW + 8, title, parts) if bars else Svg()
+    return _svg(f'viewBox="0 0 {WIDTH} {len(bars) * _ROW + 8}"', title, parts) if bars else Svg()
 
 
 def column_chart(columns: Sequence[Bar], title: str, *, height: int = 180, names_max: int = 12) -> Svg:
     """Columns beside each other, some of their names below; empty without any."""
     if not columns:
         return Svg()
-    plot = _Plot(height, 0, 1, nice_top(max(column.highest for column in columns)))
-    step = (WIDTH - _LEFT - _RIGHT) / len(columns)
+    plot = _Plot(height, 0, 1, round_ticks(max(column.highest for column in columns)))
+    step = 100 / len(columns)
     named = -(-len(columns) // names_max)
     parts = [plot.grid()]
     for number, column in enumerate(columns):
-        x, y = _LEFT + number * step, plot.y(column.highest)
-        place = f'x="{x + step * 0.1:.1f}" y="{y:.1f}" width="{step * 0.8:.1f}" height="{plot.floor - y:.1f}" rx="2"'
+        x, y = number * step, plot.y(column.highest)
+        place = f'x="{x + step * 0.1:.2f}%" y="{y:.1f}" width="{step * 0.8:.2f}%" height="{plot.floor - y:.1f}" rx="2"'
         hint = _hint(f"{column.name}: {column.shown or short_number(column.highest)}")
-        parts.append(f'<rect class="bar s{column.colour % COLOURS}" {place}>{hint}</rect>')
+        drawn = f'<rect class="bar s{column.colour % COLOURS}" {place}>{hint}</rect>'
+        if column.href:  # the whole height can be hit, however small the column is
+            hit = f'<rect class="hit" x="{x:.2f}%" y="0" width="{step:.2f}%" height="{height}">{hint}</rect>'
+            label = escape(f"{column.name}: {column.shown or short_number(column.highest)}")
+            drawn = f'<a href="{escape(column.href)}" aria-label="{label}">{hit}{drawn}</a>'
+        parts.append(drawn)
         if number % named == 0:
-            parts.append(
-                f'<text x="{x + step / 2:.1f}" y="{height - 6}" text-anchor="middle">{escape(column.name)}</text>'
-            )
-    return _svg(WIDTH, height, title, parts)
+            place = f'x="{x + step / 2:.2f}%" y="{height - 6}" text-anchor="middle"'
+            parts.append(f"<text {place}>{escape(column.name)}</text>")
+    role = "group" if any(column.href for column in columns) else "img"
+    return _svg(f'height="{height}"', title, parts, "chart lines columns", role)
 
 
 def spark(values: Sequence[float], title: str, *, colour: int = 0) -> Svg:
@@ -182,7 +260,7 @@ def spark(values: Sequence[float], title: str, *, colour: int = 0) -> Svg:
         for number, value in enumerate(values)
     )
     line = f'<polyline class="line s{colour % COLOURS}" points="{points}"/>'
-    return _svg(width, height, title, [line], "chart spark")
+    return _svg(f'viewBox="0 0 {width} {height}"', title, [line], "chart spark")
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:
@@ -205,12 +283,28 @@ def shades_legend(names: Sequence[str]) -> Svg:
     return _legend(f'<i class="s0 shade{number}"></i>{escape(name)}' for number, name in enumerate(names))
 
 
-def nice_top(value: float) -> float:
-    """The next of 1, 2, 2.5, 5, 10, … at or above a value; at least 1."""
-    if value <= 1:
-        return 1.0
-    scale = math.pow(10, math.floor(math.log10(value)))
-    return next(step * scale for step in (1, 2, 2.5, 5, 10) if step * scale >= value * (1 - 1e-9))
+def round_ticks(highest: float, unit: str = "") -> list[float]:
+    """Round values of an axis from 0 to at least ``highest``, at most five: steps of 1, 2 or 5 and a power of ten, of
+    bytes also of 1024.
+    """
+    base = 1024.0 ** _power(highest) if unit == "bytes" else 1.0
+    raw = (highest / base or 1) / _DIVISIONS_MAX
+    scale = math.pow(10, math.floor(math.log10(raw)))
+    step = next(size * scale for size in (1, 2, 5, 10) if size * scale >= raw * (1 - 1e-9))
+    count = max(1, math.ceil(highest / base / step - 1e-9))
+    return [float(f"{number * step:.12g}") * base for number in range(count + 1)]
+
+
+def tick_label(value: float, unit: str = "") -> str:
+    """A value beside an axis: short, in units of 1024 for bytes."""
+    if unit != "bytes":
+        return short_number(value)
+    power = _power(value)
+    return f"{value / 1024**power:.3g} {_SIZES[power]}"
+
+
+def _power(value: float) -> int:
+    return 0 if value < 1024 else min(int(math.log(value, 1024)), len(_SIZES) - 1)
 
 
 def short_number(value: float) -> str:
@@ -256,6 +350,5 @@ def _hint(text: str) -> str:
     return f"<title>{escape(text)}</title>"
 
 
-def _svg(width: int, height: int, title: str, parts: Sequence[str], classes: str = "chart") -> Svg:
-    head = f'<svg class="{classes}" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">'
-    return Svg(f"{head}{''.join(parts)}</svg>")
+def _svg(head: str, title: str, parts: Sequence[str], classes: str = "chart", role: str = "img") -> Svg:
+    return Svg(f'<svg class="{classes}" {head} role="{role}" aria-label="{escape(title)}">{"".join(parts)}</svg>')

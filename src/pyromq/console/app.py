@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 from starlette.applications import Starlette
@@ -26,9 +28,11 @@ from pyromq.console.web.admission import CSRF_FIELD, Admitted, admit, check_csrf
 from pyromq.console.web.api import Api, ApiFunction, Call
 from pyromq.console.web.discovery import declared_in
 from pyromq.console.web.formatting import link
+from pyromq.console.web.forms import SentForm
 from pyromq.console.web.openapi import description_of
 from pyromq.console.web.pages import PageRoute, Pages
 from pyromq.console.web.problems import (
+    ForbiddenError,
     NoSuchPageError,
     NotAllowedHereError,
     NotSignedInError,
@@ -39,12 +43,14 @@ from pyromq.console.web.problems import (
 from pyromq.console.web.protection import SAFE_METHODS, Protection
 from pyromq.console.web.rendering import STATIC, Renderer
 from pyromq.console.web.streams import Events, stream_response
-from pyromq.console.web.visit import Drawn, File, Moved, Visit, read_form
+from pyromq.console.web.visit import BodyTooLargeError, Drawn, File, Moved, Visit, read_form
 from pyromq.errors import MQError, printable
 
 logger = logging.getLogger(__name__)
 
 _KEPT: Final = "public, max-age=31536000, immutable"  # static files have their hash in the address
+_PARTS: Final = re.compile(r"{(\w+)}")
+_NOT_SHOWN_AGAIN: Final = (NotSignedInError, ForbiddenError, BodyTooLargeError)
 _STRANGERS_BYTES_MAX: Final = 64 << 10  # of a form that somebody sends who has not signed in
 
 
@@ -107,7 +113,7 @@ class Console:
                 visit = await self._visit(request, page, admitted)
                 response = self._answer(await page.handler(visit), visit, page, admitted)
             except Exception as error:
-                response = self._page_problem(error, visit)
+                response = await self._shown_again(error, visit, page) or self._page_problem(error, visit)
             _note(request, visit.who, response)
             return response
 
@@ -150,6 +156,27 @@ class Console:
             case Response():
                 return answer
         raise TypeError(f"{page.path} answered {type(answer).__name__}")
+
+    async def _shown_again(self, error: Exception, visit: Visit, page: PageRoute) -> Response | None:
+        """The page of a form that was refused, with what was sent; None where there is no such page."""
+        form = next((each for each in self.pages if each.method == "GET" and each.path == page.again), None)
+        if form is None or not visit.fields or not isinstance(error, MQError) or isinstance(error, _NOT_SHOWN_AGAIN):
+            return None
+        parts = {name: visit.path.get(name) or visit.form.get(name, "") for name in _PARTS.findall(form.path)}
+        try:
+            answer = await form.handler(replace(visit, path=parts, sent=SentForm(visit.fields, error)))
+        except MQError:
+            return None
+        if not isinstance(answer, Drawn):
+            return None
+        problem = problem_of(error)
+        text = self.renderer.page(
+            answer.template,
+            replace(visit, sent=SentForm(visit.fields, error)),
+            answer.title or form.title,
+            dict(answer.model),
+        )
+        return Response(text, problem.status, headers_of(error), media_type="text/html")
 
     def _page_problem(self, error: Exception, visit: Visit) -> Response:
         request = visit.request

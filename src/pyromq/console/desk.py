@@ -1,7 +1,7 @@
 """The desk: what every page and every function of the API works with.
 
 ``admin`` is the client of the cluster, ``cache`` keeps its answers for a moment (forget what you changed:
-``desk.cache.forget("topics")``), ``producer()`` sends, ``jobs`` do bulk work, ``lags`` keep how far groups were behind.
+``desk.cache.forget("topics")``), ``producer()`` sends, ``jobs`` do bulk work, ``history`` keeps numbers over time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pyromq.console.auth.accounts import Accounts
 from pyromq.console.auth.attempts import SignInAttempts
 from pyromq.console.auth.sessions import Sessions
 from pyromq.console.caches import Cache
+from pyromq.console.history.keeper import History
 from pyromq.console.lag_history import LagSampler
 from pyromq.console.queue_rates import QueueRates
 from pyromq.console.sampling import EVERY_MS, ClusterSample, Sampler
@@ -55,12 +56,13 @@ class Desk:
             sessions_max=settings.sessions_max,
             proof_of=self.accounts.proof_of,
         )
-        self.sampler = Sampler(self.admin, self.clock)
+        self.history = History(self.clock, settings.data / "samples" if settings.data is not None else None)
+        self.sampler = Sampler(self.admin, self.clock, self.history)
         self.queue_rates = QueueRates(self.clock)
         self.password_checks = asyncio.Semaphore(_PASSWORD_CHECKS_MAX)
         self.streams_open = 0
         self.jobs = Jobs(self.admin, settings.data / "jobs" if settings.data is not None else None, self.clock)
-        self.lags = LagSampler(self.admin, self.clock)
+        self.lags = LagSampler(self.admin, self.clock, self.history)
         self._changes = 0  # lists from before the last one are not shown any more
         self.closing = asyncio.Event()  # streams end when the console does
         self._stack = AsyncExitStack()
@@ -77,6 +79,8 @@ class Desk:
 
     def sample_on(self, *others: Coroutine[Any, Any, None]) -> None:
         """Samples are taken from now on, until the desk is closed; without it a page takes one when it needs it."""
+        self.history.load()
+        self._stack.callback(self.history.close)
         for samples in (self.sampler.run(), self.lags.run(), *others):
             self._stack.push_async_callback(_cancelled, asyncio.ensure_future(samples))
 
@@ -109,9 +113,9 @@ class Desk:
 
     async def sample(self) -> ClusterSample:
         """All brokers, a moment ago."""
-        recent = self.sampler.recent
-        if recent and self.clock.now_ms() - recent[-1].time_ms < EVERY_MS:
-            return recent[-1]
+        last = self.sampler.last
+        if last is not None and self.clock.now_ms() - last.time_ms < EVERY_MS:
+            return last
         return await self.cache.get("sample", NUMBERS_MS, self.sampler.take)
 
     async def cluster(self) -> ClusterInfo:

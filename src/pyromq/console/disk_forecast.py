@@ -21,18 +21,19 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def forecast(past: Sequence[BrokerRow], now: BrokerRow) -> Forecast:
-    """From the space that was free in the past; while there is no past, from what was stored since the broker started.
+def forecast(past: Sequence[tuple[int, float]], now: BrokerRow) -> Forecast:
+    """From the bytes that were free in the past (times, oldest first); while there is no past, from what was
+    stored since the broker started.
 
     Old files are deleted after a while, so the trend of the free space counts, not what arrives.
     """
-    known = [each for each in past if each.disk_total == now.disk_total and not each.problem]
     if not now.disk_total:
         return Forecast(full_in_ms=None, text="the broker does not tell its disk")
-    first = known[0] if known else now
-    span_ms = now.time_ms - first.time_ms
+    first_ms, first_free = past[0] if past else (now.time_ms, now.disk_free)
+    span_ms = now.time_ms - first_ms
+    used: float
     if span_ms >= FORECAST_MS_MIN:
-        used, over = first.disk_free - now.disk_free, f"as in the last {shown_span(span_ms)}"
+        used, over = first_free - now.disk_free, f"as in the last {shown_span(span_ms)}"
     else:
         span_ms, used = now.time_ms - now.started_ms, now.put_bytes
         over = "at its average since it started"

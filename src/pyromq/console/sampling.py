@@ -1,30 +1,26 @@
 """Samples of all brokers over time: what live charts and forecasts are made of.
 
-Every few seconds one request to each broker; the last minutes are kept as they were, the last day in coarser steps.
+Every few seconds one request to each broker. The last one is kept whole, its numbers go to the history.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Final
 
 import msgspec
 
 from pyromq.aio import Admin
 from pyromq.clock import Clock
+from pyromq.console.history.keeper import History
+from pyromq.console.history.names import CLUSTER_IN, CLUSTER_OUT, broker_number
 from pyromq.errors import MQError, printable
 from pyromq.operate.brokers import BrokerRow
 
 logger = logging.getLogger(__name__)
 
 EVERY_MS: Final = 5_000
-RECENT: Final = 180  # a quarter of an hour of them
-COARSE_MS: Final = 300_000
-COARSE: Final = 288  # a day
 
 
 class ClusterSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,26 +44,11 @@ class ClusterSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sampler:
-    """``take`` asks now, ``run`` again and again; ``recent`` and ``day`` are what is remembered, oldest first."""
+    """``take`` asks now, ``run`` again and again; ``last`` is the newest, the history has the numbers of all."""
 
-    def __init__(self, admin: Admin, clock: Clock) -> None:
-        self._admin, self._clock = admin, clock
-        self._recent: deque[ClusterSample] = deque(maxlen=RECENT)
-        self._day: deque[ClusterSample] = deque(maxlen=COARSE)
-
-    @property
-    def recent(self) -> list[ClusterSample]:
-        return list(self._recent)
-
-    @property
-    def day(self) -> list[ClusterSample]:
-        return list(self._day)
-
-    def past_of(self, key: str) -> list[BrokerRow]:
-        """One broker process, as far back as it is remembered, oldest first."""
-        before = self._recent[0].time_ms if self._recent else 0
-        samples = [*(each for each in self._day if each.time_ms < before), *self._recent]
-        return [broker for sample in samples for broker in sample.brokers if broker.key == key]
+    def __init__(self, admin: Admin, clock: Clock, history: History) -> None:
+        self._admin, self._clock, self._history = admin, clock, history
+        self.last: ClusterSample | None = None
 
     async def run(self) -> None:
         """Sample until cancelled."""
@@ -82,12 +63,20 @@ class Sampler:
             sample = ClusterSample(time_ms=time_ms, brokers=tuple(await self._admin.brokers.list()))
         except MQError as error:
             sample = ClusterSample(time_ms=time_ms, problem=printable(str(error)))
-        self._recent.append(sample)
-        if not self._day or time_ms - self._day[-1].time_ms >= COARSE_MS:
-            self._day.append(sample)
+        self.last = sample
+        self._history.add(numbers_of(sample))
         return sample
 
 
-def gaps(samples: Sequence[ClusterSample], every_ms: int = EVERY_MS) -> set[int]:
-    """Times after which samples are missing: the console was down, or could not ask."""
-    return {before.time_ms for before, after in pairwise(samples) if after.time_ms - before.time_ms > 4 * every_ms}
+def numbers_of(sample: ClusterSample) -> dict[str, float]:
+    """What the history keeps of a sample; brokers that did not answer leave a gap."""
+    found: dict[str, float] = {}
+    for each in sample.brokers:
+        if not each.problem:
+            found[broker_number(each.key, "in")] = each.put_rate
+            found[broker_number(each.key, "out")] = each.get_rate
+            if each.disk_total:
+                found[broker_number(each.key, "free")] = each.disk_free
+    if found:
+        found |= {CLUSTER_IN: sample.put_rate, CLUSTER_OUT: sample.get_rate}
+    return found

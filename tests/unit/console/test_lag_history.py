@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.console.lag_history import EVERY_MS, POINTS_MAX, LagSampler
+from pyromq.console.history.keeper import History
+from pyromq.console.lag_history import EVERY_MS, LagSampler
 from pyromq.errors import ConnectFailedError
 from pyromq.operate.sweep import GroupTotals
 from pyromq.testing import ManualClock
@@ -29,28 +30,30 @@ class Told:
 
 def test_points_are_kept_by_group_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock()
-    history = LagSampler(Told(), clock)  # type: ignore[arg-type]
-    for number in range(POINTS_MAX + 10):
-        clock.advance_ms(1)
-        history.add({"g": GroupTotals(lag=number)})
-    points = history.points("g")
-    assert len(points) == POINTS_MAX
-    assert points[-1] == (clock.now_ms(), POINTS_MAX + 9)
-    assert history.points("nobody") == []
+    lags = LagSampler(Told(), clock, History(clock))  # type: ignore[arg-type]
+    for number in range(3):
+        clock.advance_ms(EVERY_MS)
+        lags.add({"g": GroupTotals(lag=number), "other": GroupTotals(lag=9)})
+    assert [lag for _, lag in lags.points("g")] == [0, 1, 2]
+    assert lags.points("nobody") == []
     monkeypatch.setattr("pyromq.console.lag_history.GROUPS_MAX", 2)
-    history.add({"a": GroupTotals(), "b": GroupTotals()})
-    assert history.points("g") == []
+    clock.advance_ms(EVERY_MS)
+    lags.add({"a": GroupTotals(lag=1), "b": GroupTotals(lag=7), "c": GroupTotals(lag=5)})
+    assert [bool(lags.points(group)) for group in "abc"] == [False, True, True], "those that are furthest behind"
 
 
 def test_a_cluster_that_does_not_answer_leaves_a_gap_and_sampling_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
 
+    clock = ManualClock()
+
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
+        clock.advance_ms(int(seconds * 1000))
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    history = LagSampler(Told(3, ConnectFailedError("away"), 5), ManualClock())  # type: ignore[arg-type]
+    lags = LagSampler(Told(3, ConnectFailedError("away"), 5), clock, History(clock))  # type: ignore[arg-type]
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(history.run())
-    assert [lag for _, lag in history.points("g")] == [3, 5]
+        asyncio.run(lags.run())
+    assert [lag for _, lag in lags.points("g")] == [3, 5]
     assert slept == [EVERY_MS / 1000] * 3

@@ -6,8 +6,11 @@ import pytest
 
 from pyromq.aio import Admin
 from pyromq.console.disk_forecast import forecast
+from pyromq.console.history.keeper import History
+from pyromq.console.history.names import CLUSTER_IN, broker_number
+from pyromq.console.history.spans import TimeSpan
 from pyromq.console.queue_rates import QueueRates
-from pyromq.console.sampling import COARSE_MS, EVERY_MS, RECENT, ClusterSample, Sampler, gaps
+from pyromq.console.sampling import EVERY_MS, Sampler
 from pyromq.console.views.cluster import rates_chart
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
@@ -48,17 +51,17 @@ def broker_at(time_ms: int, free: int, **more: int) -> BrokerRow:
 
 
 def test_a_disk_that_fills_has_a_time_when_it_is_full() -> None:
-    past = [broker_at(0, 700), broker_at(HOUR_MS, 600)]
+    past = [(0, 700.0), (HOUR_MS, 600.0)]
     told = forecast(past, broker_at(2 * HOUR_MS, 500))
     assert told.full_in_ms == 5 * HOUR_MS
     assert told.text == "full in 5 h, as in the last 2 h"
 
 
 def test_a_disk_that_does_not_fill_or_is_not_known_says_so() -> None:
-    assert forecast([broker_at(0, 500)], broker_at(HOUR_MS, 500)).text == "not filling up"
-    assert forecast([broker_at(0, 400)], broker_at(HOUR_MS, 500)).text == "not filling up", "old files were deleted"
+    assert forecast([(0, 500)], broker_at(HOUR_MS, 500)).text == "not filling up"
+    assert forecast([(0, 400)], broker_at(HOUR_MS, 500)).text == "not filling up", "old files were deleted"
     assert forecast([], broker_at(1_000, 500, started_ms=0)).text == "no forecast yet"
-    assert forecast([broker_at(0, 501)], broker_at(HOUR_MS * 24, 500)).text == "not full within a year"
+    assert forecast([(0, 501)], broker_at(HOUR_MS * 24, 500)).text == "not full within a year"
     unknown = BrokerRow(broker="b", cluster="c", number=0, address="a", time_ms=1)
     assert forecast([], unknown).full_in_ms is None
 
@@ -69,21 +72,19 @@ def test_without_a_past_the_average_since_the_start_counts() -> None:
     assert "at its average since it started" in told.text
 
 
-async def test_the_last_minutes_are_kept_fine_and_the_day_coarse() -> None:
+async def test_samples_of_brokers_go_to_the_history() -> None:
     clock = ManualClock()
     async with ConsoleRig(clock=clock) as rig:
         rig.admin.client.clock = clock
-        sampler = Sampler(rig.admin, clock)
-        for _ in range(RECENT + 30):
+        sampler = rig.desk.sampler
+        for _ in range(60):
             await sampler.take()
             clock.advance_ms(EVERY_MS)
-        assert len(sampler.recent) == RECENT
-        steps = [after.time_ms - before.time_ms for before, after in zip(sampler.day, sampler.day[1:], strict=False)]
-        assert steps and all(step >= COARSE_MS for step in steps)
-        times = [each.time_ms for each in sampler.past_of("broker-a/0")]
-        assert times == sorted(set(times))
-        assert times[0] < sampler.recent[0].time_ms
-        assert sampler.recent[-1].brokers[0].disk_total > 0
+        assert len(rig.desk.history.points(CLUSTER_IN, TimeSpan.QUARTER)) == 60
+        free = rig.desk.history.points(broker_number("broker-a/0", "free"), TimeSpan.QUARTER)
+        assert len(free) == 60 and all(value for _, value in free)
+        assert sampler.last is not None and sampler.last.brokers[0].disk_total > 0
+        assert "<svg" in rates_chart(rig.desk, TimeSpan.QUARTER)
 
 
 async def test_that_nobody_answers_is_a_sample() -> None:
@@ -92,15 +93,10 @@ async def test_that_nobody_answers_is_a_sample() -> None:
 
     admin = Admin("127.0.0.1:1")
     admin.brokers.list = silent  # type: ignore[method-assign,assignment]
-    sample = await Sampler(admin, ManualClock()).take()
+    history = History(ManualClock())
+    sample = await Sampler(admin, ManualClock(), history).take()
     assert (sample.problem, sample.brokers) == ("nobody", ())
-
-
-def test_a_chart_has_a_gap_where_samples_are_missing() -> None:
-    samples = [ClusterSample(time_ms=at * EVERY_MS) for at in (0, 1, 2, 50, 51)]
-    assert gaps(samples) == {2 * EVERY_MS}
-    assert rates_chart(samples).count('class="line s0"') == 2
-    assert rates_chart(samples[:1]) == ""
+    assert history.points(CLUSTER_IN, TimeSpan.QUARTER) == [], "nobody answered: a gap, not a zero"
 
 
 def test_kinds_of_topics_are_known_by_name_and_attribute() -> None:

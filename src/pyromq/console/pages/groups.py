@@ -8,11 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from pyromq.aio import QueueId
-from pyromq.charts import Series, line_chart, spark
+from pyromq.charts import spark
+from pyromq.console.history.names import group_lag
 from pyromq.console.views import groups as view
 from pyromq.console.views.brokers import require_broker
 from pyromq.console.views.letters import waiting_retries
 from pyromq.console.views.times import read_moment
+from pyromq.console.views.trends import trend_chart
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery
@@ -47,7 +49,6 @@ async def groups(visit: Visit) -> Drawn:
 async def group(visit: Visit) -> Drawn:
     name = visit.path["group"]
     state = await view.group_state(visit.desk, name)
-    points = visit.desk.lags.points(name)
     retries = [queue for queue in state.queues if queue.queue.topic.startswith(RETRY_PREFIX)]
     own = [queue for queue in state.queues if not queue.queue.topic.startswith(RETRY_PREFIX)]
     letters, errors, letters_problem = await _letters(visit, name)
@@ -59,7 +60,8 @@ async def group(visit: Visit) -> Drawn:
         "retries_ready": sum(max(0, queue.lag) for queue in retries),
         "retries_waiting": await _waiting(visit, name),
         "blocking": blocking_of(state)[:_HEADS_SHOWN_MAX],
-        "trend": line_chart([Series("lag", points)], f"Lag of {name}") if len(points) > 1 else "",
+        "trend": trend_chart(visit.desk, visit.span, f"Lag of {name}", {"lag": group_lag(name)}),
+        "span": visit.span,
         "letters": letters,
         "errors": errors,
         "letters_problem": letters_problem,

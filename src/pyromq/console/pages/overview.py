@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pyromq.console.sampling import COARSE_MS
 from pyromq.console.views.cluster import cluster_view, rates_chart
 from pyromq.console.views.health import health
 from pyromq.console.web.pages import Nav, Pages
@@ -45,7 +44,7 @@ async def _regions(visit: Visit) -> AsyncIterator[Event]:
 
 async def _model(visit: Visit) -> dict[str, Any]:
     """Where the cluster cannot be asked, the page says so; it opens all the same."""
-    desk, whole_day = visit.desk, visit.query.get("range") == "day"
+    desk = visit.desk
     cluster, found = await asyncio.gather(cluster_view(desk), health(desk))
     try:
         topics = sum(kind.is_users for kind in (await desk.topic_kinds()).values())
@@ -55,8 +54,8 @@ async def _model(visit: Visit) -> dict[str, Any]:
     return {
         "cluster": cluster,
         "health": found,
-        "chart": rates_chart(desk.sampler.day, COARSE_MS) if whole_day else rates_chart(desk.sampler.recent),
-        "whole_day": whole_day,
+        "chart": rates_chart(desk, visit.span),
+        "span": visit.span,
         "topics": topics,
         "groups": None if groups is None else sum(not is_system_group(each) for each in groups),
     }

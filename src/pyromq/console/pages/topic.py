@@ -19,9 +19,10 @@ from pyromq.console.views.topic import (
 )
 from pyromq.console.web.commands import command_line
 from pyromq.console.web.formatting import link
+from pyromq.console.web.forms import about_field, form_values
 from pyromq.console.web.pages import Pages
 from pyromq.console.web.tables import TableQuery
-from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
+from pyromq.console.web.visit import BadRequestError, Drawn, FieldError, Moved, Visit
 from pyromq.errors import ConfigError, MQError, printable
 from pyromq.model.times import span_ms
 
@@ -112,13 +113,13 @@ def _send_page(visit: Visit, view: object, form: dict[str, str], report: SendRep
 
 
 def message_from(form: dict[str, str]) -> NewMessage:
-    """What the form to send holds. Raises BadRequestError, ConfigError."""
+    """What the form to send holds. Raises FieldError."""
     properties = {}
     for line in form.get("properties", "").splitlines():
         if line.strip():
             key, equals, value = line.partition("=")
             if not equals or not key.strip():
-                raise BadRequestError(f"properties are lines of NAME=VALUE, not {line[:100]!r}")
+                raise FieldError("properties", f"properties are lines of NAME=VALUE, not {line[:100]!r}")
             properties[key.strip()] = value.strip()
     delay = form.get("delay", "").strip()
     given = {
@@ -128,13 +129,15 @@ def message_from(form: dict[str, str]) -> NewMessage:
         "properties": properties,
         "order_key": form.get("order_key", "").strip(),
         "priority": form.get("priority", "").strip() or None,
-        "delay_ms": delay_ms(delay) if delay else 0,
+        "delay_ms": _delay(delay),
         "count": form.get("count") or "1",
     }
-    try:
-        return msgspec.convert(given, NewMessage, strict=False)
-    except msgspec.ValidationError as error:
-        raise BadRequestError(str(error)) from error
+    return form_values(given, NewMessage)
+
+
+def _delay(text: str) -> int:
+    with about_field("delay"):
+        return delay_ms(text) if text else 0
 
 
 def delay_ms(text: str) -> int:
@@ -163,6 +166,6 @@ async def delete(visit: Visit) -> Moved:
     """Asks for the name again: the page says what is lost."""
     name = visit.path["topic"]
     if visit.form.get("name", "") != name:
-        raise ConfigError(f"nothing was deleted: write the name of the topic, {name}, to say that you mean it")
+        raise FieldError("name", f"nothing was deleted: write the name of the topic, {name}, to say that you mean it")
     await delete_topic(visit.desk, name)
     return Moved("/topics", said=f"The topic {name} was deleted, with its messages.")

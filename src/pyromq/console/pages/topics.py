@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from pyromq.console.views.topic import MESSAGE_TYPES, QUEUES_DEFAULT, QUEUES_MAX, TopicSettings, save_topic
 from pyromq.console.views.topics import SORTS, topic_list
 from pyromq.console.web.formatting import link
+from pyromq.console.web.forms import about_field, form_values
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery
-from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
+from pyromq.console.web.visit import Drawn, Moved, Visit
 from pyromq.errors import ConfigError
 from pyromq.model.system_names import TopicKind
 
@@ -45,9 +44,11 @@ async def new(visit: Visit) -> Drawn:
 @pages.action("/topics/new", title="New topic")
 async def create(visit: Visit) -> Moved:
     name = visit.form.get("topic", "").strip()
-    if name in (await visit.desk.admin.topics.names()):
-        raise ConfigError(f"there is a topic {name} already: change it on its own page")
-    await save_topic(visit.desk, name, settings_from(visit), broker=visit.form.get("broker", ""))
+    settings = settings_from(visit)
+    with about_field("topic"):
+        if name in (await visit.desk.admin.topics.names()):
+            raise ConfigError(f"there is a topic {name} already: change it on its own page")
+        await save_topic(visit.desk, name, settings, broker=visit.form.get("broker", ""))
     return Moved(link("topics", name), said=f"The topic {name} exists now.")
 
 
@@ -62,12 +63,9 @@ def form_model(settings: TopicSettings) -> dict[str, object]:
 
 
 def settings_from(visit: Visit) -> TopicSettings:
-    """What the form of a topic holds. Raises BadRequestError."""
+    """What the form of a topic holds. Raises FieldError."""
     form = visit.form
     numbers = ("read_queues", "write_queues", "message_type")
     given: dict[str, object] = {name: form[name] for name in numbers if form.get(name)}
     boxes = {name: name in form for name in ("readable", "writable", "ordered")}
-    try:
-        return msgspec.convert({**given, **boxes}, TopicSettings, strict=False)
-    except msgspec.ValidationError as error:
-        raise BadRequestError(f"the configuration of a topic: {error}") from error
+    return form_values({**given, **boxes}, TopicSettings)

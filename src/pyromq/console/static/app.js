@@ -1,8 +1,5 @@
-// The console's script: pages work without it, it makes them live and handy.
+// The console's script: pages work without it, it makes them handy. live.js, times.js and charts.js do the rest.
 //
-//   data-live="5"            an element with an id: fetched again every 5 seconds from this page, and replaced
-//   data-stream="/path"      server-sent events "region": HTML of an element, which replaces the one with its id;
-//                            any other event is handed on as a DOM event "stream:<name>" of the element
 //   form data-confirm="…"    asks before it sends
 //   data-copy="text"         copies it
 //   data-search, data-key    the field that "/" goes to; the letter that opens a link after "g"
@@ -10,7 +7,6 @@
 
 const root = document.documentElement;
 root.classList.add("scripted");
-let paused = false;
 
 // --- theme ---
 
@@ -23,88 +19,12 @@ function switchTheme() {
   document.cookie = `pyromq_theme=${root.dataset.theme}; path=/; max-age=31536000; samesite=strict`;
 }
 
-// --- moments: UTC is shown, the local time is in the title ---
-
-function localTimes(within) {
-  for (const each of within.querySelectorAll("time[data-ms]")) {
-    const local = new Date(Number(each.dataset.ms));
-    if (!each.title.includes("\n")) each.title += `\n${local.toLocaleString()} here`;
-  }
-}
-
-// --- regions that are replaced ---
-
-function isBusy(element) {
-  const active = document.activeElement;
-  return element.contains(active) && active.matches("input, textarea, select, button");
-}
-
-function replaceRegion(fresh) {
-  const old = fresh.id && document.getElementById(fresh.id);
-  if (!old || isBusy(old)) return;
-  const open = [...old.querySelectorAll("details[id][open]")].map((each) => each.id);
-  const adopted = document.importNode(fresh, true);
-  for (const each of adopted.querySelectorAll("details[id]")) each.open = each.open || open.includes(each.id);
-  old.replaceWith(adopted);
-  localTimes(adopted);
-  adopted.dispatchEvent(new CustomEvent("replaced", { bubbles: true }));
-}
-
-function parsed(html) {
-  return new DOMParser().parseFromString(html, "text/html");
-}
-
-async function refresh(selector) {
-  const answer = await fetch(location.href, { headers: { "X-Part": "1" } });
-  if (answer.redirected && new URL(answer.url).pathname === "/login") return location.reload();
-  if (!answer.ok) throw new Error(answer.statusText);
-  const page = parsed(await answer.text());
-  for (const each of page.querySelectorAll(`${selector}, .nav-badge`)) replaceRegion(each);
-}
-
-function marks(state, text) {
-  for (const each of document.querySelectorAll(".live-mark")) {
-    each.classList.toggle("on", state === "on");
-    each.classList.toggle("lost", state === "lost");
-    each.textContent = text;
-  }
-}
-
-function startRefreshing() {
-  // the shortest interval of the page counts; a region that comes back may name another one
-  const seconds = () => Math.min(...[...document.querySelectorAll("[data-live]")].map((each) => Number(each.dataset.live)));
-  const again = async () => {
-    if (!paused && !document.hidden) {
-      try {
-        await refresh("[data-live]");
-        marks("on", "live");
-      } catch {
-        marks("lost", "connection lost");
-      }
-    }
-    setTimeout(again, seconds() * 1000);
-  };
-  if (Number.isFinite(seconds())) setTimeout(again, seconds() * 1000);
-}
-
-function startStream(element) {
-  const source = new EventSource(element.dataset.stream);
-  source.addEventListener("open", () => marks("on", "live"));
-  source.addEventListener("error", () => marks("lost", "connection lost"));
-  source.addEventListener("region", (event) => {
-    if (!paused) for (const each of parsed(event.data).body.children) replaceRegion(each);
-  });
-  for (const name of (element.dataset.events || "").split(" ").filter(Boolean)) {
-    source.addEventListener(name, (event) => {
-      element.dispatchEvent(new CustomEvent(`stream:${name}`, { detail: event.data, bubbles: true }));
-    });
-  }
-  addEventListener("pagehide", () => source.close());
-}
-
-function togglePause() {
-  paused = !paused;
-  marks(paused ? "" : "on", paused ? "paused" : "live");
+function switchDensity() {
+  const compact = root.dataset.density !== "compact";
+  if (compact) root.dataset.density = "compact";
+  else delete root.dataset.density;
+  document.querySelector("[data-density-switch]").setAttribute("aria-pressed", String(compact));
+  document.cookie = `pyromq_density=${compact ? "compact" : ""}; path=/; max-age=31536000; samesite=strict`;
 }
 
 // --- forms that ask first ---
@@ -160,6 +80,7 @@ document.addEventListener("click", (event) => {
   if (!button) return;
   if (button.dataset.copy !== undefined) copy(button);
   else if (button.hasAttribute("data-theme-switch")) switchTheme();
+  else if (button.hasAttribute("data-density-switch")) switchDensity();
   else if (button.hasAttribute("data-help-open")) document.getElementById("help").showModal();
   else if (button.hasAttribute("data-help-close")) document.getElementById("help").close();
   else if (button.hasAttribute("data-pause")) togglePause();
@@ -213,12 +134,7 @@ document.addEventListener("keydown", (event) => {
     }
   } else if (event.key === "?") document.getElementById("help").showModal();
   else if (event.key === "p") togglePause();
+  else if (event.key === "d") switchDensity();
   else if (event.key === "[") follow('a[rel="prev"]');
   else if (event.key === "]") follow('a[rel="next"]');
 });
-
-// --- begin ---
-
-localTimes(document);
-startRefreshing();
-document.querySelectorAll("[data-stream]").forEach(startStream);

@@ -19,8 +19,9 @@ function cell(row, text, name) {
 function show(message) {
   const row = document.createElement("tr");
   row.className = "fresh";
-  const when = cell(row, new Date(message.stored_ms).toISOString().slice(11, 23), "nowrap mono");
-  when.title = new Date(message.stored_ms).toISOString();
+  const millis = String(message.stored_ms % 1000).padStart(3, "0");
+  const when = cell(row, `${timeOfDay(new Date(message.stored_ms))}.${millis}`, "nowrap mono");
+  when.title = utcTime(message.stored_ms);
   const link = document.createElement("a");
   link.className = "mono id";
   link.href = `${tail.dataset.tail}/${encodeURIComponent(message.offset_message_id)}`;
@@ -78,10 +79,7 @@ tail.addEventListener("stream:problem", (event) => {
   part("problem").hidden = false;
 });
 
-part("pause").addEventListener("click", () => {
-  isPaused = !isPaused;
-  part("pause").textContent = isPaused ? "Resume" : "Pause";
-});
+document.addEventListener("paused", (event) => (isPaused = event.detail)); // the button of the bar
 
 part("clear").addEventListener("click", () => {
   part("rows").replaceChildren();

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
-from pyromq.charts import Series, Svg, line_chart
+from pyromq.charts import Svg
 from pyromq.console.desk import Desk
 from pyromq.console.disk_forecast import Forecast, forecast
-from pyromq.console.sampling import EVERY_MS, ClusterSample, gaps
+from pyromq.console.history.names import CLUSTER_IN, CLUSTER_OUT, broker_number
+from pyromq.console.history.spans import TimeSpan
+from pyromq.console.views.trends import trend_chart
 from pyromq.operate.brokers import BrokerRow
 
 
@@ -42,11 +42,11 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def cluster_view(desk: Desk) -> ClusterView:
-    sample, past_of = await desk.sample(), desk.sampler.past_of
+    sample = await desk.sample()
     return ClusterView(
         nameservers=desk.settings.nameservers,
         brokers=[
-            BrokerView(**msgspec.structs.asdict(each), forecast=forecast(past_of(each.key), each))
+            BrokerView(**msgspec.structs.asdict(each), forecast=forecast(_free_before(desk, each.key), each))
             for each in sample.brokers
         ],
         put_rate=sample.put_rate,
@@ -56,17 +56,14 @@ async def cluster_view(desk: Desk) -> ClusterView:
     )
 
 
-def rates_chart(samples: Sequence[ClusterSample], every_ms: int = EVERY_MS) -> Svg:
+def _free_before(desk: Desk, key: str) -> list[tuple[int, float]]:
+    """Free bytes of a broker's disk over the longest time that is known."""
+    name = broker_number(key, "free")
+    known = [desk.history.points(name, span) for span in TimeSpan]
+    found = max(known, key=lambda points: points[-1][0] - points[0][0] if points else 0)
+    return [(at, free) for at, free in found if free is not None]
+
+
+def rates_chart(desk: Desk, span: TimeSpan) -> Svg:
     """Messages in and out; empty until there are two samples."""
-    if len(samples) < 2:
-        return Svg()
-    holes = gaps(samples, every_ms)
-    points_in: list[tuple[int, float | None]] = []
-    points_out: list[tuple[int, float | None]] = []
-    for each in samples:
-        points_in.append((each.time_ms, each.put_rate))
-        points_out.append((each.time_ms, each.get_rate))
-        if each.time_ms in holes:
-            points_in.append((each.time_ms + 1, None))
-            points_out.append((each.time_ms + 1, None))
-    return line_chart([Series("in", points_in), Series("out", points_out)], "Messages a second, in and out")
+    return trend_chart(desk, span, "Messages a second", {"in": CLUSTER_IN, "out": CLUSTER_OUT})

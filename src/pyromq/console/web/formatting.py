@@ -46,6 +46,14 @@ def span(value: int | None) -> str:
     return NOT_KNOWN if value is None else shown_span(value)
 
 
+def shortened(text: str, most: int = 28) -> str:
+    """A long name with its middle left out: what ids of clients begin and end with tells them apart."""
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 3
+    return f"{text[: most - 1 - end]}…{text[-end:]}"
+
+
 def link(*parts: object, **query: object) -> str:
     """``link("topics", name, "edit", page=2)``: the parts of a path, each quoted, and a query without empty values."""
     path = "/" + "/".join(quote(str(part), safe="") for part in parts)
@@ -62,4 +70,5 @@ FILTERS: Final = {
     "span": span,
     "ago": ago,
     "until": until,
+    "shortened": shortened,
 }

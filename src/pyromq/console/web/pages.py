@@ -49,6 +49,8 @@ class PageRoute:
     title: str = ""
     nav: Nav | None = None
     is_stream: bool = False
+    again: str = ""
+    """Path of the page that an action shows when it fails; its own, if there is a page at it."""
 
 
 class Pages:
@@ -63,10 +65,14 @@ class Pages:
         return self._added(method="GET", path=path, role=role, title=title, nav=nav)
 
     def action(
-        self, path: str, *, title: str = "", role: ConsoleRole | None = ConsoleRole.OPERATOR
+        self, path: str, *, title: str = "", role: ConsoleRole | None = ConsoleRole.OPERATOR, again: str = ""
     ) -> Callable[[HandlerT], HandlerT]:
-        """A form that changes something, or shows what it would change (``Drawn``)."""
-        return self._added(method="POST", path=path, role=role, title=title)
+        """A form that changes something, or shows what it would change (``Drawn``).
+
+        When it raises an MQError, the page at ``again`` (without: the one at the same path) shows the form again with
+        what was sent (``web.forms``). Parts of that path come from this one's, or from the form.
+        """
+        return self._added(method="POST", path=path, role=role, title=title, again=again or path)
 
     def stream(self, path: str, *, role: ConsoleRole = ConsoleRole.READER) -> Callable[[HandlerT], HandlerT]:
         """Server-sent events for a page that is open."""
@@ -81,11 +87,19 @@ class Pages:
         title: str = "",
         nav: Nav | None = None,
         is_stream: bool = False,
+        again: str = "",
     ) -> Callable[[HandlerT], HandlerT]:
         def added(handler: HandlerT) -> HandlerT:
             self.routes.append(
                 PageRoute(
-                    method=method, path=path, handler=handler, role=role, title=title, nav=nav, is_stream=is_stream
+                    method=method,
+                    path=path,
+                    handler=handler,
+                    role=role,
+                    title=title,
+                    nav=nav,
+                    is_stream=is_stream,
+                    again=again,
                 )
             )
             return handler

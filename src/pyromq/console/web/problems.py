@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from pyromq.console.web.visit import BadRequestError, BodyTooLargeError
+from pyromq.console.web.visit import BadRequestError, BodyTooLargeError, FieldError
 from pyromq.errors import (
     BodyError,
     BrokerError,
@@ -110,6 +110,8 @@ def problem_of(error: Exception) -> Problem:
     if not isinstance(error, MQError):
         text = "something in the console failed; its log says what"
         return Problem(title="Internal error", status=500, detail=text)
+    if isinstance(error, FieldError) and error.cause is not None:
+        return problem_of(error.cause)
     if isinstance(error, SendFailedError) and error.attempts and not error.maybe_stored:
         inner = problem_of(error.attempts[-1].error)
         return msgspec.structs.replace(inner, detail=printable(str(error)))

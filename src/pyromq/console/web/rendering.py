@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pyromq.console.web.commands import command_line
 from pyromq.console.web.formatting import FILTERS, link
+from pyromq.console.web.forms import SentForm
 from pyromq.console.web.pages import SECTIONS, Nav, PageRoute
 from pyromq.console.web.places import place_of
 from pyromq.console.web.visit import Visit
@@ -50,7 +51,7 @@ class Renderer:
 
     def page(self, template: str, visit: Visit, title: str, model: dict[str, Any]) -> str:
         """A whole page; what was said before is shown on it, once."""
-        theme = visit.request.cookies.get("pyromq_theme", "")
+        cookies = visit.request.cookies
         nameservers = visit.desk.settings.nameservers
         given = {
             "visit": visit,
@@ -60,7 +61,9 @@ class Renderer:
             "nav": self.nav,
             "nav_badges": self._badges() if visit.who is not None else {},
             "title": title,
-            "theme": theme if theme in _THEMES else "",
+            "theme": theme if (theme := cookies.get("pyromq_theme", "")) in _THEMES else "",
+            "density": "compact" if cookies.get("pyromq_density") == "compact" else "",
+            "sent": visit.sent or SentForm(),
             "here": visit.request.url.path,
             "now_ms": visit.now_ms,
             "nameservers": nameservers,

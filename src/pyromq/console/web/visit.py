@@ -11,10 +11,12 @@ from starlette.requests import ClientDisconnect, Request
 
 from pyromq.console.auth.roles import ConsoleIdentity
 from pyromq.console.auth.sessions import Said, SignedInSession
-from pyromq.errors import ConfigError
+from pyromq.console.history.spans import TimeSpan
+from pyromq.errors import ConfigError, MQError
 
 if TYPE_CHECKING:
     from pyromq.console.desk import Desk
+    from pyromq.console.web.forms import SentForm
 
 _FIELDS_MAX = 20_000
 
@@ -31,11 +33,23 @@ class BadRequestError(ConfigError):
     """What came cannot be read as what was asked for."""
 
 
+class FieldError(ConfigError):
+    """A field of a form is wrong; ``cause`` is the error that says so, if another one did."""
+
+    cause: MQError | None = None
+
+    def __init__(self, field: str, text: str, *, cause: MQError | None = None) -> None:
+        super().__init__(text)
+        self.field = field
+        self.cause = cause
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
     """``path`` are the parts of the path in braces, ``query`` and ``form`` the first value of each field.
 
     ``who`` is None on the few pages that nobody has to sign in for. ``fields`` has every value of a form, in order.
+    ``sent`` is a form that was refused, on the page that shows it again.
     """
 
     desk: Desk
@@ -45,6 +59,7 @@ class Visit:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     fields: tuple[tuple[str, str], ...] = ()
+    sent: SentForm | None = None
 
     @property
     def form(self) -> dict[str, str]:
@@ -57,6 +72,11 @@ class Visit:
     @property
     def is_operator(self) -> bool:
         return self.who is not None and self.who.is_operator
+
+    @property
+    def span(self) -> TimeSpan:
+        """The time that charts of the page show: the field ``range`` of the query."""
+        return TimeSpan.of(self.query.get("range", ""))
 
     @property
     def now_ms(self) -> int:

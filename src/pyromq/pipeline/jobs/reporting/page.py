@@ -9,16 +9,31 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-from pyromq.charts import COLOURS, Bar, Series, bar_chart, largest, line_chart, shades_legend
+from pyromq.charts import (
+    COLOURS,
+    PALETTE_DARK,
+    PALETTE_LIGHT,
+    Axes,
+    Bar,
+    Series,
+    bar_chart,
+    largest,
+    line_chart,
+    shades_legend,
+)
 from pyromq.pipeline.jobs.reporting.numbers import Point, Report
 from pyromq.wording import shown_span, shown_time
 
-_STYLE: Final = """
-:root{color-scheme:light dark;
---bg:#fff;--fg:#1b1f24;--dim:#667;--line:#e3e6ea;--card:#f7f8fa;--c0:#2463c5;--c1:#d2691e;--c2:#2e8b57;--c3:#9c4dcc;
---c4:#c2185b;--c5:#00838f}
-@media(prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e6e8eb;--dim:#9aa3ad;--line:#2b3138;--card:#1b2026;--c0:#6ea8fe;
---c1:#ffa657;--c2:#7ee2a8;--c3:#d2a8ff;--c4:#ff7eb6;--c5:#56d4dd}}
+_LIGHT, _DARK = (
+    ";".join(f"--c{number}:{colour}" for number, colour in enumerate(palette))
+    for palette in (PALETTE_LIGHT, PALETTE_DARK)
+)
+_STYLE: Final = (
+    f""":root{{color-scheme:light dark;
+--bg:#fff;--fg:#1b1f24;--dim:#667;--line:#e3e6ea;--card:#f7f8fa;{_LIGHT}}}
+@media(prefers-color-scheme:dark){{:root{{--bg:#14171b;--fg:#e6e8eb;--dim:#9aa3ad;--line:#2b3138;--card:#1b2026;{_DARK}}}}}
+"""
+    + """
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:1080px;padding:2rem 1.2rem 4rem;background:var(--bg);color:var(--fg);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
@@ -27,8 +42,9 @@ p{color:var(--dim);margin:.3rem 0 .6rem}
 .cards{display:flex;flex-wrap:wrap;gap:.8rem;margin:1.4rem 0}
 .card{flex:1 1 9rem;background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.7rem 1rem}
 .card b{display:block;font-size:1.5rem;font-variant-numeric:tabular-nums}.card span{color:var(--dim);font-size:.85rem}
-svg{display:block;width:100%;height:auto;background:var(--card);border:1px solid var(--line);border-radius:8px;
-padding:4px}
+svg{display:block}svg.chart:not(.lines){width:100%;height:auto;background:var(--card);border:1px solid var(--line);
+border-radius:8px;padding:4px}
+svg.lines{width:calc(100% - 72px);margin:0 12px 0 60px;overflow:visible}
 svg text{fill:var(--dim);font-size:11px}svg .value{fill:var(--fg)}svg .unit{font-style:italic}
 svg .grid{stroke:var(--line)}svg .line{fill:none;stroke-width:1.8}svg .area{opacity:.1}
 .shade1{opacity:.5}.shade2{opacity:.25}
@@ -39,10 +55,12 @@ font-size:.85rem}
 th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:left;overflow-wrap:anywhere}
 tr>:first-child{padding-left:0}tr>:last-child{padding-right:0}
 th{font-weight:600;color:var(--dim)}td.n,th.n{text-align:right;overflow-wrap:normal;white-space:nowrap}
-""" + "".join(
-    f"svg .line.s{number}{{stroke:var(--c{number})}}svg .area.s{number},svg .bar.s{number}{{fill:var(--c{number})}}"
-    f".legend .s{number}{{background:var(--c{number})}}\n"
-    for number in range(COLOURS)
+"""
+    + "".join(
+        f"svg .line.s{number}{{stroke:var(--c{number})}}svg .area.s{number},svg .bar.s{number}{{fill:var(--c{number})}}"
+        f".legend .s{number}{{background:var(--c{number})}}\n"
+        for number in range(COLOURS)
+    )
 )
 
 
@@ -147,7 +165,7 @@ def _series(name: str, points: Sequence[Point]) -> Series:
 
 
 def _lines(lines: Sequence[Series], unit: str) -> str:
-    return line_chart(largest(lines), unit, unit=unit, height=232)
+    return line_chart(largest(lines), unit, Axes(unit=unit, height=232))
 
 
 def _of_many(lines: Sequence[Series]) -> str:

@@ -1,0 +1,25 @@
+"""Names of numbers in the history: who samples a number and who shows it say the same name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CLUSTER_IN: Final = "cluster in"
+CLUSTER_OUT: Final = "cluster out"
+
+
+def broker_number(key: str, what: str) -> str:
+    """``what`` of a broker process (``broker-a/0``): ``in`` and ``out`` in messages a second, ``free`` bytes of its
+    disk.
+    """
+    return f"broker {what} {key}"
+
+
+def group_lag(group: str) -> str:
+    """Messages that a group is behind."""
+    return f"lag {group}"
+
+
+def topic_number(topic: str, what: str) -> str:
+    """``what`` of a topic: ``in`` messages a second, ``bytes in`` a second, ``stored`` messages."""
+    return f"topic {what} {topic}"

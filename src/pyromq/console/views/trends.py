@@ -1,0 +1,26 @@
+"""Trends: charts of the history, for any page: numbers over the span that a visitor chose, gaps included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyromq.charts import Axes, Series, Svg, line_chart, spark
+from pyromq.console.desk import Desk
+from pyromq.console.history.spans import TimeSpan
+
+
+def trend_chart(desk: Desk, span: TimeSpan, title: str, names: Mapping[str, str], unit: str = "") -> Svg:
+    """Lines of numbers (label → name in the history) over a span, with its whole time on the axis; empty until one has
+    two samples.
+    """
+    now_ms = desk.clock.now_ms()
+    lines = [Series(label, desk.history.points(name, span)) for label, name in names.items()]
+    if not any(len(line.values) > 1 for line in lines):
+        return Svg()
+    return line_chart(lines, title, Axes(unit=unit, begin_ms=now_ms - span.ms, end_ms=now_ms))
+
+
+def trend_spark(desk: Desk, name: str, title: str, span: TimeSpan = TimeSpan.QUARTER, *, points_max: int = 60) -> Svg:
+    """A small line of a number for a table's cell; empty with fewer than two samples."""
+    values = [value for _, value in desk.history.points(name, span) if value is not None]
+    return spark(values[-points_max:], title)
