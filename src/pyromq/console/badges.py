@@ -92,6 +92,6 @@ class Badges:
         return {"jobs": NavBadge(count=count, text=f"{counted(count, 'job')} running", kind="accent")}
 
     def _brokers(self) -> dict[str, NavBadge]:
-        recent = self._desk.sampler.recent
-        away = sum(bool(each.problem) + each.members_away for each in recent[-1].brokers) if recent else 0
+        last = self._desk.sampler.last
+        away = sum(bool(each.problem) + each.members_away for each in last.brokers) if last is not None else 0
         return {"away": NavBadge(count=away, text=f"{counted(away, 'member')} away", kind="bad")}
