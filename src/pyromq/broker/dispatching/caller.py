@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from pyromq.broker.base.session import Session
@@ -29,6 +30,9 @@ logger = logging.getLogger(__name__)
 OnRequest = Callable[[Received[Any]], None]
 """Takes a request of the broker's, such as the check of a transaction."""
 
+OnAnswer = Callable[[Received[Any] | ConnectionLostError], None]
+"""Takes the response, or why there will be none."""
+
 _NUMBERS: Final = 1 << 31  # correlation ids have 32 bits, and a sign
 
 
@@ -38,7 +42,7 @@ class Caller(Connection):
     ``language`` and ``version`` are what its requests say of the client.
     """
 
-    __slots__ = ("_calls", "_frames", "_number", "language", "on_request", "version")
+    __slots__ = ("_asked", "_calls", "_frames", "_number", "language", "on_request", "version")
 
     def __init__(
         self,
@@ -53,7 +57,8 @@ class Caller(Connection):
         self.session = session
         self.connected_ms = clock.now_ms()
         self.on_request = on_request
-        self._calls: dict[int, asyncio.Future[Received[Any]]] = {}
+        self._calls: dict[int, OnAnswer] = {}
+        self._asked: list[Received[Any]] = []  # in this loop iteration
         self._frames = FrameDecoder()
         self._number = 0
         self.language = ""
@@ -71,14 +76,22 @@ class Caller(Connection):
 
         ``header`` is the typed header that the handler wants. Raises ConnectionLostError, TooManyRequestsError.
         """
+        future: asyncio.Future[Received[Any]] = self._loop.create_future()
+        number = self.ask(code, header, body, partial(_settle, future))
+        future.add_done_callback(lambda _: self._calls.pop(number, None))  # also of one that was cancelled
+        return future
+
+    def ask(self, code: int, header: object, body: bytes, on_answer: OnAnswer) -> int:
+        """``call`` by callback; returns the number of the call. What is asked in one loop iteration is served together.
+
+        Raises ConnectionLostError, TooManyRequestsError.
+        """
         if not self.is_open:
             raise self._lost()
         if len(self._calls) >= self._settings.in_flight_max:
             raise TooManyRequestsError(peer=self.remote_text, in_flight_max=self._settings.in_flight_max)
         self._number = number = (self._number + 1) % _NUMBERS
-        future = self._calls[number] = self._loop.create_future()
-        future.add_done_callback(lambda _: self._calls.pop(number, None))  # also of one that was cancelled
-        self.frames_in += 1
+        self._calls[number] = on_answer
         request = Received(
             code=code,
             header=header,
@@ -87,9 +100,17 @@ class Caller(Connection):
             raw_language=self.language,
             body=body,
         )
-        self._handler.on_requests(self, [request])
-        self.flush()
-        return future
+        if not self._asked:
+            self._loop.call_soon(self._hand_over)
+        self._asked.append(request)
+        return number
+
+    def _hand_over(self) -> None:
+        asked, self._asked = self._asked, []
+        if self.is_open:
+            self.frames_in += len(asked)
+            self._handler.on_requests(self, asked)
+            self.flush()
 
     def answer(self, request: Received[Any], body: bytes = b"", *, code: int = 0, remark: str | None = None) -> None:
         """The client's response to what ``on_request`` got."""
@@ -110,8 +131,14 @@ class Caller(Connection):
             received = decode_received(frame)
             if not received.is_response:
                 self._ask(received)
-            elif (call := self._calls.pop(received.correlation_id, None)) is not None and not call.done():
-                call.set_result(received)
+            elif (on_answer := self._calls.pop(received.correlation_id, None)) is not None:
+                self._tell(on_answer, received)
+
+    def _tell(self, on_answer: OnAnswer, answer: Received[Any] | ConnectionLostError) -> None:
+        try:
+            on_answer(answer)
+        except Exception:  # a defect of another protocol must not reach the handler that answers
+            logger.exception("response not passed on: peer=%s", self.remote_text)
 
     def _ask(self, request: Received[Any]) -> None:
         try:
@@ -121,12 +148,21 @@ class Caller(Connection):
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
-        for call in list(self._calls.values()):
-            if not call.done():
-                call.set_exception(self._lost())
+        calls, self._calls = self._calls, {}
+        for on_answer in calls.values():
+            self._tell(on_answer, self._lost())
 
     def _lost(self) -> ConnectionLostError:
         return self._pending_calls.lost_error(self.close_reason)
+
+
+def _settle(future: asyncio.Future[Received[Any]], answer: Received[Any] | ConnectionLostError) -> None:
+    if future.done():
+        return
+    if isinstance(answer, ConnectionLostError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
 
 
 class _NoSocket(asyncio.Transport):

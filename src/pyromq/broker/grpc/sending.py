@@ -6,18 +6,18 @@ and committed together.
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple
 
+from pyromq.broker.dispatching.caller import OnAnswer
 from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
 from pyromq.broker.grpc.messages import Outgoing, accepted_kinds, all_outgoing
 from pyromq.broker.grpc.names import topic_name
 from pyromq.broker.grpc.rpc import checked, read_message
 from pyromq.broker.grpc.statuses import StatusError, status_of_error, status_of_response
-from pyromq.errors import MQError
+from pyromq.errors import ConnectionLostError, MQError
 from pyromq.model.names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC
 from pyromq.model.topic import Perm, TopicConfig
 from pyromq.net.http2 import GrpcCall
@@ -27,6 +27,7 @@ from pyromq.wire.compression import decompress
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.grpc.codes import MessageKind, StatusCode, TransactionResolution, TransactionSource
 from pyromq.wire.grpc.definitions import Status, status_of
+from pyromq.wire.grpc.hot import read_send, sent_response
 from pyromq.wire.grpc.services import (
     EndTransactionRequest,
     RecallMessageRequest,
@@ -59,6 +60,7 @@ _STORED: Final = frozenset(
 )
 _ENDINGS: Final = {TransactionResolution.COMMIT: SysFlag.COMMIT, TransactionResolution.ROLLBACK: SysFlag.ROLLBACK}
 _OK: Final = status_of(StatusCode.OK)
+_PLAIN: Final = (MessageKind.NORMAL, MessageKind.FIFO, MessageKind.PRIORITY)  # ids of transactions say more
 
 
 class Sending:
@@ -72,7 +74,7 @@ class Sending:
     # --- send ---
 
     def send(self, call: GrpcCall, data: bytes) -> None:
-        request = read_message(SendMessageRequest, data)
+        request = read_send(data) or read_message(SendMessageRequest, data)
         try:
             client = self._clients.of(call)
             topic = self._topic(request, client)
@@ -80,13 +82,10 @@ class Sending:
             config = self._ground.topic(topic)
             for message in messages:
                 _check_kind(message, config)
-            future = (
-                self._one(client, config, messages[0]) if len(messages) == 1 else self._batch(client, config, messages)
-            )
+            ask = self._one if len(messages) == 1 else self._batch
+            ask(client, config, messages, partial(self._sent, call, messages))
         except MQError as error:
             self._refuse(call, request, status_of_error(error))
-            return
-        future.add_done_callback(partial(self._sent, call, messages))
 
     def _topic(self, request: SendMessageRequest, client: GrpcClient) -> str:
         messages = request.messages
@@ -98,18 +97,12 @@ class Sending:
             raise StatusError(StatusCode.MESSAGE_CORRUPTED, "the messages of one request have different topics")
         return found.pop()
 
-    def _begin(
-        self, client: GrpcClient, config: TopicConfig, messages: list[Outgoing]
-    ) -> asyncio.Future[Received[Any]]:
-        return self._one(client, config, messages[0]) if len(messages) == 1 else self._batch(client, config, messages)
-
-    def _one(self, client: GrpcClient, config: TopicConfig, message: Outgoing) -> asyncio.Future[Received[Any]]:
+    def _one(self, client: GrpcClient, config: TopicConfig, messages: list[Outgoing], on_answer: OnAnswer) -> None:
+        message = messages[0]
         header = self._header(config, message.sys_flag, message.born_ms, message.message_group, message.properties)
-        return client.caller.call(RequestCode.SEND_MESSAGE_V2, header, message.body)
+        client.caller.ask(RequestCode.SEND_MESSAGE_V2, header, message.body, on_answer)
 
-    def _batch(
-        self, client: GrpcClient, config: TopicConfig, messages: list[Outgoing]
-    ) -> asyncio.Future[Received[Any]]:
+    def _batch(self, client: GrpcClient, config: TopicConfig, messages: list[Outgoing], on_answer: OnAnswer) -> None:
         if any(message.kind is not MessageKind.NORMAL for message in messages):
             text = "only normal messages can be sent together; send the others one by one"
             raise StatusError(StatusCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
@@ -117,7 +110,7 @@ class Sending:
             BatchItem(decompress(message.body, message.sys_flag), message.properties.encode()) for message in messages
         ]
         header = self._header(config, 0, messages[0].born_ms, "", "", batch=True)
-        return client.caller.call(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(items))
+        client.caller.ask(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(items), on_answer)
 
     def _header(
         self,
@@ -149,20 +142,22 @@ class Sending:
             raise StatusError(StatusCode.FORBIDDEN, f"topic {config.topic_name} has no queue that can be written")
         return jump_hash(java_hash(message_group), queues) if message_group else next(self._turns) % queues
 
-    def _sent(self, call: GrpcCall, messages: list[Outgoing], future: asyncio.Future[Received[Any]]) -> None:
-        if not call.is_open or future.cancelled():
+    def _sent(self, call: GrpcCall, messages: list[Outgoing], response: Received[Any] | ConnectionLostError) -> None:
+        if not call.is_open:
             return
-        error = future.exception()
-        if error is not None:
-            status = status_of_error(error if isinstance(error, MQError) else MQError(str(error)))
-            self._refuse(call, None, status, messages)
+        if isinstance(response, ConnectionLostError):
+            self._refuse(call, None, status_of_error(response), messages)
             return
-        response = future.result()
         if response.code not in _STORED:
             self._refuse(call, None, status_of_response(response), messages)
             return
-        status = status_of_response(response) if response.code else _OK
         header = response.header_as(SendResponseHeader)
+        if not response.code and len(messages) == 1 and not header.recall_handle and messages[0].kind in _PLAIN:
+            data = sent_response(messages[0].message_id, header.queue_offset)
+            if data is not None:
+                call.respond(data)
+                return
+        status = status_of_response(response) if response.code else _OK
         entries = [_entry(message, header, index, status) for index, message in enumerate(messages)]
         call.respond(SendMessageResponse(status=status, entries=entries).encode())
 

@@ -56,6 +56,7 @@ class GrpcCall:
         "expected_bytes",
         "fields",
         "has_sent_head",
+        "header_bytes",
         "is_finished",
         "is_open",
         "is_remote_done",
@@ -84,7 +85,8 @@ class GrpcCall:
     ) -> None:
         self._connection = connection
         self.stream_id = stream_id
-        self.fields = fields
+        self.fields = fields  # of one message: until it is handled
+        self.header_bytes = 0  # of them, as long as they are counted
         self.method = method
         self.peer = connection.remote
         self.context: Any = None  # the handler's

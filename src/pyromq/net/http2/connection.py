@@ -35,6 +35,7 @@ from pyromq.wire.http2.requests import (
 logger = logging.getLogger(__name__)
 
 _WRITE_HIGH: Final = 1 << 20
+_NO_FIELDS: Final[dict[bytes, bytes]] = {}  # stays empty
 _HELP: Final = (
     "This port speaks gRPC: clients of RocketMQ 5 connect to it. Clients of the remoting protocol use the port of the "
     "broker or of the name server.\n"
@@ -350,7 +351,8 @@ class Http2Connection(asyncio.Protocol):
             self._on_trailers(call, flags, pairs)
         elif stream_id > self._last_id:
             self._last_id = stream_id
-            if len(self._streams) >= self.limits.streams_max:
+            too_much = self._unread_bytes + self._headers.list_bytes > self.limits.half_read_bytes_max
+            if too_much or len(self._streams) >= self.limits.streams_max:
                 self._reset(stream_id, Http2Code.REFUSED_STREAM)
                 self._spend(self._resets, "streams beyond the limit")
                 return
@@ -370,6 +372,8 @@ class Http2Connection(asyncio.Protocol):
         method = self._handler.method(head.path)
         call = GrpcCall(self, stream_id, head.fields, method, self._out.initial_window)
         call.expected_bytes = head.content_length
+        call.header_bytes = self._headers.list_bytes
+        self._unread_bytes += call.header_bytes
         self._streams[stream_id] = call
         self.calls_begun += 1
         self._handled += 1
@@ -421,6 +425,7 @@ class Http2Connection(asyncio.Protocol):
             call.receive_window = self.limits.stream_window
 
     def _take(self, call: GrpcCall, data: bytes) -> None:
+        """Take DATA of a call. Header lists are counted with it, and refused by themselves."""
         try:
             for message in self._cut(call, data):
                 if not call.is_open or call.is_finished or call.method is None:
@@ -450,7 +455,8 @@ class Http2Connection(asyncio.Protocol):
             self._unread_bytes += len(call.cutter.buffer) - before
 
     def _drop_unread(self, call: GrpcCall) -> None:
-        self._unread_bytes -= len(call.cutter.buffer) + len(call.whole_message)
+        self._unread_bytes -= len(call.cutter.buffer) + len(call.whole_message) + call.header_bytes
+        call.header_bytes = 0
         call.cutter.buffer.clear()
         call.whole_message = b""
 
@@ -478,6 +484,7 @@ class Http2Connection(asyncio.Protocol):
             message = call.whole_message
             self._drop_unread(call)
             self._handle(call, message)
+            call.fields = _NO_FIELDS
 
     def _handle(self, call: GrpcCall, message: bytes) -> None:
         assert call.method is not None
@@ -600,6 +607,8 @@ class Http2Connection(asyncio.Protocol):
 
     def _forget(self, call: GrpcCall) -> None:
         self._streams.pop(call.stream_id, None)
+        if call.header_bytes:
+            self._drop_unread(call)
         call.is_open = False
         call.on_closed = call.on_half_closed = None
 

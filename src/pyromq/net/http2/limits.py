@@ -7,7 +7,8 @@ The attacks that HTTP/2 makes possible, and what ends them here:
     PRIORITY, empty DATA, WINDOW_UPDATE
     CONTINUATION floods, header bombs  a block has so many bytes and frames at most, a list so many bytes decoded
     window exhaustion, slow readers  what waits for a window is bounded in bytes and time; nothing is read meanwhile
-    streams without end              so many at once; bytes of incomplete messages are counted, of all connections too
+    streams without end              so many at once; their header lists and bytes of incomplete messages are counted,
+                                     of all connections too
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Http2Limits:
 
     streams_max: int = 10_000  # at once: parked receives of many consumers may share a connection
     message_bytes_max: int = 5 << 20
-    half_read_bytes_max: int = 32 << 20  # incomplete messages together
+    half_read_bytes_max: int = 32 << 20  # incomplete messages and header lists of open calls, together
     stream_window: int = 1 << 20
     connection_window: int = 4 << 20
     unsent_bytes_max: int = 64 << 20  # beyond it the peer does not read, and is cut off

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import hpack
-
 from pyromq.wire.http2.frames import Http2Code, Http2Error, Http2StreamError
+from pyromq.wire.http2.hpack import HeaderListTooLargeError, HpackDecoder, HpackError
 
 HEADER_LIST_BYTES_MAX: Final = 32 << 10  # as RFC 9113 counts them: 32 bytes beside name and value of each
 BLOCK_BYTES_MAX: Final = 32 << 10
@@ -34,19 +33,21 @@ class HeaderDecoder:
     """The receiving side of HPACK, for one connection."""
 
     def __init__(self) -> None:
-        self._decoder = hpack.Decoder(max_header_list_size=HEADER_LIST_BYTES_MAX)
+        self._decoder = HpackDecoder(HEADER_LIST_BYTES_MAX)
+
+    @property
+    def list_bytes(self) -> int:
+        """How many bytes the last list has."""
+        return self._decoder.list_bytes
 
     def decode(self, block: bytes) -> list[tuple[bytes, bytes]]:
         """Decode a header block (HPACK). Raises Http2Error."""
         try:
-            return self._decoder.decode(block, raw=True)  # type: ignore[return-value]  # raw: pairs of bytes
-        except hpack.OversizedHeaderListError as error:
-            text = f"a header list of more than {HEADER_LIST_BYTES_MAX} bytes"
-            raise Http2Error(Http2Code.ENHANCE_YOUR_CALM, text) from error
-        except hpack.HPACKError as error:
-            raise Http2Error(Http2Code.COMPRESSION_ERROR, f"a header block cannot be decoded: {error}") from error
-        except (IndexError, ValueError, TypeError) as error:  # it was cut in the middle of a field
-            raise Http2Error(Http2Code.COMPRESSION_ERROR, "a header block is damaged") from error
+            return self._decoder.decode(block)
+        except HeaderListTooLargeError as error:
+            raise Http2Error(Http2Code.ENHANCE_YOUR_CALM, str(error)) from error
+        except HpackError as error:
+            raise Http2Error(Http2Code.COMPRESSION_ERROR, str(error)) from error
 
 
 def read_request(pairs: list[tuple[bytes, bytes]]) -> RequestHead:

@@ -136,6 +136,7 @@ async def test_responses_find_their_calls_in_any_order_and_once() -> None:
     dispatcher = dispatcher_of(lambda connection, request: asked.append((connection, request)))
     caller = dispatcher.new_caller(REMOTE, new_session(REMOTE))
     calls = [caller.call(CODE, None, b"%d" % number) for number in range(3)]
+    await turn()
     for connection, request in reversed(asked):
         connection.send_now(encode_response(0, request.correlation_id, body=request.body))
         connection.send_now(encode_response(1, request.correlation_id, body=b"again"))

@@ -17,6 +17,7 @@ from pyromq.wire.http2.frames import Http2Code
 from tests.unit.net.http2.talk import Talk, goaway, messages, resets
 
 CALM = Http2Code.ENHANCE_YOUR_CALM
+LIST_BYTES = 187  # of the header list that ``Talk.open`` sends
 
 
 def run(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -32,7 +33,13 @@ def run(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
 @run
 async def test_a_call_is_answered_in_one_piece() -> None:
     talk = Talk().greet()
-    talk.handler.answer = lambda call, message: call.respond(b"re: " + message)
+    names: list[str] = []
+
+    def answer(call: GrpcCall, message: bytes) -> None:
+        names.append(call.field(b"x-mq-client-id"))
+        call.respond(b"re: " + message)
+
+    talk.handler.answer = answer
     await talk.read()
     talk.call(1, x_mq_client_id="me", grpc_timeout="3S")
     found = await talk.read()
@@ -41,7 +48,8 @@ async def test_a_call_is_answered_in_one_piece() -> None:
     assert messages(found, 1) == [b"re: hello"]
     assert talk.fields(found[2][3]) == {"grpc-status": "0"}
     call, _ = talk.handler.calls[0]
-    assert call.field(b"x-mq-client-id") == "me"
+    assert names == ["me"]
+    assert not call.fields, "nobody needs them any more"
     assert call.deadline_ms == talk.clock.monotonic_ms() + 3000
     assert (talk.connection.calls, call.is_open) == (0, False)
 
@@ -327,9 +335,9 @@ async def test_incomplete_messages_are_bounded_and_counted() -> None:
         talk.frame(frames.DATA, 0, number, b"\0\0\x01\x00\x00" + b"q" * 11_000)
     found = await talk.read()
     assert 5 in resets(found)
-    assert talk.half_read.bytes == 22_010
+    assert talk.half_read.bytes == 22_010 + 2 * LIST_BYTES
     talk.frame(frames.RST_STREAM, 0, 1, b"\0\0\0\x08")
-    assert talk.half_read.bytes == 11_005
+    assert talk.half_read.bytes == 11_005 + LIST_BYTES
     talk.connection.connection_lost(None)
     assert talk.half_read.bytes == 0
 
@@ -391,12 +399,12 @@ async def test_random_frames_are_answered_or_end_the_connection() -> None:
 
 @run
 async def test_whole_messages_of_calls_that_are_not_complete_are_bounded() -> None:
-    talk = Talk(half_read_bytes_max=100_000).greet()
+    talk = Talk(half_read_bytes_max=10 * (10_000 + LIST_BYTES)).greet()
     for stream in range(1, 41, 2):
         talk.open(stream)
         talk.frame(frames.DATA, 0, stream, with_prefix(bytes(10_000)))
     assert talk.connection.calls == 10, "the others were refused"
-    assert talk.half_read.bytes == 100_000
+    assert talk.half_read.bytes == 10 * (10_000 + LIST_BYTES)
     for stream in range(1, 21, 2):
         talk.frame(frames.DATA, frames.END_STREAM, stream)
     assert [len(message) for _, message in talk.handler.calls] == [10_000] * 10
@@ -413,7 +421,7 @@ async def test_refused_messages_give_no_credit_for_incomplete_ones() -> None:
     assert (talk.connection.calls, talk.half_read.bytes) == (0, 0)
     talk.open(21)
     talk.frame(frames.DATA, 0, 21, with_prefix(bytes(10_000))[:5_000])
-    assert talk.half_read.bytes == 5_000
+    assert talk.half_read.bytes == 5_000 + LIST_BYTES
 
 
 @run
@@ -436,3 +444,32 @@ async def test_messages_of_a_stream_take_turns_with_others() -> None:
     assert len(talk.handler.calls) == 20, "the rest waits for the next turn"
     await talk.read()
     assert len(talk.handler.calls) == 100
+
+
+@run
+async def test_header_lists_of_open_calls_are_bounded_and_counted() -> None:
+    talk = Talk(half_read_bytes_max=50_000).greet()
+    for stream in range(1, 41, 2):
+        talk.open(stream, x_long="x" * 10_000)
+    found = await talk.read()
+    assert talk.connection.calls == 4
+    assert resets(found) == dict.fromkeys(range(9, 41, 2), Http2Code.REFUSED_STREAM)
+    assert 40_000 < talk.half_read.bytes < 50_000
+    talk.frame(frames.RST_STREAM, 0, 1, b"\0\0\0\x08")
+    talk.frame(frames.DATA, frames.END_STREAM, 3, with_prefix(b"hello"))
+    assert 20_000 < talk.half_read.bytes < 30_000, "neither counts any more"
+    talk.connection.connection_lost(None)
+    assert talk.half_read.bytes == 0
+
+
+@run
+async def test_header_lists_of_streams_count_until_they_end() -> None:
+    talk = Talk().greet()
+    talk.handler.answer = lambda call, message: call.send(b"re: " + message)
+    talk.open(1, "/stream", x_long="x" * 5_000)
+    talk.frame(frames.DATA, 0, 1, with_prefix(b"a"))
+    assert talk.half_read.bytes > 5_000
+    talk.frame(frames.DATA, frames.END_STREAM, 1)
+    await talk.read()
+    talk.frame(frames.PING, 0, 0, bytes(8))
+    assert (talk.connection.calls, talk.half_read.bytes) == (0, 0)
