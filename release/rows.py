@@ -13,6 +13,7 @@ from pyromq.operate.delays import DelayedMessage
 from pyromq.operate.health import ClusterFinding
 from pyromq.operate.letter_filter import LetterRow
 from pyromq.operate.lists import GroupRow, TopicGroupLag, TopicRow
+from pyromq.operate.reading.message_rows import MessageRow, MessageSummary
 from pyromq.operate.replication import BrokerCopy
 from pyromq.operate.resend.outcomes import ItemOutcome
 from pyromq.operate.transactions import OpenTransaction
@@ -23,6 +24,12 @@ ROWS: Final[tuple[tuple[type[msgspec.Struct], str], ...]] = (
     (TopicGroupLag, "`groups` of a TopicRow"),
     (GroupRow, "`admin.groups.list`, `pyromq group ls -o json`, `GET /api/v1/groups`"),
     (LetterRow, "`pyromq dlq ls GROUP --messages -o json`, `GET /api/v1/dead-letters/{group}`"),
+    (MessageSummary, "`GET /api/v1/topics/{topic}/messages` (and an excerpt of the body)"),
+    (
+        MessageRow,
+        "`pyromq message get -o json`, `message find`, `tail` and `consume` likewise; lines of exports;"
+        " `GET /api/v1/topics/{topic}/messages/lines`",
+    ),
     (ItemOutcome, "`admin.dead_letters.redrive`; jobs"),
     (DelayedMessage, "`admin.delays.list`, `pyromq delay ls -o json`, `GET /api/v1/delays`"),
     (OpenTransaction, "`admin.transactions.list`, `pyromq tx ls -o json`, `GET /api/v1/transactions`"),
@@ -53,7 +60,8 @@ def _section(kind: type[msgspec.Struct], where: str) -> str:
 
 
 def _type_text(kind: type[msgspec.Struct], name: str) -> str:
-    return str(inspect.get_annotations(kind)[name]).replace("|", "or")
+    declaring = next(base for base in kind.__mro__ if name in inspect.get_annotations(base))
+    return str(inspect.get_annotations(declaring)[name]).replace("|", "or")
 
 
 if __name__ == "__main__":

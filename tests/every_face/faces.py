@@ -233,7 +233,7 @@ async def page_of_each_group(console: Console) -> Facts:
             "dead_letters": _count(page.stats["Dead letters"]),
             "members": _count(page.stats["Members"]),
             "is_enabled": "This group is paused" not in page.text,
-            "disagreeing": page.text.count("subscribes to something else"),
+            "disagreeing": sum("differs" in "".join(row.values()) for row in page.tables[0] if "Member" in row),
         }
     return found
 

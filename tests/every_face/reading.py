@@ -40,6 +40,7 @@ class Page(HTMLParser):
         self.tables: list[list[Row]] = []
         self.stats: dict[str, str] = {}
         self.text = ""
+        self.links: list[str] = []
         self._titles: list[str] = []
         self._cells: list[str] = []
         self._into: list[str] | None = None
@@ -49,6 +50,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         kind = dict(attrs).get("class") or ""
+        self.links += [value for name, value in attrs if name == "href" and value]
         if tag == "table":
             self.tables.append([])
             self._titles = []

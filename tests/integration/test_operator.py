@@ -111,7 +111,8 @@ def bury(nameserver: str, admin: Admin, group: str, topic: str, count: int) -> N
 def test_a_message_is_shown_by_either_of_its_ids(nameserver: str, typed: Typed) -> None:
     (message_id,) = send(nameserver, Message("gets", b"body \x1b[2J", tags="new", keys="k1 k2", properties={"a": "b"}))
     (row,) = typed.rows("message", "get", message_id, "--topic", "gets")
-    assert (row["message_id"], row["tags"], row["keys"], row["properties"]["a"]) == (message_id, "new", "k1 k2", "b")
+    assert (row["message_id"], row["tags"], row["keys"]) == (message_id, "new", ["k1", "k2"])
+    assert row["properties"]["a"] == "b"
     (again,) = typed.rows("message", "get", str(row["offset_message_id"]))
     assert again == row
     table = typed("message", "get", message_id, "--topic", "gets", "-o", "table")

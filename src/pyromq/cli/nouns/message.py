@@ -12,7 +12,7 @@ from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_adm
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.nouns.job import JobFlags, run_job
-from pyromq.cli.nouns.message_rows import message_row, place_of
+from pyromq.cli.nouns.message_rows import message_row
 from pyromq.cli.nouns.trace_rows import TRACE_COLUMNS, trace_row
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import progress
@@ -56,6 +56,7 @@ _FIELDS = (
         "properties", "properties", show=lambda table: "  ".join(f"{name}={value}" for name, value in table.items())
     ),
     Column("body", "body"),
+    Column("problem", "problem"),
 )
 _COLUMNS = (
     Column("stored_ms", "stored", show=show_time, roomy=show_moment, whole=True),
@@ -68,11 +69,6 @@ _COLUMNS = (
     Column("keys", "keys", optional=True),
     Column("body", "body", show=lambda text: text if len(text) <= 60 else text[:59] + "…"),
 )
-
-
-def _found_row(message: ReceivedMessage, form: Form) -> dict[str, Any]:
-    row = message_row(message)
-    return {**row, "where": place_of(row)} if form is Form.TABLE else row
 
 
 @app.command()
@@ -97,7 +93,8 @@ def get(
         except (MalformedMessageIdError, NotFoundError) as error:
             raise click.BadParameter(f"{message_id} is not an offset id of this cluster: give --topic too") from error
 
-    write_fields(sys.stdout, form_for(output, sys.stdout), _FIELDS, message_row(with_admin(nameserver, look)))
+    form = form_for(output, sys.stdout)
+    write_fields(sys.stdout, form, _FIELDS, message_row(with_admin(nameserver, look), form))
 
 
 @app.command()
@@ -116,7 +113,7 @@ def find(
     found = with_admin(
         nameserver, lambda admin: admin.messages.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)
     )
-    write_rows(sys.stdout, form := form_for(output, sys.stdout), _COLUMNS, [_found_row(each, form) for each in found])
+    write_rows(sys.stdout, form := form_for(output, sys.stdout), _COLUMNS, [message_row(each, form) for each in found])
     if not found:
         click.echo(f"no message of topic {topic} has the key {key} in that time", err=True)
         raise click.exceptions.Exit(ExitCode.NOT_FOUND)

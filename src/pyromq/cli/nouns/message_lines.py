@@ -1,4 +1,4 @@
-"""Messages as lines of JSON, as ``consume -o jsonl`` writes and ``send --jsonl`` reads them.
+"""Lines of JSON as ``send --jsonl`` reads them: rows of messages (``consume -o jsonl``), or what people write.
 
     {"topic":"orders","message_id":"7F…","tags":"new","keys":["order-42"],"properties":{"currency":"EUR"},"body":"42"}
 
@@ -19,43 +19,11 @@ from pyromq.errors import MessageRefusedError
 from pyromq.model.property_names import RESERVED
 
 if TYPE_CHECKING:
-    from pyromq.aio import Message, ReceivedMessage
+    from pyromq.aio import Message
 
 _NUMBERS: Final = ("delay_ms", "deliver_at_ms", "delay_level", "flag", "priority")
 LINE_BYTES_PER_BODY_BYTE: Final = 6  # JSON writes a control character as \u0001
 LINE_BYTES_MORE: Final = 1 << 18  # everything but the body: properties fit in 32 KiB, and may be escaped as well
-
-
-def line_row(message: ReceivedMessage) -> dict[str, Any]:
-    """What a line says of a message; JSON of it is the line."""
-    row: dict[str, Any] = {
-        "topic": message.topic,
-        "broker": message.queue.broker,
-        "queue": message.queue.number,
-        "offset": message.offset,
-        "message_id": message.message_id,
-        "born_ms": message.born_ms,
-        "stored_ms": message.stored_ms,
-        "tags": message.tags,
-        "keys": message.keys,
-    }
-    if own := {name: value for name, value in message.properties.items() if name not in RESERVED}:
-        row["properties"] = own
-    if message.sharding_key:
-        row["sharding_key"] = message.sharding_key
-    if message.priority is not None:
-        row["priority"] = message.priority
-    if message.flag:
-        row["flag"] = message.flag
-    return {**row, **body_fields(message.body)}
-
-
-def body_fields(body: bytes) -> dict[str, str]:
-    """``body`` for text, ``body_base64`` for anything else."""
-    try:
-        return {"body": body.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(body).decode()}
 
 
 def message_of_line(line: bytes, topic: str = "") -> Message:

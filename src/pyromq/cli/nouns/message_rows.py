@@ -1,44 +1,29 @@
-"""Messages as rows: what ``message``, ``tail`` and ``consume`` show of one."""
+"""Messages as rows: what ``message`` and ``tail`` show of one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyromq.cli.nouns.message_lines import body_fields
+from pyromq.cli.output.tables import Form
 
 if TYPE_CHECKING:
     from pyromq.aio import ReceivedMessage
 
 
-def message_row(message: ReceivedMessage) -> dict[str, Any]:
-    """What programs get of a message; ``send --jsonl`` takes it back."""
-    row = {
-        "message_id": message.message_id,
-        "offset_message_id": message.offset_message_id,
-        "topic": message.topic,
-        "broker": message.broker,
-        "queue": message.queue_id,
-        "offset": message.offset,
-        "tags": message.tags,
-        "keys": " ".join(message.keys),
-        "attempt": message.delivery_attempt,
-        "born_ms": message.born_ms,
-        "born_host": str(message.born_host),
-        "stored_ms": message.stored_ms,
-        "body_bytes": len(message.body),
-        "properties": dict(sorted(message.properties.items())),
-        "body": body_text(message),
-    }
-    if "body_base64" in (exact := body_fields(message.body)):
-        row["body_base64"] = exact["body_base64"]  # ``body`` is for reading then
+def message_row(message: ReceivedMessage, form: Form) -> dict[str, Any]:
+    """Return a row for ``write_rows``; tables and CSV have any body as text, tables the place in one word."""
+    import msgspec
+
+    from pyromq.operate.reading.message_rows import row_of
+
+    row: dict[str, Any] = msgspec.to_builtins(row_of(message))
+    if form in (Form.TABLE, Form.CSV):
+        row |= {"where": f"{message.broker}:{message.queue_id}@{message.offset}", "body": body_text(message)}
     return row
 
 
 def body_text(message: ReceivedMessage) -> str:
-    """Bytes that are not UTF-8 are escaped."""
-    return message.body.decode("utf-8", "backslashreplace")
+    """Return the body as text; bytes that are not UTF-8 are escaped."""
+    from pyromq.operate.reading.message_rows import body_of
 
-
-def place_of(row: dict[str, Any]) -> str:
-    """Where a message is stored, for a table: ``broker-a:3@42``."""
-    return f"{row['broker']}:{row['queue']}@{row['offset']}"
+    return body_of(message)[0].decode("utf-8", "backslashreplace")

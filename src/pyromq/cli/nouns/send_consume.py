@@ -18,7 +18,6 @@ from pyromq.cli.exit_codes import ExitCode, exit_code_of
 from pyromq.cli.nouns.message_lines import (
     LINE_BYTES_MORE,
     LINE_BYTES_PER_BODY_BYTE,
-    line_row,
     message_of_line,
 )
 from pyromq.cli.nouns.message_rows import body_text
@@ -258,5 +257,7 @@ def _write(message: ReceivedMessage, form: Form) -> None:
         queue, text = message.queue, body_text(message)
         click.echo(f"{queue.broker} queue {queue.number} offset {message.offset}  {shown(message.tags)}  {shown(text)}")
         return
-    write_json(sys.stdout, line_row(message))
+    from pyromq.operate.reading.message_rows import row_of
+
+    write_json(sys.stdout, row_of(message))
     sys.stdout.flush()

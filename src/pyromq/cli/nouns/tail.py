@@ -9,7 +9,7 @@ import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, TopicArgument, with_admin
 from pyromq.cli.declared import Option
-from pyromq.cli.nouns.message_rows import message_row, place_of
+from pyromq.cli.nouns.message_rows import message_row
 from pyromq.cli.output.tables import Form, FormOption, form_for, shown, write_json
 from pyromq.cli.output.times import show_time
 
@@ -72,10 +72,10 @@ async def _tail(admin: Admin, topic: str, count: int, follow: bool, show: Callab
 
 
 def _write(message: ReceivedMessage, form: Form) -> None:
-    row = message_row(message)
+    row = message_row(message, form)
     if form is Form.TABLE:
-        marks = " ".join(part for part in (row["tags"], row["keys"]) if part)
-        parts = (show_time(row["stored_ms"]), place_of(row), shown(marks), shown(row["body"]))
+        marks = " ".join(part for part in (row["tags"], *row["keys"]) if part)
+        parts = (show_time(row["stored_ms"]), row["where"], shown(marks), shown(row["body"]))
         click.echo("  ".join(part for part in parts if part))
         return
     write_json(sys.stdout, row, indent=2 if form is Form.JSON else 0)

@@ -8,11 +8,9 @@ import msgspec
 
 from pyromq.console.api.topics import TopicName, TopicPath
 from pyromq.console.views.messages import (
-    MessageLine,
     MessageListRow,
     MessageView,
     TimelineEvent,
-    line_of,
     search,
     timeline_of,
     view_of,
@@ -22,6 +20,7 @@ from pyromq.console.views.times import read_moment
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.streams import Events
 from pyromq.operate.explaining.explanation import Explanation
+from pyromq.operate.reading.message_rows import MessageRow, row_of
 from pyromq.operate.reading.search import COUNT_MAX, SCAN_MAX, MessageQuery, Scan
 
 functions = Api("messages")
@@ -70,7 +69,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Lines(msgspec.Struct, frozen=True, kw_only=True):
     """Whole messages, newest first, as ``pyromq send --jsonl`` takes them back, one to a line."""
 
-    lines: list[MessageLine]
+    lines: list[MessageRow]
     scan: Scan
 
 
@@ -92,7 +91,7 @@ async def find(call: Call, path: TopicPath, query: SearchQuery) -> Found:
 async def lines(call: Call, path: TopicPath, query: SearchQuery) -> Lines:
     """Run the search and return the lines that an export holds."""
     found = await call.desk.admin.messages.search(_asked(call, path.topic, query))
-    return Lines(lines=[line_of(message) for message in found.messages], scan=found.scan)
+    return Lines(lines=[row_of(message) for message in found.messages], scan=found.scan)
 
 
 def _asked(call: Call, topic: str, query: SearchQuery) -> MessageQuery:

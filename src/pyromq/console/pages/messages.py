@@ -9,7 +9,6 @@ from pyromq.console.views.messages import (
     BADGES,
     EXPORT_MAX,
     body_forms,
-    body_of,
     export_lines,
     search,
     timeline_of,
@@ -21,6 +20,7 @@ from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
 from pyromq.errors import MQError
 from pyromq.operate.jobs.specs import NewJob, Resend
+from pyromq.operate.reading.message_rows import body_of
 from pyromq.operate.reading.search import COUNT_MAX, SCAN_MAX, MessageQuery
 from pyromq.operate.resend.outgoing import first_topic
 
@@ -126,7 +126,7 @@ async def message(visit: Visit) -> Drawn:
         "topic": topic,
         "home": home,
         "view": view,
-        "row": view.row,
+        "row": view,
         "forms": body_forms(body),
         "problem": problem,
         "told": told,
@@ -136,7 +136,7 @@ async def message(visit: Visit) -> Drawn:
         "groups": groups,
         "now": visit.now_ms,
     }
-    return Drawn("message.html", model, title=f"Message {view.row.message_id[:40]}")
+    return Drawn("message.html", model, title=f"Message {view.message_id[:40]}")
 
 
 @pages.page("/messages/{topic}/{message_id}/body", title="Body")

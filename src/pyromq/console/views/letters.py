@@ -10,13 +10,13 @@ from typing import Any, Final
 import msgspec
 
 from pyromq.console.desk import Desk
-from pyromq.console.views.messages import line_of
 from pyromq.console.web.tables import TablePage, TableQuery, sorted_by
 from pyromq.errors import MQError, NotFoundError
 from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.model.system_names import is_system_group
 from pyromq.operate.delays import DelayedMessage
 from pyromq.operate.letter_filter import DeadLetter, LetterFilter, LetterRow
+from pyromq.operate.reading.message_rows import row_of
 from pyromq.operate.resend.outgoing import first_topic
 
 READ_MAX: Final = 10_000  # letters of a group that are looked at, the newest ones
@@ -110,7 +110,7 @@ async def letter_lines(desk: Desk, group: str, which: LetterFilter) -> AsyncIter
             message = await desk.admin.messages.by_offset_id(letter.offset_message_id)
         except NotFoundError:
             continue
-        line = msgspec.structs.replace(line_of(message), topic=first_topic(desk.admin.client, message))
+        line = msgspec.structs.replace(row_of(message), topic=first_topic(desk.admin.client, message))
         yield msgspec.json.encode(line) + b"\n"
 
 

@@ -5,7 +5,6 @@ A line is what ``pyromq consume -o jsonl`` writes and ``pyromq send --jsonl`` ta
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterator, Iterator
 from enum import StrEnum
 from typing import Any, Final
@@ -14,11 +13,10 @@ import msgspec
 
 from pyromq.aio import ReceivedMessage
 from pyromq.console.desk import Desk
-from pyromq.errors import MQError
 from pyromq.model.failure import Failure
-from pyromq.model.property_names import RESERVED
 from pyromq.operate.explaining.explanation import Explanation, MessageState
 from pyromq.operate.explaining.group_story import GroupStoryState
+from pyromq.operate.reading.message_rows import MessageRow, MessageSummary, body_of, row_of, summary_fields
 from pyromq.operate.reading.search import MessageQuery, Scan
 from pyromq.wire.trace import TraceRecord
 
@@ -31,57 +29,17 @@ _COMPRESSION: Final = {0: "zlib", 1: "LZ4", 2: "zstd", 3: "zlib"}
 _COMPRESSED: Final = 0x1
 
 
-class MessageListRow(msgspec.Struct, frozen=True, kw_only=True):
+class MessageListRow(MessageSummary, frozen=True, kw_only=True):
     """A message in a list; ``excerpt`` is how its body begins."""
 
-    message_id: str
-    offset_message_id: str
-    topic: str
-    stored_topic: str
-    broker: str
-    queue: int
-    offset: int
-    tags: str
-    keys: tuple[str, ...]
-    born_ms: int
-    stored_ms: int
-    attempt: int
-    body_bytes: int
     excerpt: str
 
 
-class MessageLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message as a line of JSON; a body that is not UTF-8 is in ``body_base64``."""
-
-    topic: str
-    broker: str
-    queue: int
-    offset: int
-    message_id: str
-    born_ms: int
-    stored_ms: int
-    tags: str
-    keys: tuple[str, ...]
-    properties: dict[str, str] = {}
-    sharding_key: str = ""
-    priority: int | None = None
-    flag: int = 0
-    body: str | None = None
-    body_base64: str | None = None
-
-
-class MessageView(msgspec.Struct, frozen=True, kw_only=True):
+class MessageView(MessageRow, frozen=True, kw_only=True):
     """A whole message. ``compression`` is how its body is stored, empty if as it is."""
 
-    row: MessageListRow
-    born_host: str
-    store_host: str
-    properties: dict[str, str]
     compression: str
     stored_bytes: int
-    body: str | None = None
-    body_base64: str | None = None
-    problem: str = ""
 
 
 class SearchView(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,82 +52,22 @@ class SearchView(msgspec.Struct, frozen=True, kw_only=True):
 async def search(desk: Desk, query: MessageQuery) -> SearchView:
     """Search messages of a topic. Raises TopicNotFoundError, ConfigError."""
     found = await desk.admin.messages.search(query)
-    return SearchView(messages=[row_of(message) for message in found.messages], scan=found.scan)
+    return SearchView(messages=[list_row_of(message) for message in found.messages], scan=found.scan)
 
 
-def row_of(message: ReceivedMessage) -> MessageListRow:
+def list_row_of(message: ReceivedMessage) -> MessageListRow:
     body, problem = body_of(message)
     excerpt = body[: EXCERPT_CHARACTERS * 4].decode("utf-8", "replace")[:EXCERPT_CHARACTERS]
-    return MessageListRow(
-        message_id=message.message_id,
-        offset_message_id=message.offset_message_id,
-        topic=message.topic,
-        stored_topic=message.stored_topic,
-        broker=message.broker,
-        queue=message.queue_id,
-        offset=message.offset,
-        tags=message.tags,
-        keys=message.keys,
-        born_ms=message.born_ms,
-        stored_ms=message.stored_ms,
-        attempt=message.delivery_attempt,
-        body_bytes=len(body),
-        excerpt=f"({problem})" if problem else excerpt,
-    )
-
-
-def line_of(message: ReceivedMessage) -> MessageLine:
-    body, _ = body_of(message)
-    text, coded = _text_or_base64(body)
-    return MessageLine(
-        topic=message.topic,
-        broker=message.broker,
-        queue=message.queue_id,
-        offset=message.offset,
-        message_id=message.message_id,
-        born_ms=message.born_ms,
-        stored_ms=message.stored_ms,
-        tags=message.tags,
-        keys=message.keys,
-        properties={name: value for name, value in message.properties.items() if name not in RESERVED},
-        sharding_key=message.sharding_key,
-        priority=message.priority,
-        flag=message.flag,
-        body=text,
-        body_base64=coded,
-    )
+    return MessageListRow(**summary_fields(message, body), excerpt=f"({problem})" if problem else excerpt)
 
 
 def view_of(message: ReceivedMessage) -> MessageView:
-    body, problem = body_of(message)
-    text, coded = _text_or_base64(body)
     is_compressed = bool(message.sys_flag & _COMPRESSED)
     return MessageView(
-        row=row_of(message),
-        born_host=str(message.born_host),
-        store_host=str(message.store_host),
-        properties=dict(sorted(message.properties.items())),
+        **msgspec.structs.asdict(row_of(message)),
         compression=_COMPRESSION.get(message.sys_flag >> 8 & 0x7, "an algorithm of its own") if is_compressed else "",
         stored_bytes=len(message.packed_body),
-        body=text,
-        body_base64=coded,
-        problem=problem,
     )
-
-
-def body_of(message: ReceivedMessage) -> tuple[bytes, str]:
-    """Decompressed; or as it is stored, and why it cannot be."""
-    try:
-        return message.body, ""
-    except MQError as error:
-        return message.packed_body, f"the body cannot be decompressed: {error}"
-
-
-def _text_or_base64(body: bytes) -> tuple[str | None, str | None]:
-    try:
-        return body.decode(), None
-    except UnicodeDecodeError:
-        return None, base64.b64encode(body).decode()
 
 
 # --- bodies --------------------------------------------------------------------------------------------------------
@@ -229,7 +127,7 @@ async def export_lines(desk: Desk, query: MessageQuery, count_max: int) -> Async
     while left > 0:
         found = await desk.admin.messages.search(page)
         for message in found.messages[:left]:
-            yield msgspec.json.encode(line_of(message)) + b"\n"
+            yield msgspec.json.encode(row_of(message)) + b"\n"
         left -= len(found.messages)
         if not found.scan.cursor:
             return

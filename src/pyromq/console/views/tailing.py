@@ -15,7 +15,7 @@ import msgspec
 
 from pyromq.aio import QueueId
 from pyromq.console.desk import Desk
-from pyromq.console.views.messages import MessageListRow, row_of
+from pyromq.console.views.messages import MessageListRow, list_row_of
 from pyromq.console.web.streams import Event
 from pyromq.errors import ConfigError, MQError
 from pyromq.operate.reading.search import MessageQuery, SearchFilter, read_cursor
@@ -50,7 +50,7 @@ async def tail_events(desk: Desk, query: MessageQuery, last_id: str = "") -> Asy
         if dropped:
             yield Event("dropped", msgspec.json.encode(Dropped(dropped)).decode(), place)
         for message in taken[-RATE_MAX:]:
-            row: MessageListRow = row_of(message)
+            row: MessageListRow = list_row_of(message)
             yield Event("message", msgspec.json.encode(row).decode(), place)
         await asyncio.sleep(POLL_S)
 

@@ -12,13 +12,13 @@ COLUMNS: Final = ("topic", "message_id", "offset_message_id", "keys", "tags", "f
 """What of a message it takes to send it again."""
 
 
-class MessageRow(Protocol):
+class SparkRow(Protocol):
     """A row of a DataFrame, or a plain dict."""
 
     def __getitem__(self, column: str, /) -> Any: ...
 
 
-def source_of(row: MessageRow, status: ItemStatus = ItemStatus.WOULD_SEND, **more: Any) -> ItemOutcome:
+def source_of(row: SparkRow, status: ItemStatus = ItemStatus.WOULD_SEND, **more: Any) -> ItemOutcome:
     """Return the item that a row with the columns above is."""
     return ItemOutcome(
         message_id=row["message_id"] or "",
@@ -31,7 +31,7 @@ def source_of(row: MessageRow, status: ItemStatus = ItemStatus.WOULD_SEND, **mor
 
 
 def outgoing(
-    row: MessageRow,
+    row: SparkRow,
     topic: str,
     message_id: str,
     marks: Sequence[tuple[str, str]],

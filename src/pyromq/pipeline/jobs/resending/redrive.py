@@ -31,7 +31,7 @@ from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.jobs.resending.canary import Canary, CanaryVerdict, send_canary
 from pyromq.pipeline.jobs.resending.options import RedriveOptions, RedriveSettings
-from pyromq.pipeline.jobs.resending.outgoing import COLUMNS, MessageRow, outgoing, source_of
+from pyromq.pipeline.jobs.resending.outgoing import COLUMNS, SparkRow, outgoing, source_of
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _letters(frame: DataFrame) -> list[Any]:
     return found
 
 
-def originals_of(letters: Iterable[MessageRow]) -> OriginalMessages:
+def originals_of(letters: Iterable[SparkRow]) -> OriginalMessages:
     """Return which letter stands for which message; rows have ``origin_topic`` and ``redriven_from``, oldest first."""
     originals = OriginalMessages()
     for letter in letters:
@@ -182,7 +182,7 @@ def summary(
 
 
 def letter_to_send(
-    row: MessageRow,
+    row: SparkRow,
     group: str,
     originals: OriginalMessages,
     *,
@@ -209,7 +209,7 @@ def letter_to_send(
     return message if isinstance(message, ItemOutcome) else replace(message, sent_as=originals.ids(place))
 
 
-def _changed(row: MessageRow, source: ItemOutcome, patch: Patch) -> PatchInput | ItemOutcome:
+def _changed(row: SparkRow, source: ItemOutcome, patch: Patch) -> PatchInput | ItemOutcome:
     """Return what the patch made of a letter; the outcome where it made nothing of it."""
     never = msgspec.structs.replace(source, new_message_id="")
     try:
@@ -224,7 +224,7 @@ def _changed(row: MessageRow, source: ItemOutcome, patch: Patch) -> PatchInput |
     return changed
 
 
-def _letter(row: MessageRow, target: str) -> PatchInput:
+def _letter(row: SparkRow, target: str) -> PatchInput:
     own = (names.KEYS, names.TAGS)
     return PatchInput(
         topic=target,
@@ -236,7 +236,7 @@ def _letter(row: MessageRow, target: str) -> PatchInput:
     )
 
 
-def _patched(row: MessageRow, letter: PatchInput) -> dict[str, Any]:
+def _patched(row: SparkRow, letter: PatchInput) -> dict[str, Any]:
     named = ((names.KEYS, letter.keys), (names.TAGS, letter.tags), *letter.properties.items())
     properties = {name: value for name, value in named if value}
     given = {name: row[name] for name in COLUMNS}
