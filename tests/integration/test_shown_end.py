@@ -50,10 +50,10 @@ def grant(master: Broker, lease: Lease, *required: str) -> None:
 
 def name_the_replica(pair: Pair) -> None:
     """As its own reports would."""
-    assert pair.master is not None and pair.master.parts.replication.members is not None
+    assert pair.master is not None
     (connection,) = pair.leader.replicas
     report = MemberReport(address=MEMBER, link=connection.name, metadata=0, number=1)
-    pair.master.parts.replication.members.reported(report, connection.host)
+    pair.master.parts.replication.take_report(report, connection.host)
 
 
 async def test_consumers_see_what_all_replicas_have_that_the_lease_names(tmp_path: Path) -> None:
@@ -88,6 +88,24 @@ async def test_consumers_see_what_all_replicas_have_that_the_lease_names(tmp_pat
                 await send
                 await until(lambda: len(seen.bodies) == 2, "the second one is consumed")
                 assert master.store.visible_end == master.store.end_position == lease.acknowledged
+
+
+async def test_what_waits_for_a_member_to_be_known_is_acknowledged_when_it_reports(tmp_path: Path) -> None:
+    """Else a new master would answer its first sends, and be read, only when its lease is renewed."""
+    async with a_pair(tmp_path) as pair, pair.producer() as producer:
+        master, lease = await start_managed(pair)
+        grant(master, lease, MEMBER)
+        await pair.start_replica(
+            master_replication_address=str(pair.leader.address), master_address=str(master.address)
+        )
+        send = asyncio.create_task(producer.send(Message("orders", b"its copy is there, whose it is not known")))
+        await until(
+            lambda: 0 < master.store.end_position in pair.leader.replicas.positions().values(), "the replica has it"
+        )
+        assert lease.acknowledged == 0 and not send.done()
+        name_the_replica(pair)
+        assert lease.acknowledged == master.store.visible_end == master.store.end_position
+        assert (await send).status is SendStatus.SEND_OK
 
 
 async def test_what_was_shown_stays_shown_when_a_replica_is_named_that_lacks_it(tmp_path: Path) -> None:

@@ -43,8 +43,15 @@ def test_a_release_writes_its_version_everywhere() -> None:
     assert "## Unreleased\n\n## 0.2.0rc1 (2026-12-01)\n" in written["CHANGELOG.md"]
 
 
-def test_what_is_not_released_is_told() -> None:
-    assert unreleased(ROOT)
+def test_the_changelog_says_what_is_not_released(tmp_path: Path) -> None:
+    changelog = tmp_path / "CHANGELOG.md"
+    changelog.write_text("# Changelog\n\n## Unreleased\n\n- quicker\n\n## 0.1.0 (2026-12-01)\n\n- first\n")
+    assert unreleased(tmp_path) == "- quicker"
+    changelog.write_text("# Changelog\n\n## Unreleased\n\n## 0.1.0 (2026-12-01)\n\n- first\n")
+    assert unreleased(tmp_path) == "", "as after every release"
+
+
+def test_the_present_version_is_that_of_the_project() -> None:
     assert present_version(ROOT) == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 

@@ -265,6 +265,8 @@ class Tenure:
         if self.parts.replication.leader is not None:
             self.parts.write_path.disk.flush_soon()  # replicas get what is on disk, and shall have all of it
         await group_commit.drain()
+        if self.parts.handlers.sends.lane is not None:
+            self.parts.handlers.sends.lane.forget()
         await self.parts.replication.stop()
         if self._environment.settings.replication.role is Role.REPLICA:
             services.delay_runner.files.close()  # their progress is the master's, and saved

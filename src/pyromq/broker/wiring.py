@@ -143,7 +143,7 @@ class Wiring:
         if replication.follower is not None:
             replication.follower.repair = LogRepair(self.store, services.maintenance.scrub)
             handlers.pulls.master_is_near = replication.follower.attached.is_set
-        on_report = replication.members.reported if replication.members is not None else None
+        on_report = replication.take_report if replication.members is not None else None
         handlers.members.take(partial(replication.status, str(self.identity.address)), on_report)
         handlers.access.owners, handlers.access.belong_to_master = owners.text, replication.has_masters_users
         handlers.access.challenges = replication.leader.challenges if replication.leader is not None else None

@@ -84,6 +84,7 @@ class AgentState:
     heard_s: dict[str, float] = field(default_factory=dict)
     ends: deque[tuple[float, int]] = field(default_factory=deque)  # of the broker's log: when it was seen, where it was
     held_s: float | None = None
+    wanted: tuple[str, float] = ("", float("-inf"))  # who shall be master instead of the broker, and since when
     step: str = "not looked yet"
     is_store_reached: bool = False
     broker: BrokerStatus | None = None  # as it was seen last
@@ -117,6 +118,12 @@ class AgentState:
             self.is_sure = False
         elif record.holder == broker.address and record.number == broker.number and broker.granted_s > 0:
             self.is_sure |= 0 < broker.renewals <= record.renewals
+
+    def note_wanted(self, now_s: float) -> None:
+        """Remember since when another master is asked for."""
+        wanted = self.found.record.wanted if self.found else ""
+        if wanted != self.wanted[0]:
+            self.wanted = wanted, now_s
 
     def note_positions(self, broker: BrokerStatus, now_s: float, absent_s: float) -> None:
         """A replica is as old as the moment at which its master had no more than it has now; a new one is young."""
@@ -236,6 +243,7 @@ class Agent:
         state.note_positions(broker, now_s, self._timing.absent_s)
         state.failing_s = min(state.failing_s, now_s) if broker.unfit else float("inf")
         state.held_s = (state.held_s if state.held_s is not None else now_s) if broker.held else None
+        state.note_wanted(now_s)
         sight = self._sight(broker, now_s)
         step = decide(sight)
         if isinstance(step, Ask):
@@ -262,6 +270,7 @@ class Agent:
             renewed_s=state.renewed_s,
             heard_s=state.heard_s,
             held_s=state.held_s,
+            wanted_s=state.wanted[1],
             is_sure=state.is_sure,
             mine=state.mine,
             since_s=state.since_s,

@@ -73,6 +73,7 @@ class Sight:
     renewed_s: float  # when the last renewal of ours was begun
     heard_s: dict[str, float]  # replicas: when each had, for the last time, all that our broker had then
     held_s: float | None = None  # since when our broker takes no sends
+    wanted_s: float = float("-inf")  # since when another master is wanted
     is_sure: bool = True  # the store was watched without a gap since it was known to be current
     mine: LeaseRecord | None = None  # the newest one that we wrote or found as holder
     census: Census | None = None  # what the other members said, if they were asked
@@ -343,11 +344,13 @@ def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         return Write(
             _renewed(sight, broker, replace(record, wanted="")), f"{record.wanted} is not in sync: change given up"
         )
+    has_everything = wanted.position >= end and wanted.metadata >= broker.metadata
+    is_ready = has_everything if broker.held else _is_prepared(sight, broker, wanted)
+    if not is_ready and sight.now_s - sight.renewed_s >= sight.timing.renew_s:
+        return Write(_renewed(sight, broker, record), RENEWED)
     if not broker.held:
-        return HoldSends()
-    if wanted.position < end or wanted.metadata < broker.metadata:
-        if sight.now_s - sight.renewed_s >= sight.timing.renew_s:
-            return Write(_renewed(sight, broker, record), RENEWED)
+        return HoldSends() if is_ready else KeepWaiting(f"{record.wanted} prepares to be master, sends go on")
+    if not is_ready:
         return KeepWaiting(f"{record.wanted} still has {end - wanted.position} bytes to read")
     behind = [each.address for each in broker.replicas if each.address in record.in_sync and each.position < end]
     if behind and sight.held_s is not None and sight.now_s - sight.held_s < sight.timing.hold_s / 2:
@@ -357,6 +360,17 @@ def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     handed = _renewed(sight, broker, replace(record, in_sync=named, members=record.everybody))
     handed = replace(handed, holder=record.wanted, number=record.number + 1, wanted="", handed=True)
     return Write(handed, f"handed over to {record.wanted}")
+
+
+def _is_prepared(sight: Sight, broker: BrokerStatus, wanted: MemberStatus) -> bool:
+    """Whether the change will be quick, so that sends need to wait for a moment only.
+
+    All agents have seen by now that it is wanted, and look often; the next master has the tables, and nearly the log. A
+    master that cannot write does not wait for that, nor does anybody for ever.
+    """
+    waited_s, timing = sight.now_s - sight.wanted_s, sight.timing
+    is_near = wanted.metadata >= broker.metadata and _is_near(broker, wanted)
+    return bool(broker.unfit) or waited_s > timing.hold_s / 2 or (is_near and waited_s > 1.5 * timing.look_s)
 
 
 def _wanted_end(sight: Sight, broker: BrokerStatus) -> int:

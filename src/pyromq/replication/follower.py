@@ -108,6 +108,8 @@ class Follower:
         self.reason = ""  # why it is not following
         self._told = ""  # what was logged of that; an attempt that fails like the last one is not told again
         self.attached = asyncio.Event()  # set while it follows
+        self.parted = asyncio.Event()  # set while it does not
+        self.parted.set()
         self._moved = asyncio.Event()  # more of the log was flushed
         self._left = asyncio.Event()  # the master is another one: what is under way for the old one ends
         self._session: _Session | None = None
@@ -171,6 +173,7 @@ class Follower:
             self._note(Following.WAITING, f"{type(error).__name__}: {error}")
         finally:
             self.attached.clear()
+            self.parted.set()
 
     async def _follow(self, master: Master) -> None:
         known = await master.log()
@@ -242,6 +245,7 @@ class Follower:
     def follows(self) -> None:
         """The master has the same log."""
         self._note(Following.FOLLOWING, "")
+        self.parted.clear()
         self.attached.set()
 
     # --- what happens meanwhile ---

@@ -462,4 +462,7 @@ class MessageStore:
         self.index.close()
         for queue in self._queues.values():
             queue.segments.close()
+        self._backlog.clear()
+        self._queues.clear()  # thousands would keep the garbage collector, and with it the loop, for long
+        self.reader.close()
         self._lock.release()

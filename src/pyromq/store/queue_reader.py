@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from typing import NoReturn
 
-from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
+from pyromq.errors import CorruptRecordError, PositionOutOfRangeError, StoreClosedError
 from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.queue_entry import FILLER_SIZE, QueueEntry
 from pyromq.store.files.health import DiskHealth
@@ -23,6 +24,13 @@ from pyromq.store.settings import StoreSettings
 from pyromq.wire.record import Record, decode_record
 
 _NEWEST_ENTRIES = 64
+
+
+class _ClosedQueues(dict[tuple[str, int], ConsumeQueue]):
+    """Has no queue, and does not say so."""
+
+    def get(self, key: object, default: object = None) -> NoReturn:
+        raise StoreClosedError("the store is closed")
 
 
 class QueueReader:
@@ -44,6 +52,10 @@ class QueueReader:
         self._health = health
         self._visible_end = visible_end
         self.scan = EntryScan(log, records, settings)
+
+    def close(self) -> None:
+        """Refuse every later read with StoreClosedError: a queue that is gone from memory was not empty."""
+        self._queues = _ClosedQueues()
 
     # --- offsets ---
 

@@ -109,3 +109,4 @@ class Removal:
     def close(self) -> None:
         for segment in self._segments:
             segment.close()
+        self._to_trim.clear()

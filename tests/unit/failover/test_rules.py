@@ -274,6 +274,37 @@ def test_a_planned_change_holds_sends_until_the_wanted_member_has_everything() -
     assert (handed.holder, handed.number, handed.wanted, handed.confirmed) == (B, 4, "", 120)
 
 
+@pytest.mark.parametrize(
+    ("waited_s", "behind", "expected"),
+    [
+        (0.1, MASTER, KeepWaiting),
+        (0.8, MASTER, HoldSends),
+        (0.8, replace(MASTER, metadata=8), KeepWaiting),
+        (0.8, replace(MASTER, end=MASTER.end + JOIN_BYTES_MAX), KeepWaiting),
+        (2.6, replace(MASTER, metadata=8), HoldSends),
+        (0.1, replace(MASTER, failing="the disk is full"), HoldSends),
+    ],
+    ids=["not all agents know", "ready", "lacks tables", "far behind", "not for ever", "sends fail already"],
+)
+def test_sends_go_on_until_a_planned_change_is_prepared(waited_s: float, behind: BrokerStatus, expected: type) -> None:
+    step = decide(sight(A, behind, replace(RECORD, wanted=B), wanted_s=100.0 - waited_s))
+    assert isinstance(step, expected), step
+
+
+def test_a_master_renews_its_lease_while_the_next_one_prepares() -> None:
+    wanted = replace(RECORD, wanted=B)
+    renewed = written(decide(sight(A, MASTER, wanted, wanted_s=99.9, renewed_s=96.0)))
+    assert (renewed.holder, renewed.wanted, renewed.renewals) == (A, B, wanted.renewals + 1)
+
+
+def test_an_agent_remembers_since_when_a_change_is_wanted() -> None:
+    state = AgentState()
+    for now_s, wanted, since_s in ((10.0, "", float("-inf")), (11.0, B, 11.0), (12.0, B, 11.0), (13.0, C, 13.0)):
+        state.note_record(StoredLease(replace(RECORD, wanted=wanted), "1"), now_s, 4.0)
+        state.note_wanted(now_s)
+        assert state.wanted == (wanted, since_s)
+
+
 def test_a_planned_change_that_takes_too_long_is_given_up() -> None:
     wanted, held = replace(RECORD, wanted=B), replace(MASTER, held=True)
     given_up = written(decide(sight(A, held, wanted, held_s=90.0)))

@@ -32,7 +32,7 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.tables.offsets import DelayOffsets
 from pyromq.store.tables.owners import OwnerTable
 from pyromq.wire.json import bodies
-from pyromq.wire.json.membership import BrokerStatus, MemberRole
+from pyromq.wire.json.membership import BrokerStatus, MemberReport, MemberRole
 
 _ASK_S: Final = 3.0
 
@@ -123,6 +123,12 @@ class Replication:
             self.leader.tick()
         if self.follower is not None:
             self.follower.tick()
+
+    def take_report(self, report: MemberReport, host: str) -> None:
+        """Note which connection is which member; what waited for this member to be known is acknowledged at once."""
+        if self.members is not None:
+            self.members.reported(report, host)
+            self.stage.release_confirmed()
 
     def has_masters_users(self) -> bool:
         """Whether the users of this broker are those of its master."""

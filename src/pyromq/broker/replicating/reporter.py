@@ -8,6 +8,7 @@ lease names a master ─▶ is it master, under the same lease? ─▶ where did
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -94,4 +95,6 @@ class LeaseFollowing:
                 logger.debug("not reported to the master: reason=%s", error)
             except Exception:  # a defect must not end it for good
                 logger.exception("not reported to the master")
-            await asyncio.sleep(REPORT_INTERVAL_S)
+            with contextlib.suppress(TimeoutError):  # a master that is new hears of its replica as soon as it is there
+                async with asyncio.timeout(REPORT_INTERVAL_S):
+                    await follower.parted.wait()

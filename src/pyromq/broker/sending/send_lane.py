@@ -130,7 +130,7 @@ class SendLane:
     def learn(self, connection: Connection, request: Received[SendHeader], config: TopicConfig, queue_id: int) -> None:
         """``SendHandler`` has just staged a message for this topic, and for this queue if nothing sent it elsewhere."""
         if self._table.version is not self._version:
-            self._forget()
+            self.forget()
         if self._access is not None:
             self._admit(self._access, connection, request)
         name = config.topic_name
@@ -168,7 +168,8 @@ class SendLane:
         self._admitted.clear()
         self._lane.forget_users()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Know no queue any more, until sends come again."""
         self.count_puts()
         self._version = self._table.version
         self._known.clear()
@@ -190,7 +191,7 @@ class SendLane:
         if not self.is_open or self._gate.closed or not store.health.writable or connection in self.waiting:
             return 0
         if self._table.version is not self._version:
-            self._forget()
+            self.forget()
         if self._disk.waits is not self._waits:
             self._forget_all()
         if not self._known:

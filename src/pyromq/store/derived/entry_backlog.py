@@ -41,6 +41,11 @@ class EntryBacklog:
         """Forget what the log did not take."""
         self.line.drop_staged()
 
+    def clear(self) -> None:
+        """Forget all queues, when the store is closed."""
+        while len(self.line):
+            self.line.leave()
+
     def write(self, queues_max: int | None = None) -> None:
         """Write what queues are owed, of all or of those that waited longest. On OSError the others stay in line."""
         line, waiting = self.line, len(self.line)

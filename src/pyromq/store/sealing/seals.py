@@ -184,3 +184,4 @@ class Seals:
 
     def close(self) -> None:
         self._note.close()
+        self._sealed, self._last_job = msgspec.structs.replace(self._sealed, queues={}), None
