@@ -67,27 +67,27 @@ async def settings_of_a_copy(
         await connection.wait_closed()
     if answer.code != ResponseCode.SUCCESS or facts.code != ResponseCode.SUCCESS:
         raise RemoteProtocolError(f"{master} does not tell its settings: {quoted(answer.remark or facts.remark or '')}")
-    told = dict(parse_lines(answer.body.replace(b"\r", b"")))
+    reported = dict(parse_lines(answer.body.replace(b"\r", b"")))
     runtime = java_json.decode(facts.body, bodies.KeyValues).table
-    if told.get("brokerRole") == "SLAVE" or runtime.get("replicationRole") == Role.ALONE.value:
+    if reported.get("brokerRole") == "SLAVE" or runtime.get("replicationRole") == Role.ALONE.value:
         raise ConfigError(
             f"{master} has no port for replicas: it is a replica, or has no role; follow its master, or start it "
             "with one (--role async-master)"
         )
-    ha_port = int(told.get("haListenPort") or 0) or master.port + 1
+    ha_port = int(reported.get("haListenPort") or 0) or master.port + 1
     return BrokerSettings(
-        cluster=told.get("brokerClusterName", "DefaultCluster"),
-        name=told.get("brokerName", "broker-a"),
+        cluster=reported.get("brokerClusterName", "DefaultCluster"),
+        name=reported.get("brokerName", "broker-a"),
         broker_id=COPY_ID,
         host=host,
         port=port,
         vip_port=False,
         access=AccessSettings(inner_credentials=_secret(signs_as)),
-        store=_store_like(told),
+        store=_store_like(reported),
         replication=ReplicationSettings(
             role=Role.REPLICA,
             silent=True,
-            replica_reads=not _is_guarded(told),  # nobody is asked who it is here
+            replica_reads=not _is_guarded(reported),  # nobody is asked who it is here
             master_address=str(master),
             master_replication_address=str(runtime.get("replicationAddress") or Address(master.host, ha_port)),
         ),
@@ -98,13 +98,15 @@ def _secret(credentials: InnerCredentials | None) -> Secret:
     return Secret(msgspec.json.encode(credentials).decode()) if credentials is not None else Secret()
 
 
-def _is_guarded(told: Mapping[str, str]) -> bool:
-    return any(told.get(name) == "true" for name in ("aclEnable", "authenticationEnabled"))
+def _is_guarded(facts: Mapping[str, str]) -> bool:
+    return any(facts.get(name) == "true" for name in ("aclEnable", "authenticationEnabled"))
 
 
-def _store_like(told: Mapping[str, str]) -> StoreSettings:
+def _store_like(facts: Mapping[str, str]) -> StoreSettings:
     """What the files of a broker depend on, and messages at its delay levels. Raises ConfigError."""
-    values = {KEYS[name].field.removeprefix("store."): KEYS[name].parse(told[name]) for name in _ALIKE if name in told}
+    values = {
+        KEYS[name].field.removeprefix("store."): KEYS[name].parse(facts[name]) for name in _ALIKE if name in facts
+    }
     return StoreSettings(**values)
 
 

@@ -176,8 +176,8 @@ class Registrar:
         return None
 
     async def _register(self, name: str, link: Link, changed: frozenset[str] | None) -> None:
-        told = self._told_all.pop(name, None)
-        if told is None or told is not link.ready:  # it may have been started anew since, and know nothing
+        before = self._told_all.pop(name, None)
+        if before is None or before is not link.ready:  # it may have been started anew since, and know nothing
             changed = None
         try:
             if changed is None and self._registered.get(name):
@@ -191,7 +191,7 @@ class Registrar:
             self._note(name, False, f"{type(error).__name__}: {error}")
             return
         if response.code == ResponseCode.SUCCESS:
-            self._told_all[name] = told if changed is not None else link.ready
+            self._told_all[name] = before if changed is not None else link.ready
             if self._settings.broker_id:
                 answer = response.header_as(RegisterBrokerResponseHeader)
                 self.on_registered(answer.master_addr, answer.ha_server_addr)

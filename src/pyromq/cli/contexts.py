@@ -160,9 +160,9 @@ def chosen_variables(named: str, environment: Mapping[str, str], given: frozense
 
 def _decoded(data: bytes, file: Path) -> Contexts:
     try:
-        told = json.loads(data)
-        table = {name: _context(each) for name, each in told["contexts"].items()}
-        current = told.get("current", "")
+        record = json.loads(data)
+        table = {name: _context(each) for name, each in record["contexts"].items()}
+        current = record.get("current", "")
         if not isinstance(current, str):
             raise TypeError("current is not a name")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -171,12 +171,12 @@ def _decoded(data: bytes, file: Path) -> Contexts:
     return Contexts(current if current in table else "", table)
 
 
-def _context(told: dict[str, Any]) -> ClusterContext:
+def _context(record: dict[str, Any]) -> ClusterContext:
     known = {each.name: bool if each.name == "tls" else str for each in fields(ClusterContext)}
-    for name, value in told.items():
+    for name, value in record.items():
         if name in known and value is not None and not isinstance(value, known[name]):
             raise TypeError(name)
-    return ClusterContext(**{name: value for name, value in told.items() if name in known})
+    return ClusterContext(**{name: value for name, value in record.items() if name in known})
 
 
 def _encoded(contexts: Contexts) -> bytes:

@@ -61,8 +61,8 @@ def memory_bytes() -> list[tuple[Labels, Value]]:
         lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return []
-    told = dict(line.split(":", 1) for line in lines if ":" in line)
-    values = {kind: told.get(name, "").split() for name, kind in _MEMORY.items()}
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    values = {kind: fields.get(name, "").split() for name, kind in _MEMORY.items()}
     return [((kind,), int(words[0]) * 1024) for kind, words in values.items() if words]
 
 

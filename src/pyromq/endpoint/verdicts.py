@@ -33,11 +33,11 @@ class HealthVerdict:
 
     @property
     def body(self) -> bytes:
-        told: dict[str, object] = {"status": "ok" if self.ok else "failed", "check": self.check}
-        told |= {"reasons": self.reasons, "warnings": self.warnings}
+        fields: dict[str, object] = {"status": "ok" if self.ok else "failed", "check": self.check}
+        fields |= {"reasons": self.reasons, "warnings": self.warnings}
         if self.note:
-            told["note"] = self.note
-        return msgspec.json.encode(told) + b"\n"
+            fields["note"] = self.note
+        return msgspec.json.encode(fields) + b"\n"
 
 
 class LoopBeat:

@@ -53,14 +53,14 @@ async def look_after(
 
 async def _first_status(broker: BrokerBeside, stop: asyncio.Event) -> BrokerStatus | None:
     """What the broker says of itself, once it answers; None when the agent was stopped before."""
-    told = ""
+    last = ""
     while not stop.is_set():
         try:
             status = await broker.status()
         except MQError as error:
-            if str(error) != told:
-                told = str(error)
-                logger.info("failover: the broker does not answer yet: %s", told)
+            if str(error) != last:
+                last = str(error)
+                logger.info("failover: the broker does not answer yet: %s", last)
         else:
             if not status.managed:
                 raise ConfigError(f"the broker at {broker.address} decides by itself: start it with --failover")

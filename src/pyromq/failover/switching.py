@@ -54,17 +54,17 @@ async def switch(store: LeaseStore, status_of: StatusOf, wanted: str = "") -> As
     before, to = await _ask(store, wanted)
     old = before.holder
     yield f"asked {old} to hand over to {to}"
-    until_s, told = machine_s() + _SWITCH_S, set[str]()
+    until_s, shown = machine_s() + _SWITCH_S, set[str]()
     while machine_s() < until_s:
         record = (await current(store)).record
         if record.holder == old and not record.wanted:
             raise SwitchGivenUpError(f"given up: {to} did not get everything in time; {old} goes on as master")
         if record.holder not in (old, to):
             raise SwitchGivenUpError(f"{record.holder} has become master meanwhile, under lease {record.number}")
-        for step in [each for each in await _steps(record, status_of, old, to) if each not in told]:
-            told.add(step)
+        for step in [each for each in await _steps(record, status_of, old, to) if each not in shown]:
+            shown.add(step)
             yield step
-        if f"{old} has everything" in told:
+        if f"{old} has everything" in shown:
             return
         await asyncio.sleep(_LOOK_AGAIN_S)
     raise LeaseError(f"not everything is in place after {_SWITCH_S:g} s: look at the logs of both agents")

@@ -56,9 +56,11 @@ class Replay:
     def what(self) -> str:
         """Description of the replay in words."""
         selection = self.selection
-        told = [f"{name}={value!r}" for name in ("key", "message_id", "offsets") if (value := getattr(selection, name))]
-        told += [f"dead letters of {selection.dead_letters}"] if selection.dead_letters else []
-        return " ".join([selection.topic or "any topic", *(f"({each})" for each in told)])
+        parts = [
+            f"{name}={value!r}" for name in ("key", "message_id", "offsets") if (value := getattr(selection, name))
+        ]
+        parts += [f"dead letters of {selection.dead_letters}"] if selection.dead_letters else []
+        return " ".join([selection.topic or "any topic", *(f"({each})" for each in parts)])
 
     # --- for the user ---
 
@@ -105,10 +107,10 @@ class Replay:
 
     async def _recorded(self, admin: Admin, message: ReceivedMessage) -> tuple[GroupStory, ...]:
         try:
-            told = await admin.messages.explain(message.topic, message.message_id)
+            explanation = await admin.messages.explain(message.topic, message.message_id)
         except NotFoundError:  # it has no id that it can be found by
             return ()
-        return tuple(story for story in told.groups if not self.group or story.group == self.group)
+        return tuple(story for story in explanation.groups if not self.group or story.group == self.group)
 
 
 def replay(

@@ -78,8 +78,8 @@ class ReplayReport(Sequence[ReplayOutcome]):
     @property
     def title(self) -> str:
         kinds = [(kind, sum(outcome.kind is kind for outcome in self.outcomes)) for kind in OutcomeKind]
-        told = ", ".join(f"{count} {kind}" for kind, count in kinds if count) or "none"
-        return f"{counted(len(self), 'message')} of {self._replay.what} through {self.handler}: {told}"
+        text = ", ".join(f"{count} {kind}" for kind, count in kinds if count) or "none"
+        return f"{counted(len(self), 'message')} of {self._replay.what} through {self.handler}: {text}"
 
     @property
     def notes(self) -> list[str]:
@@ -141,8 +141,8 @@ class HandlerComparison(Sequence[Pair]):
 
     @property
     def title(self) -> str:
-        told = f"{len(self.changed)} changed, {len(self.fixed)} fixed, {len(self.broken)} broken"
-        return f"{counted(len(self), 'message')}, {self.before.handler} before and {self.now.handler} now: {told}"
+        text = f"{len(self.changed)} changed, {len(self.fixed)} fixed, {len(self.broken)} broken"
+        return f"{counted(len(self), 'message')}, {self.before.handler} before and {self.now.handler} now: {text}"
 
     def __str__(self) -> str:
         return text_table(self.title, _COMPARED_HEAD, [_compared(pair) for pair in self.changed], self.before.notes)
@@ -176,8 +176,8 @@ def _row(outcome: ReplayOutcome) -> tuple[str, ...]:
 
 def _compared(pair: Pair) -> tuple[str, ...]:
     message = pair.before.message
-    told = [f"{each.kind} {each.text}".strip() for each in (pair.before, pair.now)]
-    return message.message_id, " ".join(message.keys), _body(pair.before), *told, pair.before.recorded_text
+    texts = [f"{each.kind} {each.text}".strip() for each in (pair.before, pair.now)]
+    return message.message_id, " ".join(message.keys), _body(pair.before), *texts, pair.before.recorded_text
 
 
 def _body(outcome: ReplayOutcome) -> str:

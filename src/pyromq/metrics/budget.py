@@ -41,8 +41,8 @@ class LabelBudget:
         kept = [sample for sample in samples if sample[0] in shown]
         rest = [value for labels, value in samples if labels not in shown]
         self.dropped[metric.name] = len(rest)
-        told = self._told.setdefault(metric.name, _Told())
-        return Family(metric, [*kept, ((OVERFLOW,) * len(metric.labels), told.next(metric, _added(rest)))])
+        overflow = self._told.setdefault(metric.name, _Told())
+        return Family(metric, [*kept, ((OVERFLOW,) * len(metric.labels), overflow.next(metric, _added(rest)))])
 
     def _forget(self, name: str) -> None:
         """There is room for all again: the overflow ends, as a series of something deleted does."""

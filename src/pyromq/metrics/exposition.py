@@ -55,9 +55,9 @@ def written(parts: Iterable[ServerSamples], form: TextForm) -> Iterator[str]:
         for family in part.families:
             if family.samples:
                 by_metric.setdefault(family.metric.name, []).append((part.common, family))
-    for told in by_metric.values():
-        yield _head(told[0][1].metric, form)
-        for common, family in told:
+    for families in by_metric.values():
+        yield _head(families[0][1].metric, form)
+        for common, family in families:
             yield from _samples(family, common)
     if form.is_open:
         yield "# EOF\n"

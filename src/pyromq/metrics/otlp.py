@@ -42,8 +42,8 @@ def requests(
 
 def _request(metrics: list[dict[str, Any]], resource: Mapping[str, str]) -> bytes:
     scope = {"scope": {"name": "pyromq"}, "metrics": metrics}
-    told = {"resource": {"attributes": _attributes(resource)}, "scopeMetrics": [scope]}
-    return msgspec.json.encode({"resourceMetrics": [told]})
+    resource_metrics = {"resource": {"attributes": _attributes(resource)}, "scopeMetrics": [scope]}
+    return msgspec.json.encode({"resourceMetrics": [resource_metrics]})
 
 
 def _metric(

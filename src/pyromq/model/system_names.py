@@ -107,8 +107,8 @@ def kind_of_topic(name: str, servers: Collection[str] = (), config: TopicConfig 
         return TopicKind.SYSTEM
     if config is None:
         return TopicKind.NORMAL
-    told = _BY_MESSAGE_TYPE.get(config.attributes.get(MESSAGE_TYPE, "").lower())
-    return told or (TopicKind.FIFO if config.order else TopicKind.NORMAL)
+    declared = _BY_MESSAGE_TYPE.get(config.attributes.get(MESSAGE_TYPE, "").lower())
+    return declared or (TopicKind.FIFO if config.order else TopicKind.NORMAL)
 
 
 def is_system_topic(name: str, servers: Collection[str] = ()) -> bool:

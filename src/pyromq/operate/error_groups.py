@@ -97,10 +97,10 @@ def newest_of(properties: Mapping[str, str]) -> Failure:
     return failure_from_text("", reason) if reason else Failure(error_class="")
 
 
-def grouped(told: Sequence[Told]) -> tuple[ErrorGroup, ...]:
+def grouped(failures: Sequence[Told]) -> tuple[ErrorGroup, ...]:
     """The most frequent first; of too many, the rarest are one group."""
     by_error: dict[tuple[str, str], list[Told]] = {}
-    for each in told:
+    for each in failures:
         by_error.setdefault(each.failure.error, []).append(each)
     ordered = sorted(by_error.values(), key=lambda some: (-len(some), -max(each.last_ms for each in some)))
     if len(ordered) <= GROUPS_MAX:

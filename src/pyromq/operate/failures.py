@@ -50,8 +50,8 @@ class FailureScans:
             scan.add(part.queue, part.begin, part.end)
             done[part.queue] = part.done
         found = await scan.read()
-        told = [self._told(message, is_redriven=message.offset < done[message.queue]) for message in found]
-        return scan.groups(group, told)
+        failures = [self._told(message, is_redriven=message.offset < done[message.queue]) for message in found]
+        return scan.groups(group, failures)
 
     async def retries(self, group: str, count_max: int) -> ErrorGroups:
         """Return messages that failed and come again by error: those that wait for their time, and those that are due.
@@ -140,8 +140,8 @@ class _Scan:
             found += [message async for message in self._stored.walk(queue, begin, end)]
         return found
 
-    def groups(self, group: str, told: Iterable[Told]) -> ErrorGroups:
-        messages = list(told)
+    def groups(self, group: str, failures: Iterable[Told]) -> ErrorGroups:
+        messages = list(failures)
         return ErrorGroups(
             group=group,
             errors=grouped(messages),

@@ -75,13 +75,13 @@ class LetterRow(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, letter: DeadLetter) -> LetterRow:
         """Return the row of a letter."""
         failure = letter.failure
-        told = {name: getattr(letter, name) for name in cls.__struct_fields__ if hasattr(letter, name)}
+        fields = {name: getattr(letter, name) for name in cls.__struct_fields__ if hasattr(letter, name)}
         return cls(
             error_class=failure.error_class,
             stack=failure.stack,
             text=failure.text or letter.reason,
             version=failure.version,
-            **told,
+            **fields,
         )
 
 

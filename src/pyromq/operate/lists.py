@@ -185,16 +185,16 @@ class ClusterLists:
     async def topics(self, question: ListQuestion | None = None) -> TopicPage:
         """Return topics with queues, rates, groups and lag. Raises TransportError if no broker answers."""
         asked = question or ListQuestion()
-        told = await self.sweeper.read(max_age_ms=asked.max_age_ms)
-        kinds, problems = await self._kinds(told), list(told.problems)
+        sweep = await self.sweeper.read(max_age_ms=asked.max_age_ms)
+        kinds, problems = await self._kinds(sweep), list(sweep.problems)
         groups_of: defaultdict[str, dict[str, TopicProgress]] = defaultdict(dict)
-        for group, topics in (told.progress or {}).items():
+        for group, topics in (sweep.progress or {}).items():
             for topic, one in topics.items():
                 groups_of[topic][group] = one
         rows = sorted(
             (
-                self._topic_row(name, kinds[name], configs, None if told.progress is None else groups_of.get(name, {}))
-                for name, configs in told.topics.items()
+                self._topic_row(name, kinds[name], configs, None if sweep.progress is None else groups_of.get(name, {}))
+                for name, configs in sweep.topics.items()
                 if asked.takes_kind(kinds[name]) and asked.takes(self._client.plain_name(name))
             ),
             key=lambda row: row.topic,
@@ -204,10 +204,10 @@ class ClusterLists:
             sort = ListSort.NAME
             problems.append(f"more than {asked.asked_max} topics are sorted by name alone: use a filter")
         elif sort in _ASKED_FOR:
-            rows, is_filled = await self._filled(rows, told, problems), True
+            rows, is_filled = await self._filled(rows, sweep, problems), True
         skip, first = asked.cut(asked.ordered(rows, _TOPIC_KEYS, sort))
         if not is_filled:
-            first = await self._filled(first, told, problems)
+            first = await self._filled(first, sweep, problems)
         counts = Counter(kinds.values())
         return TopicPage(
             rows=tuple(first),
@@ -220,15 +220,15 @@ class ClusterLists:
     async def groups(self, question: ListQuestion | None = None) -> GroupPage:
         """Return groups with topics, members, rate, lag and letters. Raises TransportError if no broker answers."""
         asked = question or ListQuestion()
-        told = await self.sweeper.read(max_age_ms=asked.max_age_ms)
-        names = {self._client.plain_name(name): name for name in told.groups}
+        sweep = await self.sweeper.read(max_age_ms=asked.max_age_ms)
+        names = {self._client.plain_name(name): name for name in sweep.groups}
         shown = [plain for plain in sorted(names) if asked.with_system or not is_system_group(plain)]
         rows, problems = (
-            [self._group_row(plain, told, names[plain]) for plain in filter(asked.takes, shown)],
-            list(told.problems),
+            [self._group_row(plain, sweep, names[plain]) for plain in filter(asked.takes, shown)],
+            list(sweep.problems),
         )
         skip, first = asked.cut(asked.ordered(rows, _GROUP_KEYS, asked.sort))
-        first = await self._for_each(first, lambda row: self._with_members(row, told), problems)
+        first = await self._for_each(first, lambda row: self._with_members(row, sweep), problems)
         return GroupPage(
             rows=tuple(first), found=len(rows), skip=skip, hidden=len(names) - len(shown), problems=tuple(problems)
         )
@@ -240,10 +240,10 @@ class ClusterLists:
 
     # --- rows ---
 
-    async def _kinds(self, told: ClusterSweep) -> dict[str, TopicKind]:
+    async def _kinds(self, sweep: ClusterSweep) -> dict[str, TopicKind]:
         info = await self._requests.directory.recent_cluster()
         servers = names_of_servers(info.cluster_addr_table, info.broker_addr_table)
-        return {name: kind_of_topic(name, servers, next(iter(each.values()))) for name, each in told.topics.items()}
+        return {name: kind_of_topic(name, servers, next(iter(each.values()))) for name, each in sweep.topics.items()}
 
     def _topic_row(
         self, name: str, kind: TopicKind, configs: dict[str, TopicConfig], progress: dict[str, TopicProgress] | None
@@ -262,9 +262,9 @@ class ClusterLists:
             lag=sum(each.lag for each in progress.values()) if progress else None,
         )
 
-    def _group_row(self, group: str, told: ClusterSweep, name: str) -> GroupRow:
-        totals = told.total(name, self._client.plain_name)
-        row = GroupRow(group=group, is_system=is_system_group(group), is_paused=not told.groups[name].consume_enable)
+    def _group_row(self, group: str, sweep: ClusterSweep, name: str) -> GroupRow:
+        totals = sweep.total(name, self._client.plain_name)
+        row = GroupRow(group=group, is_system=is_system_group(group), is_paused=not sweep.groups[name].consume_enable)
         if totals is None:
             return row
         return msgspec.structs.replace(
@@ -273,25 +273,25 @@ class ClusterLists:
 
     # --- what is asked for each row that is shown ---
 
-    async def _filled(self, rows: Sequence[TopicRow], told: ClusterSweep, problems: list[str]) -> list[TopicRow]:
+    async def _filled(self, rows: Sequence[TopicRow], sweep: ClusterSweep, problems: list[str]) -> list[TopicRow]:
         letters: dict[str, asyncio.Future[int]] = {}
 
         async def waiting(group: str) -> int:
             if group not in letters:
-                letters[group] = asyncio.ensure_future(self._waiting(group, told))
+                letters[group] = asyncio.ensure_future(self._waiting(group, sweep))
             return await letters[group]
 
         async def filled(row: TopicRow) -> TopicRow:
-            numbers = await self._numbers(self._client.wire_name(row.topic) if row.kind.is_users else row.topic, told)
+            numbers = await self._numbers(self._client.wire_name(row.topic) if row.kind.is_users else row.topic, sweep)
             dead = sum([await waiting(each.group) for each in row.groups]) if row.kind.is_users else 0
             return msgspec.structs.replace(row, dead_letters=dead, **numbers)
 
         return await self._for_each(rows, filled, problems)
 
-    async def _numbers(self, name: str, told: ClusterSweep) -> dict[str, Any]:
+    async def _numbers(self, name: str, sweep: ClusterSweep) -> dict[str, Any]:
         """Ask the brokers of a topic what it holds and takes; those before 5.2 tell the rate apart from that."""
         messages, rate, last_ms, brokers = 0, 0.0, 0, self._requests.brokers
-        for broker in told.topics.get(name, ()):
+        for broker in sweep.topics.get(name, ()):
             address = await self._requests.directory.address(broker)
             stats = await brokers.topic_stats(address, name)
             messages += sum(max(0, held.max_offset - held.min_offset) for held in stats.offset_table.values())
@@ -303,21 +303,21 @@ class ClusterLists:
             rate += put_rate
         return {"messages": messages, "put_rate": rate, "last_stored_ms": last_ms}
 
-    async def _with_members(self, row: GroupRow, told: ClusterSweep) -> GroupRow:
+    async def _with_members(self, row: GroupRow, sweep: ClusterSweep) -> GroupRow:
         connected = await self._members.connections_if_any(row.group)
         row = msgspec.structs.replace(
             row,
             members=len(connected.connection_set) if connected else 0,
             mismatched=len(connected.disagreeing_client_ids or ()) if connected else 0,
-            dead_letters=await self._waiting(row.group, told),
+            dead_letters=await self._waiting(row.group, sweep),
         )
         if connected is not None and connected.is_broadcast:
             return msgspec.structs.replace(row, is_broadcasting=True, lag=None, retrying=None)
         return row
 
-    async def _waiting(self, group: str, told: ClusterSweep) -> int:
+    async def _waiting(self, group: str, sweep: ClusterSweep) -> int:
         """Count dead letters that wait, without a question where there is no topic for them."""
-        if DEAD_LETTER_PREFIX + self._client.wire_name(group) not in told.topics:
+        if DEAD_LETTER_PREFIX + self._client.wire_name(group) not in sweep.topics:
             return 0
         return (await self._dead_letters.count(group)).waiting
 

@@ -110,7 +110,7 @@ class OffsetFacet:
         name, topic_name, brokers = self._client.wire_name(group), self._client.wire_name(topic), self._requests.brokers
         addresses = (await self._requests.directory.brokers_of(topic)).values()
         spans = await gather([brokers.consume_times(address, name, topic_name) for address in addresses])
-        return sorted((span for told in spans for span in told), key=lambda span: span.message_queue)
+        return sorted((span for part in spans for span in part), key=lambda span: span.message_queue)
 
     # --- moving ---
 

@@ -94,8 +94,8 @@ class TopicFacet:
     async def system_names(self) -> frozenset[str]:
         """Return the topics that brokers made for themselves."""
         masters = await self._requests.directory.masters()
-        told = await gather([self._requests.brokers.system_topics(address) for address in masters])
-        return frozenset(name for names in told for name in names)
+        answers = await gather([self._requests.brokers.system_topics(address) for address in masters])
+        return frozenset(name for names in answers for name in names)
 
     async def route(self, topic: str) -> TopicRoute:
         """Return where a topic is, as name servers say now. Raises TopicNotFoundError."""
@@ -178,8 +178,8 @@ class TopicFacet:
     async def groups(self, topic: str) -> _Names:
         """Return the groups that consume a topic, or did."""
         name, brokers = self._client.wire_name(topic), await self._requests.directory.brokers_of(topic)
-        told = await gather([self._requests.brokers.groups_of_topic(address, name) for address in brokers.values()])
-        return sorted({self._client.plain_name(group) for groups in told for group in groups})
+        answers = await gather([self._requests.brokers.groups_of_topic(address, name) for address in brokers.values()])
+        return sorted({self._client.plain_name(group) for groups in answers for group in groups})
 
     async def schemas(
         self, topic: str, *, newest: int = NEWEST, queues_max: int = QUEUES_MAX

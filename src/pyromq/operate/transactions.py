@@ -57,8 +57,8 @@ class TransactionFacet:
         checks: dict[tuple[str, int], int] = {}
         for broker, address in (await self._requests.directory.named_masters()).items():
             found += await self._open_prepared(broker)
-            told = await self._requests.brokers.prepared_checks(address)
-            checks |= {(broker, offset): count for offset, count in told.items()}
+            answer = await self._requests.brokers.prepared_checks(address)
+            checks |= {(broker, offset): count for offset, count in answer.items()}
         prepared = [place for place in latest_of_each(found) if not wanted or place.get(names.REAL_TOPIC) == wanted]
         rows = [self._prepared(place, checks.get((place.broker, place.offset), 0)) for place in prepared]
         return sorted(rows, key=lambda place: place.born_ms)

@@ -252,7 +252,7 @@ def _found(entries: Iterator[AuditEntry], question: AuditSearch) -> list[AuditEn
 def _newest_first(folder: Path, disk: AuditDisk, waiting: list[AuditEntry]) -> Iterator[AuditEntry]:
     """Those that wait come first; they may be written while this runs, and are told once."""
     yield from reversed(waiting)
-    told = {_encode(entry) for entry in waiting}
+    unwritten = {_encode(entry) for entry in waiting}
     for name in reversed(_files(folder, disk)):
         try:
             lines = disk.read(folder / name).splitlines()
@@ -260,7 +260,7 @@ def _newest_first(folder: Path, disk: AuditDisk, waiting: list[AuditEntry]) -> I
             return
         for line in reversed(lines):
             try:
-                if line not in told:
+                if line not in unwritten:
                     yield _decode(line)
             except msgspec.DecodeError:  # damaged, or not ours
                 continue

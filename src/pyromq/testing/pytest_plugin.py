@@ -58,8 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "how the broker of pyromq_broker is made; faults is a rate, options of faults.random, or a function of faults",
     )
     given = config.getoption("--pyromq-seed")
-    told = getattr(config, "workerinput", {}).get("pyromq_seed")  # by the process that started this worker of xdist
-    chosen = given if given is not None else told
+    inherited = getattr(config, "workerinput", {}).get(
+        "pyromq_seed"
+    )  # by the process that started this worker of xdist
+    chosen = given if given is not None else inherited
     config.stash[_seed_key] = int.from_bytes(os.urandom(_SEED_BITS // 8), "big") if chosen is None else chosen
 
 

@@ -118,7 +118,7 @@ class GroupHandler:
         if group is None:
             text = f"no consumer of group {request.header.consumer_group} is connected to this broker"
             raise RefusedError(ResponseCode.CONSUMER_NOT_ONLINE, text)
-        told = ConsumerConnections(
+        body = ConsumerConnections(
             connection_set=tuple(map(_info, group.members.values())),
             subscription_table=dict(group.subscriptions),
             consume_type=group.consume_type,
@@ -126,17 +126,17 @@ class GroupHandler:
             consume_from_where=group.from_where,
             disagreeing_client_ids=tuple(group.disagreeing) or None,
         )
-        yield from elsewhere(len(told.connection_set) + len(told.subscription_table))
-        return partial(java_json.dumps, told)
+        yield from elsewhere(len(body.connection_set) + len(body.subscription_table))
+        return partial(java_json.dumps, body)
 
     def producers(self, connection: Connection, request: Received[ProducerGroupHeader]) -> Steps:
         found = self._members.producers(request.header.producer_group)
         if not found:
             text = f"no producer of group {request.header.producer_group} is connected to this broker"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
-        told = ProducerConnections(connection_set=tuple(map(_info, found)))
+        body = ProducerConnections(connection_set=tuple(map(_info, found)))
         yield from elsewhere(len(found))
-        return partial(java_json.dumps, told)
+        return partial(java_json.dumps, body)
 
     def all_producers(self, connection: Connection, request: Received[None]) -> Steps:
         data: dict[str, list[dict[str, object]]] = {}

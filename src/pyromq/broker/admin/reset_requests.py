@@ -118,14 +118,14 @@ class ResetHandler:
     def _push(
         self, header: ResetOffsetHeader, offsets: bodies.ResetOffsets, members: list[ConnectedMember[Connection]]
     ) -> None:
-        told = msgspec.structs.replace(header, push_to_clients=None)
+        notice = msgspec.structs.replace(header, push_to_clients=None)
         encoded: dict[bool, bytes] = {}  # once for all members of a kind
         for member in members:
             as_list = member.language == Language.CPP.name
             if as_list not in encoded:
                 encoded[as_list] = _encode(offsets, as_list)
             try:
-                member.connection.request_oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, encoded[as_list])
+                member.connection.request_oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, notice, encoded[as_list])
             except MQError as error:  # it goes, and comes back to the offsets that the broker has
                 logger.info("client not told of a reset: client=%s reason=%s", member.client_id, error)
 

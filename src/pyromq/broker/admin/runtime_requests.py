@@ -130,9 +130,9 @@ class RuntimeHandler:
         return store.records.stored_ms(store.first_position) if store.end_position > store.first_position else -1
 
     def all_offsets(self, connection: Connection, request: Received[None]) -> Steps:
-        told = self._progress.everything()
-        yield from elsewhere(sum(map(len, told.offset_table.values())) + len(told.pull_offset_table))
-        return partial(bodies.encode, told)
+        table = self._progress.everything()
+        yield from elsewhere(sum(map(len, table.offset_table.values())) + len(table.pull_offset_table))
+        return partial(bodies.encode, table)
 
     def replication(self, connection: Connection, request: Received[None]) -> bytes:
         return bodies.encode(self.replication_state())

@@ -108,10 +108,10 @@ class _File(NamedTuple):
 def _with_files(disk: Disk, facts: StoreFacts, files: list[_File]) -> bytes:
     """On a worker, with values only."""
     usage = disk.usage(Path(facts.folder))
-    told = tuple(found for file in files if (found := _segment(disk, facts, file)) is not None)
+    segments = tuple(found for file in files if (found := _segment(disk, facts, file)) is not None)
     replace = msgspec.structs.replace
     return msgspec.json.encode(
-        replace(facts, segments=told, disk_total_bytes=usage.total_bytes, disk_free_bytes=usage.free_bytes)
+        replace(facts, segments=segments, disk_total_bytes=usage.total_bytes, disk_free_bytes=usage.free_bytes)
     )
 
 

@@ -114,8 +114,8 @@ class TopicHandler:
             for number in numbers:
                 offsets[QueueId(name, self._settings.name, number)] = self._queue_offsets(name, number)
             yield None
-        told = bodies.TopicStats(offset_table=offsets, topic_put_tps=self._stats.put_rate(name))
-        return (yield from encoded(told, "offset_table"))
+        body = bodies.TopicStats(offset_table=offsets, topic_put_tps=self._stats.put_rate(name))
+        return (yield from encoded(body, "offset_table"))
 
     def _queue_offsets(self, topic: str, number: int) -> bodies.TopicOffset:
         known = self._store.reader.range_of(topic, number)

@@ -26,5 +26,5 @@ def serving_health(parts: Parts, settings: BrokerSettings) -> HealthReport:
     if settings.permission & (Perm.READ | Perm.WRITE) != Perm.READ | Perm.WRITE:
         text = f"clients may not send and read, its setting permission (brokerPermission) is {settings.permission}"
         findings.append(Finding(Severity.WARNING, text))
-    told = [each for each in broker_findings(parts.handlers.runtime.facts()) if each.text not in reasons]
-    return HealthReport(tuple(reasons), (*findings, *told))
+    found = [each for each in broker_findings(parts.handlers.runtime.facts()) if each.text not in reasons]
+    return HealthReport(tuple(reasons), (*findings, *found))

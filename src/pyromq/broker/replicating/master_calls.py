@@ -146,8 +146,8 @@ class MasterCalls:
         response = await self._link.request(code, header, timeout_ms=_TIMEOUT_MS)
         if response.code != ResponseCode.SUCCESS:
             said = quoted(response.remark or "")
-            told = f"{self._address} answers {code.name} with code {response.code}: {said}"
-            raise MasterRefusedError(told, response.code)
+            text = f"{self._address} answers {code.name} with code {response.code}: {said}"
+            raise MasterRefusedError(text, response.code)
         return response.body
 
     async def _ask_if_there(self, code: Code) -> bytes:

@@ -57,9 +57,9 @@ class KnownMaster:
     @property
     def replication_address(self) -> str:
         """Its port for replicas: as given, as told, or the one behind its port for clients."""
-        given, told = self._given[1], self._told[1]
-        if given or (told and not self._given[0]):
-            return given or told
+        given, known = self._given[1], self._told[1]
+        if given or (known and not self._given[0]):
+            return given or known
         if not self.address:
             return ""
         address = Address.parse(self.address)
@@ -212,40 +212,40 @@ class Replication:
 
     def runtime(self) -> dict[str, object]:
         """Facts about replication, in the names of run-time information."""
-        told: dict[str, object] = {
+        facts: dict[str, object] = {
             "replicationRole": self.role.value,
             "replicationConfirmed": self.confirmed,
             "replicationFlushed": self.store.flushed_position,
             "replicationMetadataVersion": self.metadata_version,
         }
         if version := self.users_version:
-            told["replicationUsersVersion"] = version
+            facts["replicationUsersVersion"] = version
         if (lease := self.environment.lease) is not None:
-            told["failoverLease"] = lease.state.number
-            told["failoverGrantedMs"] = round(lease.left_s * 1_000)
-            told["failoverCutMessages"] = lease.cut_messages
-            told["failoverWaiting"] = lease.waiting
+            facts["failoverLease"] = lease.state.number
+            facts["failoverGrantedMs"] = round(lease.left_s * 1_000)
+            facts["failoverCutMessages"] = lease.cut_messages
+            facts["failoverWaiting"] = lease.waiting
             if lease.is_open:
-                told["failoverAway"] = " ".join(f"{each}={since_ms}" for each, since_ms in sorted(lease.away.items()))
+                facts["failoverAway"] = " ".join(f"{each}={since_ms}" for each, since_ms in sorted(lease.away.items()))
         if self.leader is not None:
-            told["replicationAddress"] = self.leader.address if self.leader.is_listening else ""
-            told[TAKES_NAMES] = True
+            facts["replicationAddress"] = self.leader.address if self.leader.is_listening else ""
+            facts[TAKES_NAMES] = True
             if self.leader.challenges is not None:
-                told[WANTS_PROOF] = True
-            told["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
+                facts[WANTS_PROOF] = True
+            facts["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
         if isinstance(self.stage, ReplicaStage):
-            told["replicationWaitingSends"] = self.stage.waiting
-            told["replicationLateSends"] = self.stage.late
-            told["replicationUnconfirmedSends"] = self.stage.alone
+            facts["replicationWaitingSends"] = self.stage.waiting
+            facts["replicationLateSends"] = self.stage.late
+            facts["replicationUnconfirmedSends"] = self.stage.alone
         if self.follower is not None and self.metadata is not None:
-            told["replicationState"] = self.follower.state.name
-            told["replicationReason"] = self.follower.reason
-            told["replicationMetadataRounds"] = self.metadata.rounds
-            told["replicationMetadataLogEnd"] = self.metadata.log_end
-            told["replicationMetadataTroubles"] = "; ".join(
+            facts["replicationState"] = self.follower.state.name
+            facts["replicationReason"] = self.follower.reason
+            facts["replicationMetadataRounds"] = self.metadata.rounds
+            facts["replicationMetadataLogEnd"] = self.metadata.log_end
+            facts["replicationMetadataTroubles"] = "; ".join(
                 f"{name}: {reason}" for name, reason in self.metadata.troubles.items()
             )
-        return told
+        return facts
 
     def state(self) -> bodies.ReplicationState:
         """Replication state in RocketMQ's form."""

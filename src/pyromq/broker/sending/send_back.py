@@ -119,18 +119,18 @@ class SendBackHandler:
         return False, self._delays.place_at_level(topic, queue_id, text, level, values)
 
 
-def with_story(properties: str, told: str | None) -> str:
+def with_story(properties: str, encoded: str | None) -> str:
     """The properties of a failed message, and what its consumer tells of the failure.
 
     Nothing but the names of a story is taken from there. What is too long, or leaves too little room for what the
     broker adds, is left out: the message goes its way without it.
     """
-    if not told:
+    if not encoded:
         return properties
-    story = {name: value for name, value in split_items(told[:STORY_BYTES_MAX]).items() if name in _STORY_NAMES}
+    story = {name: value for name, value in split_items(encoded[:STORY_BYTES_MAX]).items() if name in _STORY_NAMES}
     whole = with_values(properties, story, drop=STORY_NAMES)
     try:
-        fits = len(told) <= STORY_BYTES_MAX and len(whole.encode()) <= PROPERTIES_BYTES_MAX - _ROOM_BYTES
+        fits = len(encoded) <= STORY_BYTES_MAX and len(whole.encode()) <= PROPERTIES_BYTES_MAX - _ROOM_BYTES
     except UnicodeEncodeError:
         fits = False
     return whole if fits else without(properties, STORY_NAMES)

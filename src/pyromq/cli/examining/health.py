@@ -48,18 +48,18 @@ def health(
     output: FormOption = None,
 ) -> None:
     """Query a server's health endpoint. Exit code 0: healthy; 5: not healthy; 4: no answer."""
-    told = _ask(url, f"/health/{check.value}", timeout)
+    verdict = _ask(url, f"/health/{check.value}", timeout)
     form = form_for(output, sys.stdout)
     if form in (Form.TABLE, Form.CSV):
-        rows = [{"severity": "bad", "check": check.value, "text": text} for text in told["reasons"]]
-        rows += [{"severity": "warning", "check": check.value, "text": text} for text in told["warnings"]]
-        rows = rows or [{"severity": "ok", "check": check.value, "text": told.get("note") or "ok"}]
+        rows = [{"severity": "bad", "check": check.value, "text": text} for text in verdict["reasons"]]
+        rows += [{"severity": "warning", "check": check.value, "text": text} for text in verdict["warnings"]]
+        rows = rows or [{"severity": "ok", "check": check.value, "text": verdict.get("note") or "ok"}]
         write_rows(sys.stdout, form, _COLUMNS, rows)
     else:
         import json
 
-        sys.stdout.write(json.dumps(told, ensure_ascii=False) + "\n")
-    if told["status"] != "ok":
+        sys.stdout.write(json.dumps(verdict, ensure_ascii=False) + "\n")
+    if verdict["status"] != "ok":
         raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 
@@ -86,9 +86,9 @@ def _ask(url: str, path: str, timeout_s: int) -> dict[str, Any]:
     finally:
         connection.close()
     try:
-        told = msgspec.json.decode(body, type=dict[str, Any])
-        if response.status in (200, 503) and {"status", "reasons", "warnings"} <= told.keys():
-            return told
+        fields = msgspec.json.decode(body, type=dict[str, Any])
+        if response.status in (200, 503) and {"status", "reasons", "warnings"} <= fields.keys():
+            return fields
     except msgspec.DecodeError:
         pass
     raise ConnectFailedError(f"{url}{path} answers with status {response.status}, not as a server of PyroMQ does")

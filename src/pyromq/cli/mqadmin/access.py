@@ -36,9 +36,9 @@ async def _targets(admin: Admin, broker: str, cluster: str) -> list[str]:
     return [address for _, address in masters_of(await admin.brokers.cluster(), broker, cluster)]
 
 
-def _say(told: str, addresses: list[str]) -> None:
+def _say(text: str, addresses: list[str]) -> None:
     for address in addresses:
-        line(told, address)
+        line(text, address)
 
 
 def _is_super(text: str) -> bool | None:

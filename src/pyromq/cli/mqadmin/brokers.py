@@ -58,41 +58,41 @@ async def _list_clusters(admin: Admin, cluster: str, more: bool) -> None:
             continue
         for number, address in sorted(data.broker_addrs.items()):
             try:
-                told = await admin.brokers.runtime(address)
+                facts = await admin.brokers.runtime(address)
             except MQError as error:
                 click.echo(f"broker {name} {address} does not answer: {error}", err=True)
-                told = {}
-            row = _totals(told) if more else _state(told)
+                facts = {}
+            row = _totals(facts) if more else _state(facts)
             line(_MORE, data.cluster, name, *row) if more else line(_CLUSTER, data.cluster, name, number, address, *row)
 
 
-def _totals(told: dict[str, str]) -> tuple[int, ...]:
+def _totals(facts: dict[str, str]) -> tuple[int, ...]:
     def between(kind: str, later: str, earlier: str) -> int:
-        return int(told.get(f"msg{kind}Total{later}", 0)) - int(told.get(f"msg{kind}Total{earlier}", 0))
+        return int(facts.get(f"msg{kind}Total{later}", 0)) - int(facts.get(f"msg{kind}Total{earlier}", 0))
 
     yesterday, today = ("TodayMorning", "YesterdayMorning"), ("TodayNow", "TodayMorning")
     return tuple(between(kind, *span) for span in (yesterday, today) for kind in ("Put", "Get"))
 
 
-def _state(told: dict[str, str]) -> tuple[object, ...]:
+def _state(facts: dict[str, str]) -> tuple[object, ...]:
     def queue(kind: str) -> str:
         size, wait = f"{kind}ThreadPoolQueueSize", f"{kind}ThreadPoolQueueHeadWaitTimeMills"
-        return f"{told.get(size, '')},{told.get(wait, '')}ms"
+        return f"{facts.get(size, '')},{facts.get(wait, '')}ms"
 
-    oldest_ms = _number(told.get("earliestMessageTimeStamp", ""))
+    oldest_ms = _number(facts.get("earliestMessageTimeStamp", ""))
     hours = (clock.now_ms() - oldest_ms) / 3_600_000 if oldest_ms > 0 else 0.0
-    behind = _number(told.get("timerReadBehind", "")), _number(told.get("timerOffsetBehind", ""))
-    rates = (told.get("timerEnqueueTps", "0.0"), told.get("timerDequeueTps", "0.0"))
-    waiting = _number(told.get("timerCongestNum", "")) / 10_000
+    behind = _number(facts.get("timerReadBehind", "")), _number(facts.get("timerOffsetBehind", ""))
+    rates = (facts.get("timerEnqueueTps", "0.0"), facts.get("timerDequeueTps", "0.0"))
+    waiting = _number(facts.get("timerCongestNum", "")) / 10_000
     return (
-        told.get("brokerVersionDesc", ""),
-        f"{_first(told.get('putTps', ''))}({queue('send')})",
-        f"{_first(told.get('getTransferredTps', ''))}({queue('pull')}|{queue('ack')})",
+        facts.get("brokerVersionDesc", ""),
+        f"{_first(facts.get('putTps', ''))}({queue('send')})",
+        f"{_first(facts.get('getTransferredTps', ''))}({queue('pull')}|{queue('ack')})",
         f"{behind[0]:.0f}-{behind[1]:.0f}({waiting:.1f}w, {_first(rates[0])}, {_first(rates[1])})",
-        told.get("pageCacheLockTimeMills", ""),
+        facts.get("pageCacheLockTimeMills", ""),
         f"{hours:.2f}",
-        f"{_number(told.get('commitLogDiskRatio', '')):.4f}",
-        told.get("brokerActive", ""),
+        f"{_number(facts.get('commitLogDiskRatio', '')):.4f}",
+        facts.get("brokerActive", ""),
     )
 
 
@@ -174,17 +174,17 @@ async def broker_consume_stats(
     timeout: Annotated[int, Option("-t", "--timeoutMillis", hidden=True, help="Request timeout Millis.")] = 50_000,
 ) -> None:
     """Fetch broker consume stats data."""
-    told = await admin.brokers.progress(broker, ordered_only=switch(order))
+    progress = await admin.brokers.progress(broker, ordered_only=switch(order))
     titles = ("#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime")
     line(_CONSUMED, *titles)
-    for group, stats in ((group, each) for table in told.consume_stats_list for group, each in table.items()):
+    for group, stats in ((group, each) for table in progress.consume_stats_list for group, each in table.items()):
         for queue, held in sorted((queue, held) for one in stats for queue, held in one.offset_table.items()):
             left = held.broker_offset - held.consumer_offset
             if left < level or held.last_timestamp <= 0:
                 continue
             place = (queue.topic, group, queue.broker, queue.number)
             line(_CONSUMED, *place, held.broker_offset, held.consumer_offset, left, time_text(held.last_timestamp))
-    line("\nDiff Total: %d", told.total_diff)
+    line("\nDiff Total: %d", progress.total_diff)
 
 
 async def get_broker_config(admin: Admin, broker: BrokerAddrOption = "", cluster: ClusterNameOption = "") -> None:

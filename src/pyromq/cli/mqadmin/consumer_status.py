@@ -17,14 +17,14 @@ def running_info_lines(body: bytes) -> Iterator[str]:
     """The lines of all sections. Raises RemoteProtocolError for a body that is no running info."""
     from pyromq.wire.json import java_json
 
-    told = java_json.parse(body)
+    fields = java_json.parse(body)
     yield "#Consumer Properties#"
-    yield from _pairs(told.get("properties") or {})
+    yield from _pairs(fields.get("properties") or {})
     yield from ("", "", "#Consumer Subscription#")
-    for number, each in enumerate(told.get("subscriptionSet") or (), 1):
+    for number, each in enumerate(fields.get("subscriptionSet") or (), 1):
         facts = (number, each.get("topic"), _java(each.get("classFilterMode", False)), each.get("subString"))
         yield "{:03} Topic: {:<40} ClassFilter: {:<8} SubExpression: {}".format(*facts)
-    queues, popped = _by_queue(told.get("mqTable")), _by_queue(told.get("mqPopTable"))
+    queues, popped = _by_queue(fields.get("mqTable")), _by_queue(fields.get("mqPopTable"))
     yield from ("", "", "#Consumer Offset#", _PLACE % ("#Topic", "#Broker Name", "#QID", "#Consumer Offset"))
     for queue, info in queues:
         yield _PLACE % (queue.topic, queue.broker, queue.number, info.get("commitOffset", 0))
@@ -33,13 +33,13 @@ def running_info_lines(body: bytes) -> Iterator[str]:
     yield from ("", "", "#Consumer RT&TPS#")
     titles = ("#Topic", "#Pull RT", "#Pull TPS", "#Consume RT", "#ConsumeOK TPS", "#ConsumeFailed TPS")
     yield _RATES % (*titles, "#ConsumeFailedMsgsInHour")
-    for topic, rates in sorted((told.get("statusTable") or {}).items()):
+    for topic, rates in sorted((fields.get("statusTable") or {}).items()):
         names = ("pullRT", "pullTPS", "consumeRT", "consumeOKTPS", "consumeFailedTPS")
         shown = (f"{float(rates.get(name, 0)):.2f}" for name in names)
         yield _RATES % (topic, *shown, rates.get("consumeFailedMsgs", 0))
-    yield from ("", "", "#User Consume Info#", *_pairs(told.get("userConsumerInfo") or {}))
-    if told.get("jstack"):
-        yield from ("", "", "#Consumer jstack#", *str(told["jstack"]).splitlines())
+    yield from ("", "", "#User Consume Info#", *_pairs(fields.get("userConsumerInfo") or {}))
+    if fields.get("jstack"):
+        yield from ("", "", "#Consumer jstack#", *str(fields["jstack"]).splitlines())
 
 
 def _pairs(table: Mapping[str, Any]) -> Iterator[str]:

@@ -182,11 +182,11 @@ async def _show_message(admin: Admin, message: ReceivedMessage, charset: str = "
         line("%-20s %s", f"{name}:", str(value))
     line("")
     try:
-        told = await admin.messages.explain(message.topic, message.message_id)
+        explanation = await admin.messages.explain(message.topic, message.message_id)
     except MQError as error:  # the message is there; what became of it is not known
         click.echo(f"no track of it: {shown(error)}", err=True)
         return
-    for group in told.groups:
+    for group in explanation.groups:
         track = _TRACKS[group.state.value]
         line("MessageTrack [consumerGroup=%s, trackType=%s, exceptionDesc=%s]", group.group, track, "null")
 

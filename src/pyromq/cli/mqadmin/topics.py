@@ -179,8 +179,8 @@ async def topic_status(admin: Admin, topic: TopicOption, cluster: RouteOption = 
         line("%-32s  %-4d  %-20d  %-20d    %s", queue.broker, queue.number, held.min_offset, held.max_offset, last)
     rate = 0.0
     for broker in {queue.broker for queue in stats}:
-        told = await admin.brokers.stats(broker, "TOPIC_PUT_NUMS", admin.client.wire_name(topic))
-        rate += told.stats_minute.tps if told else 0.0
+        measured = await admin.brokers.stats(broker, "TOPIC_PUT_NUMS", admin.client.wire_name(topic))
+        rate += measured.stats_minute.tps if measured else 0.0
     line("\nTopic Put TPS: %s", round(rate, 2))
 
 
@@ -245,7 +245,7 @@ async def _growth(admin: Admin, name: str, key: str) -> tuple[float, int]:
     """A rate over the last minute, and how many in a day, of all brokers."""
     rate, day = 0.0, 0
     for broker in (await admin.brokers.cluster()).broker_addr_table:
-        if told := await admin.brokers.stats(broker, name, key):
-            rate += told.stats_minute.tps
-            day += told.stats_day.sum
+        if stats := await admin.brokers.stats(broker, name, key):
+            rate += stats.stats_minute.tps
+            day += stats.stats_day.sum
     return rate, day

@@ -76,8 +76,8 @@ def add(
         if use or is_first:
             held[0] = held[0].using(name)
         is_used = held[0].current == name
-    told = "is in use" if is_used else f"was added: pyromq context use {name}"
-    click.echo(f"context {name} {told}", err=True)
+    text = "is in use" if is_used else f"was added: pyromq context use {name}"
+    click.echo(f"context {name} {text}", err=True)
 
 
 @app.command()

@@ -184,13 +184,13 @@ def describe(
 ) -> None:
     """Show the members of a group, its queues, and the message at the head of each queue."""
     form = form_for(output, sys.stdout)
-    told = with_admin(nameserver, lambda admin: describe_group(admin, group, topic))
+    description = with_admin(nameserver, lambda admin: describe_group(admin, group, topic))
     if form is Form.TABLE:
-        show_group(sys.stdout, told, stacks=stacks)
+        show_group(sys.stdout, description, stacks=stacks)
     elif form is Form.CSV:
-        write_rows(sys.stdout, form, HEAD_COLUMNS, told["queues"])
+        write_rows(sys.stdout, form, HEAD_COLUMNS, description["queues"])
     else:
-        write_json(sys.stdout, told, indent=2 if form is Form.JSON else 0)
+        write_json(sys.stdout, description, indent=2 if form is Form.JSON else 0)
 
 
 app.command()(reset)

@@ -126,16 +126,16 @@ def _head_row(head: BlockedQueue) -> dict[str, Any]:
     }
 
 
-def show_group(out: TextIO, told: dict[str, Any], *, stacks: bool) -> None:
+def show_group(out: TextIO, fields: dict[str, Any], *, stacks: bool) -> None:
     """Write a group as tables: members get numbers, by which queues name them."""
-    members, queues = told["members"], told["queues"]
+    members, queues = fields["members"], fields["queues"]
     if members:
-        facts = [f"has {counted(len(members), 'member')}", f"lag {told['lag']}"]
-        facts += ["is paused"] if told["is_paused"] else []
-        facts += ["broadcasts"] if told["is_broadcasting"] else []
-        write_text(out, f"group {told['group']} {', '.join(facts)}")
+        facts = [f"has {counted(len(members), 'member')}", f"lag {fields['lag']}"]
+        facts += ["is paused"] if fields["is_paused"] else []
+        facts += ["broadcasts"] if fields["is_broadcasting"] else []
+        write_text(out, f"group {fields['group']} {', '.join(facts)}")
     else:
-        write_text(out, f"no member of group {told['group']} is connected, lag {told['lag']}")
+        write_text(out, f"no member of group {fields['group']} is connected, lag {fields['lag']}")
     numbers = {member["client_id"]: number for number, member in enumerate(members, 1)}
     rows = [{"number": numbers[member["client_id"]], **member} for member in members]
     columns = (Column("number", "", right=True), *_MEMBER_COLUMNS)
@@ -147,7 +147,7 @@ def show_group(out: TextIO, told: dict[str, Any], *, stacks: bool) -> None:
         write_rows(out, Form.TABLE, _QUEUE_COLUMNS, [_queue_row(row, numbers) for row in queues])
     if members:
         out.write("\n")
-        write_rows(out, Form.TABLE, _SETTING_COLUMNS, [_setting_row(row, numbers) for row in told["settings"]])
+        write_rows(out, Form.TABLE, _SETTING_COLUMNS, [_setting_row(row, numbers) for row in fields["settings"]])
     for row in (row for row in queues if stacks and row["stack"]):
         out.write(f"\nlistener of {row['topic']} {row['broker']}:{row['queue']} at offset {row['offset']}\n")
         out.write("\n".join(shown(line) for line in row["stack"].splitlines()) + "\n")

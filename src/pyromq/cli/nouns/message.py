@@ -141,14 +141,16 @@ def explain(
 ) -> None:
     """Explain where a message is now, and why: stored, delayed, prepared; consumed, waiting, retrying, dead."""
     with progress(f"looking for {message_id}"):
-        told = with_admin(nameserver, lambda admin: admin.messages.explain(topic, message_id, trace_topic=trace_topic))
+        explanation = with_admin(
+            nameserver, lambda admin: admin.messages.explain(topic, message_id, trace_topic=trace_topic)
+        )
     form = form_for(output, sys.stdout)
     if form is Form.TABLE:
-        _show_explanation(told)
+        _show_explanation(explanation)
     elif form is Form.CSV:
-        write_rows(sys.stdout, form, _GROUP_COLUMNS, _group_rows(told))
+        write_rows(sys.stdout, form, _GROUP_COLUMNS, _group_rows(explanation))
     else:
-        write_json(sys.stdout, told, indent=2 if form is Form.JSON else 0)
+        write_json(sys.stdout, explanation, indent=2 if form is Form.JSON else 0)
 
 
 _DIRECT_FIELDS = (
@@ -221,7 +223,7 @@ _GROUP_COLUMNS = (
 )
 
 
-def _group_rows(told: Explanation) -> list[dict[str, Any]]:
+def _group_rows(explanation: Explanation) -> list[dict[str, Any]]:
     return [
         {
             "group": story.group,
@@ -229,7 +231,7 @@ def _group_rows(told: Explanation) -> list[dict[str, Any]]:
             "members": "online" if story.is_online else "offline",
             "text": story.text,
         }
-        for story in told.groups
+        for story in explanation.groups
     ]
 
 
@@ -245,27 +247,29 @@ _ATTEMPTS = (
 )
 
 
-def _attempt_rows(told: Explanation) -> list[dict[str, Any]]:
+def _attempt_rows(explanation: Explanation) -> list[dict[str, Any]]:
     """Why each attempt of each group failed."""
     import msgspec
 
     return [
-        {"group": story.group, **msgspec.structs.asdict(failure)} for story in told.groups for failure in story.attempts
+        {"group": story.group, **msgspec.structs.asdict(failure)}
+        for story in explanation.groups
+        for failure in story.attempts
     ]
 
 
-def _show_explanation(told: Explanation) -> None:
-    marks = [f"message {told.message_id}", f"topic {told.topic}"]
-    marks += [f"tag {told.tags}"] if told.tags else []
-    marks += [f"keys {' '.join(told.keys)}"] if told.keys else []
+def _show_explanation(explanation: Explanation) -> None:
+    marks = [f"message {explanation.message_id}", f"topic {explanation.topic}"]
+    marks += [f"tag {explanation.tags}"] if explanation.tags else []
+    marks += [f"keys {' '.join(explanation.keys)}"] if explanation.keys else []
     write_text(sys.stdout, ", ".join(marks))
-    write_text(sys.stdout, told.text)
-    if told.groups:
+    write_text(sys.stdout, explanation.text)
+    if explanation.groups:
         click.echo()
-        write_rows(sys.stdout, Form.TABLE, _GROUP_COLUMNS, _group_rows(told))
-    if attempts := _attempt_rows(told):
+        write_rows(sys.stdout, Form.TABLE, _GROUP_COLUMNS, _group_rows(explanation))
+    if attempts := _attempt_rows(explanation):
         click.echo()
         write_rows(sys.stdout, Form.TABLE, _ATTEMPTS, attempts)
-    if told.trace:
+    if explanation.trace:
         click.echo()
-        write_rows(sys.stdout, Form.TABLE, TRACE_COLUMNS, map(trace_row, told.trace))
+        write_rows(sys.stdout, Form.TABLE, TRACE_COLUMNS, map(trace_row, explanation.trace))

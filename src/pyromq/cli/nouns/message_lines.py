@@ -33,65 +33,65 @@ def message_of_line(line: bytes, topic: str = "") -> Message:
     from pyromq.aio import Message
 
     try:
-        told = msgspec.json.decode(line)
+        fields = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MessageRefusedError(f"this is not a message as JSON: {error}") from None
-    if not isinstance(told, dict):
-        raise MessageRefusedError(f"a message as JSON is an object, not {_json_kind(told)}")
-    to = topic or told.get("topic")
+    if not isinstance(fields, dict):
+        raise MessageRefusedError(f"a message as JSON is an object, not {_json_kind(fields)}")
+    to = topic or fields.get("topic")
     if not isinstance(to, str) or not to:
         raise MessageRefusedError('no topic: name one on the command line, or write "topic" into the line')
-    more = {name: _number(told, name) for name in _NUMBERS if told.get(name) is not None}
-    if told.get("delay") is not None:
-        more["delay_ms"] = _span(told["delay"])
+    more = {name: _number(fields, name) for name in _NUMBERS if fields.get(name) is not None}
+    if fields.get("delay") is not None:
+        more["delay_ms"] = _span(fields["delay"])
     return Message(
         to,
-        _body_in(told),
-        tags=_text(told, "tags"),
-        keys=_keys_in(told),
-        properties=_properties_in(told),
-        sharding_key=_text(told, "sharding_key") or _text(told, "order_key"),
+        _body_in(fields),
+        tags=_text(fields, "tags"),
+        keys=_keys_in(fields),
+        properties=_properties_in(fields),
+        sharding_key=_text(fields, "sharding_key") or _text(fields, "order_key"),
         **more,  # type: ignore[arg-type]  # names and kinds are checked above
     )
 
 
-def _body_in(told: dict[str, Any]) -> bytes:
+def _body_in(fields: dict[str, Any]) -> bytes:
     import msgspec
 
-    if (coded := told.get("body_base64")) is not None:
+    if (coded := fields.get("body_base64")) is not None:
         try:
             return base64.b64decode(coded, validate=True)
         except (binascii.Error, ValueError, TypeError) as error:
             raise MessageRefusedError(f"body_base64 is not base64: {error}") from None
-    body = told.get("body")
+    body = fields.get("body")
     if body is None:
         raise MessageRefusedError('no body: write "body", or "body_base64" for bytes that are not text')
     return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
 
 
-def _keys_in(told: dict[str, Any]) -> str | list[str] | tuple[()]:
-    keys = told.get("keys")
+def _keys_in(fields: dict[str, Any]) -> str | list[str] | tuple[()]:
+    keys = fields.get("keys")
     if keys is None or isinstance(keys, str | list):
         return keys or ()
     raise MessageRefusedError(f'"keys" are text, or a list of texts, not {_json_kind(keys)}')
 
 
-def _properties_in(told: dict[str, Any]) -> dict[str, str]:
-    properties = told.get("properties") or {}
+def _properties_in(fields: dict[str, Any]) -> dict[str, str]:
+    properties = fields.get("properties") or {}
     if not isinstance(properties, dict):
         raise MessageRefusedError(f'"properties" are an object of texts, not {_json_kind(properties)}')
     return {name: value for name, value in properties.items() if name not in RESERVED}
 
 
-def _text(told: dict[str, Any], name: str) -> str:
-    value = told.get(name)
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
     if value is None or isinstance(value, str):
         return value or ""
     raise MessageRefusedError(f'"{name}" is text, not {_json_kind(value)}')
 
 
-def _number(told: dict[str, Any], name: str) -> int:
-    value = told[name]
+def _number(fields: dict[str, Any], name: str) -> int:
+    value = fields[name]
     if isinstance(value, bool) or not isinstance(value, int):
         raise MessageRefusedError(f'"{name}" is a whole number, not {_json_kind(value)}')
     return value

@@ -39,10 +39,10 @@ class LineReport:
 
     def text(self) -> str:
         """In words, with the way to go on if there is one."""
-        told = f"{self.sent} line{'' if self.sent == 1 else 's'} sent"
-        told += f", {self.blank} blank passed over" if self.blank else ""
+        sentence = f"{self.sent} line{'' if self.sent == 1 else 's'} sent"
+        sentence += f", {self.blank} blank passed over" if self.blank else ""
         behind = f" ({self.sent_behind} behind it were sent already and come twice)" if self.sent_behind else ""
-        return f"{told}; go on with --from-line {self.resume_at}{behind}"
+        return f"{sentence}; go on with --from-line {self.resume_at}{behind}"
 
 
 class LineSender:

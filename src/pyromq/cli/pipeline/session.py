@@ -125,8 +125,8 @@ def _why(text: str, log: IO[bytes]) -> str:
         lines = _reason(log.read())
         return lines[-1].decode("utf-8", "replace").strip() if lines else "Java exited at once without an error message"
     lines = [line for line in text.splitlines() if line.strip()]
-    told = next((line for line in lines if line.startswith(": ")), lines[0])  # ": org.apache…Exception: text"
-    return re.sub(r"^: (?:[\w.$]+: )?", "", told)
+    cause = next((line for line in lines if line.startswith(": ")), lines[0])  # ": org.apache…Exception: text"
+    return re.sub(r"^: (?:[\w.$]+: )?", "", cause)
 
 
 @contextmanager

@@ -323,9 +323,9 @@ class BrokerRequests:
             expression_type="TAG",
         )
         response = await self.ask(address, RequestCode.PULL_MESSAGE, header, expect=_FOUND_OR_NOT)
-        told = response.header_as(PullResponseHeader)
+        facts = response.header_as(PullResponseHeader)
         messages = self._messages(response, queue.broker)
-        return QueuePage(messages, told.next_begin_offset, told.min_offset, told.max_offset)
+        return QueuePage(messages, facts.next_begin_offset, facts.min_offset, facts.max_offset)
 
     async def message_at(self, address: str, broker: str, position: int) -> ReceivedMessage:
         """Return the message at a position of the broker's log."""

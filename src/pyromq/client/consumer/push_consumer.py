@@ -323,7 +323,7 @@ class PushConsumer(GroupMember):
         """For each of our queues with messages the one that holds up its offset, and what its listener does."""
         found = [(owned.queue, head) for owned in self._share.owned.values() if (head := owned.settle().head())]
         running = [head for _, head in found if head.stage is Stage.CONSUMING]
-        told = {id(head.message) for head in sorted(running, key=lambda head: head.taken_ms)[:_STACKS_MAX]}
+        with_stack = {id(head.message) for head in sorted(running, key=lambda head: head.taken_ms)[:_STACKS_MAX]}
         failed = [id(head.message) for _, head in found if head.message.delivery_attempt]
         with_story, now_ms = frozenset(failed[:_STACKS_MAX]), self._clock.now_ms()
         return [
@@ -332,7 +332,7 @@ class PushConsumer(GroupMember):
                 head,
                 now_ms=now_ms,
                 wall_minus_monotonic_ms=now_ms - self._clock.monotonic_ms(),
-                stack=self._listener.stack_of(head.message) if id(head.message) in told else None,
+                stack=self._listener.stack_of(head.message) if id(head.message) in with_stack else None,
                 has_story=id(head.message) in with_story,
             )
             for queue, head in found

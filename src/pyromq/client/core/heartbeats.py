@@ -63,9 +63,9 @@ class Heartbeats:
             return HeartbeatResult()
         body = encode_heartbeat(heartbeat)
         addresses = self._brokers.addresses(masters_only=not heartbeat.consumer_data_set)
-        told = [self._tell(address, body) for address in addresses]
+        sent = [self._tell(address, body) for address in addresses]
         accepted, refusal = 0, None
-        for address, outcome in zip(addresses, await asyncio.gather(*told, return_exceptions=True), strict=True):
+        for address, outcome in zip(addresses, await asyncio.gather(*sent, return_exceptions=True), strict=True):
             if isinstance(outcome, MQError):
                 logger.warning("heartbeat failed: broker=%s error=%s", address, outcome)
                 refusal = outcome if isinstance(outcome, NoPermissionError) else refusal
@@ -119,27 +119,27 @@ class Heartbeats:
         if (error := response.exception()) is not None:
             logger.warning("heartbeat failed: broker=%s error=%s", connection.remote_text, error)
             return
-        told = response.result()
-        if told.code == ResponseCode.SUCCESS or connection.session is None:
-            _learn(connection, told)
-        if told.code != ResponseCode.SUCCESS:
-            logger.warning("heartbeat refused: broker=%s error=%s", connection.remote_text, error_of(told))
+        greeting = response.result()
+        if greeting.code == ResponseCode.SUCCESS or connection.session is None:
+            _learn(connection, greeting)
+        if greeting.code != ResponseCode.SUCCESS:
+            logger.warning("heartbeat refused: broker=%s error=%s", connection.remote_text, error_of(greeting))
         else:
-            self._compare(connection.remote_text, told)
+            self._compare(connection.remote_text, greeting)
 
     def _compare(self, broker: str, response: Received[Any]) -> None:
         """Logs that members of a group subscribe to different things, once for all brokers that say the same."""
-        told: dict[str, str] = {}
+        facts: dict[str, str] = {}
         with suppress(MQError, msgspec.MsgspecError):  # a broker that says it in another way does not say it
             text = response.header_as(HeartbeatResponseHeader).odd_subscriptions
-            told = msgspec.json.decode(text, type=dict[str, str]) if text else {}
+            facts = msgspec.json.decode(text, type=dict[str, str]) if text else {}
         known = {each: text for each, text in self._odd.items() if each[0] == broker}
-        for group, text in told.items():
+        for group, text in facts.items():
             if (group, text) not in {(each[1], said) for each, said in self._odd.items()}:
                 logger.warning("members of a group have different subscriptions: group=%s: %s", group, text)
             self._odd[broker, group] = text
         for broker_and_group in known:
-            if broker_and_group[1] not in told:
+            if broker_and_group[1] not in facts:
                 del self._odd[broker_and_group]
 
 

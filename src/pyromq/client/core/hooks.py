@@ -250,6 +250,6 @@ def _told(error: BaseException) -> MQError:
     """Without an error a send that was cancelled would look like one that succeeded."""
     if isinstance(error, MQError):
         return error
-    told = MQError(f"the send was given up, so it is not known whether it is stored: {error!r}")
-    told.__cause__ = error
-    return told
+    failure = MQError(f"the send was given up, so it is not known whether it is stored: {error!r}")
+    failure.__cause__ = error
+    return failure

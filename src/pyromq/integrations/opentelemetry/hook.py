@@ -93,14 +93,14 @@ class OpenTelemetryHook(SendHook, ConsumeHook):
             raise
         finally:
             for attempt in send.failed:
-                told = {"error.type": type(attempt.error).__name__, "pyromq.broker": attempt.broker}
-                span.add_event("attempt failed", {**told, "exception.message": str(attempt.error)})
+                attributes = {"error.type": type(attempt.error).__name__, "pyromq.broker": attempt.broker}
+                span.add_event("attempt failed", {**attributes, "exception.message": str(attempt.error)})
             given.update(names.of_receipts(send.receipts, send))
             span.set_attributes(given)
             span.end()
-            told = names.for_metrics(given)
-            self._sent.add(len(send.messages), told)
-            self._operation_s.record(time.perf_counter() - began, told)
+            attributes = names.for_metrics(given)
+            self._sent.add(len(send.messages), attributes)
+            self._operation_s.record(time.perf_counter() - began, attributes)
 
     def _links_after_creating(self, send: Sending) -> list[Link]:
         """Contexts that the messages carry already, or get here when there are several; none for a usual message."""
@@ -141,9 +141,9 @@ class OpenTelemetryHook(SendHook, ConsumeHook):
             start_time=now_ns - elapsed_ms * 1_000_000,
         )
         span.end(now_ns)
-        told = names.for_metrics(given)
-        self._consumed.add(len(messages), told)
-        self._operation_s.record(elapsed_ms / 1000, told)
+        attributes = names.for_metrics(given)
+        self._consumed.add(len(messages), attributes)
+        self._operation_s.record(elapsed_ms / 1000, attributes)
 
     # --- listeners ---
 
@@ -177,9 +177,9 @@ class OpenTelemetryHook(SendHook, ConsumeHook):
             self._processed(len(messages), time.perf_counter() - began, given)
 
     def _processed(self, count: int, seconds: float, given: Attributes) -> None:
-        told = names.for_metrics(given)
-        self._consumed.add(count, told)
-        self._process_s.record(seconds, told)
+        attributes = names.for_metrics(given)
+        self._consumed.add(count, attributes)
+        self._process_s.record(seconds, attributes)
 
 
 def _links(messages: Sequence[ReceivedMessage]) -> list[Link]:

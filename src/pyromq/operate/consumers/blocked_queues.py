@@ -166,7 +166,7 @@ def head_of(
     owners = [state for state in states if queue in state.queues]  # several, where members broadcast
     slowest = min(owners, key=lambda state: state.queues[queue].commit_offset, default=None)
     owner = slowest.client_id if slowest else ""
-    told = next((head for state in owners for head in state.heads if _is_of(head, queue)), None)
+    reported = next((head for state in owners for head in state.heads if _is_of(head, queue)), None)
     head = BlockedQueue(queue=queue, committed=progress.consumer_offset, end=progress.broker_offset, client_id=owner)
     if isinstance(popped := progress.popped, PoppedProgress):
         head = msgspec.structs.replace(
@@ -183,18 +183,18 @@ def head_of(
             attempt=max(message.delivery_attempt, counted),
             story=message.failure_story,
         )
-    if told is not None:
+    if reported is not None:
         head = msgspec.structs.replace(
             head,
-            offset=told.offset,
-            message_id=told.message_id,
-            keys=told.keys,
-            age_ms=head.age_ms if head.offset == told.offset else told.age_ms,
-            attempt=told.attempt,
-            stage=told.stage.value,
-            since_ms=told.since_ms,
-            stack=told.stack or "",
-            story=told.story or head.story,
+            offset=reported.offset,
+            message_id=reported.message_id,
+            keys=reported.keys,
+            age_ms=head.age_ms if head.offset == reported.offset else reported.age_ms,
+            attempt=reported.attempt,
+            stage=reported.stage.value,
+            since_ms=reported.since_ms,
+            stack=reported.stack or "",
+            story=reported.story or head.story,
         )
     return head
 

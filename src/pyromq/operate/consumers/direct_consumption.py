@@ -61,9 +61,9 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def read_direct_consumption(body: bytes, message_id: str, group: str, client_id: str) -> DirectConsumption:
     """From what the member told: the outcome by its name, or by its number as Go has it. Raises RemoteProtocolError."""
-    told = java_json.decode(body, _Told)
+    fields = java_json.decode(body, _Told)
     names = list(_OUTCOMES)
-    result = told.consume_result
+    result = fields.consume_result
     word = names[result] if isinstance(result, int) and 0 <= result < len(names) else str(result)
     if word not in _OUTCOMES:
         raise RemoteProtocolError(f"client {client_id} told a result that is not known: {result!r}")
@@ -72,7 +72,7 @@ def read_direct_consumption(body: bytes, message_id: str, group: str, client_id:
         group=group,
         client_id=client_id,
         outcome=_OUTCOMES[word],
-        remark=told.remark or "",
-        spent_ms=told.spent_time_mills,
-        is_orderly=told.order,
+        remark=fields.remark or "",
+        spent_ms=fields.spent_time_mills,
+        is_orderly=fields.order,
     )

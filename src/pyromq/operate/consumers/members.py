@@ -85,8 +85,8 @@ class MemberFacet:
 
         Raises BrokerError when no broker is connected with it, or it does not tell.
         """
-        told = java_json.parse(await self.running_info(group, client_id, with_stack=True))
-        return str((told.get("jstack") if isinstance(told, dict) else None) or "")
+        fields = java_json.parse(await self.running_info(group, client_id, with_stack=True))
+        return str((fields.get("jstack") if isinstance(fields, dict) else None) or "")
 
     async def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> bytes:
         """Return the JSON that a member tells about itself (RocketMQ: ConsumerRunningInfo).
@@ -134,8 +134,8 @@ class MemberFacet:
         Of one broker (its name, or its address) if it is given.
         """
         masters, found = await self._requests.directory.masters(broker=broker), dict[str, dict[str, ProducerInfo]]()
-        for told in await gather([self._requests.brokers.producers(address) for address in masters]):
-            for group, members in told.items():
+        for answer in await gather([self._requests.brokers.producers(address) for address in masters]):
+            for group, members in answer.items():
                 by_id = found.setdefault(self._client.plain_name(group), {})
                 by_id.update((member.client_id, member) for member in members)
         return {group: [members[each] for each in sorted(members)] for group, members in sorted(found.items())}
@@ -143,22 +143,22 @@ class MemberFacet:
     async def producers_of(self, group: str) -> tuple[ClientConnection, ...]:
         """Return the producers of a group that are connected."""
         name, masters = self._client.wire_name(group), await self._requests.directory.masters()
-        told = await gather([self._requests.brokers.producer_connections(address, name) for address in masters])
-        return _distinct(each for each in told if each is not None)
+        answers = await gather([self._requests.brokers.producer_connections(address, name) for address in masters])
+        return _distinct(each for each in answers if each is not None)
 
 
 def read_client_state(client_id: str, body: bytes) -> ClientState:
     """Read what a member says about itself. Raises RemoteProtocolError."""
-    told = java_json.parse(body)
-    table = told.get("mqTable") or {}
+    fields = java_json.parse(body)
+    table = fields.get("mqTable") or {}
     queues = java_json.convert({queue_key(key): value for key, value in table.items()}, dict[QueueId, QueueInfo])
-    subscriptions = wish_of(java_json.convert(told.get("subscriptionSet") or [], list[Subscription]))
+    subscriptions = wish_of(java_json.convert(fields.get("subscriptionSet") or [], list[Subscription]))
     return ClientState(
         client_id=client_id,
         queues=queues,
         heads=tuple(heads_of_line(body)),
         subscriptions=subscriptions,
-        rates=java_json.convert(told.get("statusTable") or {}, dict[str, TopicRates]),
+        rates=java_json.convert(fields.get("statusTable") or {}, dict[str, TopicRates]),
         flow={hold.name: count for hold, count in flow_counts(body).items() if count},
         uses=settings_of_member(told.get("properties") or {}),
     )

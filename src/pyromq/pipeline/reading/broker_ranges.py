@@ -95,8 +95,8 @@ class BrokerRanges:
         for start in range(0, len(topics), TOPICS_MAX):
             body = encode(RangesRequest(topics=topics[start : start + TOPICS_MAX], group=group))
             response = await self._ask(RequestCode.QUERY_QUEUE_RANGES, QueryRangesHeader(watch=watch), body)
-            told = response.header_as(RangesResponseHeader)
-            self._watch_id, self.usage = told.watch_id, GroupUsage(consumers=told.members, streams=told.watchers)
+            header = response.header_as(RangesResponseHeader)
+            self._watch_id, self.usage = header.watch_id, GroupUsage(consumers=header.members, streams=header.watchers)
             found |= decode_ranges(response.body).topics
         return found
 
@@ -152,12 +152,12 @@ class BrokerRanges:
             header = AwaitRangesHeader(watch_id=self._watch_id, wait_millis=wait_ms)
             timeout_ms = wait_ms + self._client.settings.request_timeout_ms
             response = await self._ask(RequestCode.AWAIT_QUEUE_RANGES, header, timeout_ms=timeout_ms)
-            told = response.header_as(RangesResponseHeader)
-            if not told.watch_id:
+            facts = response.header_as(RangesResponseHeader)
+            if not facts.watch_id:
                 return None
             for topic, rows in decode_ranges(response.body).topics.items() if response.body else ():
                 found.setdefault(topic, []).extend(rows)
-            if not told.more:
+            if not facts.more:
                 return found
             wait_ms = 0
 

@@ -202,10 +202,10 @@ class Cluster:
         brokers = [self._broker(address) for address in wanted]
         asked = zip(brokers, wanted.values(), strict=True)
         group = self._group if self._watches and self._options.group else ""
-        told = await asyncio.gather(*(each.everything(of, group=group, watch=self._watches) for each, of in asked))
+        answers = await asyncio.gather(*(each.everything(of, group=group, watch=self._watches) for each, of in asked))
         found: dict[QueueId, HeldRange] = {}
         lacking = {topic for topic, route in routes.items() if route is None}
-        for (address, of), rows in zip(wanted.items(), told, strict=True):
+        for (address, of), rows in zip(wanted.items(), answers, strict=True):
             name, rows = self._names[address], rows or {}
             lacking |= {topic for topic in of if topic not in rows}
             for topic, queues in rows.items():

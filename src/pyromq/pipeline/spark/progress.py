@@ -51,8 +51,8 @@ def progress_of(sources: Iterable[Any]) -> list[GroupPosition]:
             offsets, there = from_tree(end), from_tree(latest.get("offsets"))
         except OffsetFormatError:
             continue
-        told = tuple((queue, offset) for queue, offset in offsets.items() if queue in there)
-        found.append(GroupPosition(latest["group"], latest["nameserver"], told))
+        placed = tuple((queue, offset) for queue, offset in offsets.items() if queue in there)
+        found.append(GroupPosition(latest["group"], latest["nameserver"], placed))
     return found
 
 
@@ -94,13 +94,13 @@ class ProgressListener(StreamingQueryListener):
 
     def hear(self, progress: dict[str, Any]) -> None:
         """What a query reports after a batch, in Spark's JSON."""
-        told = progress_of(
+        reports = progress_of(
             SimpleNamespace(latestOffset=source.get("latestOffset"), endOffset=source.get("endOffset"))
             for source in progress.get("sources", ())
         )
-        for each in told:
+        for each in reports:
             self._tell(each)
-        self._reports.progressed(progress, tuple(map(_reported, told)))
+        self._reports.progressed(progress, tuple(map(_reported, reports)))
 
     def hear_end(self, query_id: str, error: str) -> None:
         self._reports.ended(query_id, error)

@@ -123,7 +123,7 @@ class LogScan:
     def _scan(
         self, data: memoryview, base: int, tally: _Tally, sink: RecordSink, progress: Callable[[int], None]
     ) -> None:
-        position, end, told = base, base + len(data), base
+        position, end, reported = base, base + len(data), base
         while position < end:
             found = scan_record(data, position - base, position, may_be_torn=position >= self._durable)
             if isinstance(found, RecordFound):
@@ -147,8 +147,8 @@ class LogScan:
                 tally.damaged_bytes += lost_end - position
                 self._lose(position, lost_end, reason)
                 position = lost_end
-            if position - told >= _PROGRESS_BYTES:
-                told = position
+            if position - reported >= _PROGRESS_BYTES:
+                reported = position
                 progress(position - base)
 
     def _step_over(self, position: int, size: int) -> int:

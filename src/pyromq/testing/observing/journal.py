@@ -91,8 +91,8 @@ class Journal:
     def _line(self, event: JournalEvent) -> str:
         at_s = (event.at_ms - self.began_ms) / 1000
         what = f"  {at_s:>12,.3f} s  {event.kind:<13} {event.group:<12} "
-        told = [_told(event.message)] if event.message is not None else []
-        return (what + "  ".join([*told, *([event.text] if event.text else [])])).rstrip()
+        shown = [_told(event.message)] if event.message is not None else []
+        return (what + "  ".join([*shown, *([event.text] if event.text else [])])).rstrip()
 
 
 def _concerns(event: JournalEvent, group: str, topic: str) -> bool:

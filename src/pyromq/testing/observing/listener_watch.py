@@ -45,5 +45,5 @@ class ListenerWatch(ConsumeHook):
     ) -> None:
         passed_over = {id(message) for message in skipped}
         for message in delivery.messages:
-            told = JournalEventKind.SKIPPED if id(message) in passed_over else kind
-            self._journal.add(told, group=delivery.group, topic=message.topic, message=message, text=text)
+            outcome = JournalEventKind.SKIPPED if id(message) in passed_over else kind
+            self._journal.add(outcome, group=delivery.group, topic=message.topic, message=message, text=text)

@@ -280,14 +280,14 @@ class GroupView:
         if bodies is not None:
             missing = list((Counter(bodies) - Counter(found.bodies)).elements())
             extra = list((Counter(found.bodies) - Counter(bodies)).elements())
-            told = [f"missing {missing}"] if missing else []
-            told += [f"too many {extra}"] if extra else []
+            problems = [f"missing {missing}"] if missing else []
+            problems += [f"too many {extra}"] if extra else []
         elif count is not None:
-            told = [] if len(found) == count else [f"{len(found)} messages, not {count}: {list(found)}"]
+            problems = [] if len(found) == count else [f"{len(found)} messages, not {count}: {list(found)}"]
         else:
-            told = [] if found else ["nothing"]
-        if told:
-            raise AssertionError(self._told(f"group {self.name} has {what} of {topic}: {'; '.join(told)}", topic))
+            problems = [] if found else ["nothing"]
+        if problems:
+            raise AssertionError(self._told(f"group {self.name} has {what} of {topic}: {'; '.join(problems)}", topic))
 
     def _told(self, text: str, topic: str) -> str:
         return "\n".join([text, "what the group did:", self.timeline(topic) or "  nothing"])

@@ -83,8 +83,8 @@ class FailureRecorder:
     def _note(self, messages: Sequence[ReceivedMessage], failure: Failure) -> None:
         facts = {"version": self._version, "host": self._host, "time_ms": self._clock.now_ms()}
         for message in messages:
-            told = msgspec.structs.replace(failure, attempt=message.delivery_attempt + 1, **facts)
-            message.note_failure(story_after(message.failure_story, told))
+            record = msgspec.structs.replace(failure, attempt=message.delivery_attempt + 1, **facts)
+            message.note_failure(story_after(message.failure_story, record))
 
 
 def _log_untold(messages: Sequence[ReceivedMessage]) -> None:

@@ -49,9 +49,9 @@ class RebalanceListener:
         await self._tell("on_revoked", self._on_revoked, queues, tasks)
 
     async def _tell(self, name: str, call: QueueListener | None, queues: Iterable[QueueId], tasks: TaskOwner) -> None:
-        if call is not None and (told := frozenset(queues)):
+        if call is not None and (changed := frozenset(queues)):
             # a task of its own: a round that is cancelled leaves it to its end, and the next call waits for that
-            await asyncio.shield(tasks.start(self._call(name, call, told), name=name))
+            await asyncio.shield(tasks.start(self._call(name, call, changed), name=name))
 
     async def _call(self, name: str, call: QueueListener, queues: frozenset[QueueId]) -> None:
         async with self._order:

@@ -195,8 +195,10 @@ def heads_of_line(body: bytes) -> list[HeadOfLine]:
 
 def flow_counts(body: bytes) -> dict[Hold, int]:
     """How often each rule of flow control applied; empty for clients that do not tell. Raises RemoteProtocolError."""
-    told, rules = _properties(body), Hold.__members__
-    names = {name.removeprefix(_FLOW_PREFIX): text for name, text in told.items() if name.startswith(_FLOW_PREFIX)}
+    properties, rules = _properties(body), Hold.__members__
+    names = {
+        name.removeprefix(_FLOW_PREFIX): text for name, text in properties.items() if name.startswith(_FLOW_PREFIX)
+    }
     return {rules[name]: int(text) for name, text in names.items() if name in rules and text.isdecimal()}
 
 

@@ -110,8 +110,8 @@ def copy_properties(
     whole = with_values(text, {**values, **more})
     if story is None:
         return whole
-    told = with_values(whole, story.properties(), drop=STORY_NAMES)
-    return told if len(told.encode("utf-8", "replace")) <= COPY_BYTES_MAX else without(whole, STORY_NAMES)
+    copied = with_values(whole, story.properties(), drop=STORY_NAMES)
+    return copied if len(copied.encode("utf-8", "replace")) <= COPY_BYTES_MAX else without(whole, STORY_NAMES)
 
 
 def copy_level(delay_level: int, delivery_attempt: int) -> int:

@@ -58,8 +58,8 @@ def report(spark: SparkSession, topics: Sequence[str], **options: Unpack[ReportO
             found, span = _about_messages(messages, tell)
             stored_in = {each.topic for each in found["throughput"]}
             if trace is not None:
-                told = _about_consumers(messages, trace, reading, stored_in, span, tell)
-                found = {**found, **told, "latencies": (*found["latencies"], *told["latencies"])}
+                consumers = _about_consumers(messages, trace, reading, stored_in, span, tell)
+                found = {**found, **consumers, "latencies": (*found["latencies"], *consumers["latencies"])}
         finally:
             messages.unpersist()
         traced = {each.group for each in found["latencies"]} - {""}
@@ -107,8 +107,8 @@ def _about_consumers(
         attempts, slow_keys = questions.attempts(deliveries), questions.slow_keys(deliveries)
         tell(4, _STEPS, "lag")
         committed = committed_offsets(reading, sorted({each.group for each in latencies}), topics)
-        told = {(each.group, each.topic) for each in latencies} | {(each.group, each.topic) for each in committed}
-        behind = lags(messages, outcomes, sorted(told), committed, span) if told else ()
+        pairs = {(each.group, each.topic) for each in latencies} | {(each.group, each.topic) for each in committed}
+        behind = lags(messages, outcomes, sorted(pairs), committed, span) if pairs else ()
     finally:
         outcomes.unpersist()
         deliveries.unpersist()

@@ -26,7 +26,7 @@ def handled_frame(trace: DataFrame) -> DataFrame:
         F.split("record", FIELD_END).alias("f"), F.substring_index("record", FIELD_END, 1).alias("kind")
     )
     is_begin = F.col("kind") == "SubBefore"
-    told = fields.where("kind IN ('SubBefore', 'SubAfter')").select(
+    events = fields.where("kind IN ('SubBefore', 'SubAfter')").select(
         F.when(is_begin, _text(4)).otherwise(_text(1)).alias("request"),
         F.when(is_begin, _text(5)).otherwise(_text(2)).alias("message_id"),
         F.when(is_begin, _text(3)).alias("group"),
@@ -38,7 +38,7 @@ def handled_frame(trace: DataFrame) -> DataFrame:
         F.when(~is_begin, _number(7)).alias("ended_at"),
     )
     columns = ("group", "keys", "attempt", "began_ms", "cost_ms", "is_success", "ended_at")
-    both = told.groupBy("request", "message_id").agg(*(F.max(name).alias(name) for name in columns))
+    both = events.groupBy("request", "message_id").agg(*(F.max(name).alias(name) for name in columns))
     ended_ms = F.when(F.col("ended_at") > 0, F.col("ended_at")).otherwise(F.col("began_ms") + F.col("cost_ms"))
     return both.where("began_ms IS NOT NULL").select(
         "group", "message_id", "keys", "attempt", "began_ms",

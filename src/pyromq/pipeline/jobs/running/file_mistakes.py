@@ -30,7 +30,7 @@ class FileMistakes:
             self._found[place] = reason
 
     def has(self, place: str) -> bool:
-        return any(place == told or place.startswith((f"{told}.", f"{told}[")) for told in self._found)
+        return any(place == found or place.startswith((f"{found}.", f"{found}[")) for found in self._found)
 
     def raise_any(self) -> None:
         """Raise PipelineFileError if there were mistakes."""
