@@ -113,11 +113,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
     """Counts above pytest's own summary."""
-    _tell_counts(terminalreporter)
+    _report_counts(terminalreporter)
     yield
 
 
-def _tell_counts(terminalreporter: pytest.TerminalReporter) -> None:
+def _report_counts(terminalreporter: pytest.TerminalReporter) -> None:
     """Add up what tests recorded with ``record_property``."""
     totals: dict[str, int] = {}
     for outcome in ("passed", "failed"):

@@ -31,16 +31,16 @@ class ServiceManager:
 
     def ready(self, status: str) -> None:
         """The server serves; from now on there are signs of life."""
-        self._tell(f"READY=1\nSTATUS={_one_line(status)}")
+        self._report(f"READY=1\nSTATUS={_one_line(status)}")
         self._sign()
 
     def status(self, text: str) -> None:
-        self._tell(f"STATUS={_one_line(text)}")
+        self._report(f"STATUS={_one_line(text)}")
 
     def stopping(self, *, for_s: float = 0.0) -> None:
         """The server ends; ``for_s``: it wants so much more time than the unit gives it."""
         extended = f"\nEXTEND_TIMEOUT_USEC={round(for_s * _MICROSECONDS)}" if for_s > 0 else ""
-        self._tell(f"STOPPING=1{extended}")
+        self._report(f"STOPPING=1{extended}")
 
     def close(self) -> None:
         if self._timer is not None:
@@ -49,10 +49,10 @@ class ServiceManager:
 
     def _sign(self) -> None:
         if self._sign_s > 0 and self._address:
-            self._tell("WATCHDOG=1")
+            self._report("WATCHDOG=1")
             self._timer = asyncio.get_running_loop().call_later(self._sign_s, self._sign)
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         if not self._address:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address

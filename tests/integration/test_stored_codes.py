@@ -82,7 +82,7 @@ def test_a_transaction_is_prepared_and_ended_at_a_sync_master_without_replicas()
     ):
         receipt = producer.send(Message("orders", b"42"), execute)
         assert executed and receipt.prepared.status is SendStatus.SLAVE_NOT_AVAILABLE
-        assert (receipt.outcome, receipt.confirmed, receipt.untold) == (COMMIT, True, None)
+        assert (receipt.outcome, receipt.confirmed, receipt.unreported) == (COMMIT, True, None)
 
 
 async def fail_always(message: ReceivedMessage) -> None:

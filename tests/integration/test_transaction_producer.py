@@ -109,7 +109,7 @@ async def test_a_prepared_message_is_marked_and_its_outcome_goes_where_the_respo
         assert (end.header.producer_group, end.header.topic, end.header.commit_or_rollback) == ("g", "T", 8)
         assert end.header.msg_id == end.header.transaction_id == receipt.transaction_id == properties["UNIQ_KEY"]
         assert not end.header.from_transaction_check
-        assert (receipt.outcome, receipt.error, receipt.untold, receipt.confirmed) == (COMMIT, None, None, False)
+        assert (receipt.outcome, receipt.error, receipt.unreported, receipt.confirmed) == (COMMIT, None, None, False)
         assert (seen[0].id, seen[0].argument) == (receipt.transaction_id, "argument")
 
 
@@ -178,11 +178,11 @@ async def test_confirm_waits_for_the_broker_and_says_what_it_said() -> None:
         receipt = await producer.send(Message("T", b"x"), lambda transaction: COMMIT)
         assert receipt.confirmed and not broker.ends[0].is_oneway
         unknown = await producer.send(Message("T", b"x"), lambda transaction: None)
-        assert (unknown.confirmed, unknown.untold) == (False, None)  # nobody waited for an answer
+        assert (unknown.confirmed, unknown.unreported) == (False, None)  # nobody waited for an answer
         broker.end_code = 604
         late = await producer.send(Message("T", b"x"), lambda transaction: COMMIT)
         assert (late.outcome, late.confirmed) == (COMMIT, False)
-        assert isinstance(late.untold, BrokerError) and late.untold.code == 604
+        assert isinstance(late.unreported, BrokerError) and late.unreported.code == 604
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SLAVE_NOT_AVAILABLE])
@@ -197,7 +197,7 @@ async def test_a_confirmed_outcome_is_told_again_while_another_broker_becomes_ma
         await until(lambda: len(broker.ends) >= 2, "it is told again")
         broker.end_code = 0
         receipt = await sending
-    assert receipt.confirmed and receipt.untold is None
+    assert receipt.confirmed and receipt.unreported is None
 
 
 async def test_an_outcome_that_cannot_be_told_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -207,7 +207,7 @@ async def test_an_outcome_that_cannot_be_told_is_no_error(caplog: pytest.LogCapt
             await servers.stop()
         assert transaction.receipt is not None
         assert transaction.receipt.outcome is COMMIT
-        assert isinstance(transaction.receipt.untold, MQError)
+        assert isinstance(transaction.receipt.unreported, MQError)
     assert "the broker will ask" in caplog.text
 
 
@@ -370,7 +370,7 @@ async def test_the_sync_face_executes_on_the_calling_thread_and_checks_on_anothe
             assert executed_on == [me]
             with producer.transaction(Message("T", b"x")) as last:
                 producer.close()
-            assert last.receipt is not None and isinstance(last.receipt.untold, ClientClosedError)
+            assert last.receipt is not None and isinstance(last.receipt.unreported, ClientClosedError)
         return [receipt.outcome for receipt in receipts]
 
     def interrupt(transaction: pyromq.Transaction) -> None:

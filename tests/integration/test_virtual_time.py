@@ -153,7 +153,7 @@ def test_a_member_that_falls_silent_loses_its_queues_to_the_other(broker: Loopba
         shares = stays.assignment, falls_silent.assignment
         assert all(shares) and not shares[0] & shares[1]
         heartbeats = falls_silent.inner.client._heartbeats
-        heartbeats.tell_all, heartbeats.greet = _nothing, lambda connection: None  # type: ignore[method-assign]
+        heartbeats.send_all, heartbeats.greet = _nothing, lambda connection: None  # type: ignore[method-assign]
         broker.advance(minutes=1)
         assert (stays.assignment, falls_silent.assignment) == shares
         broker.advance(minutes=2)

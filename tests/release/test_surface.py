@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from release.surface import recorded, surface, untold
+from release.surface import recorded, surface, unreported
 
 
 @pytest.mark.filterwarnings("ignore")  # some optional packages warn when they are imported
@@ -28,8 +28,10 @@ def test_the_public_surface_is_the_recorded_one() -> None:
     ],
 )
 def test_a_change_is_told_by_its_name(line: str, told: str) -> None:
-    assert untold([line], f"# Changelog\n## Unreleased\n- {told}\n## 0.1.0\n") == []
-    assert untold([line], f"# Changelog\n## Unreleased\n- nothing\n## 0.1.0\n- {told}\n") == [line], "that was long ago"
+    assert unreported([line], f"# Changelog\n## Unreleased\n- {told}\n## 0.1.0\n") == []
+    assert unreported([line], f"# Changelog\n## Unreleased\n- nothing\n## 0.1.0\n- {told}\n") == [line], (
+        "that was long ago"
+    )
 
 
 def test_the_surface_has_all_five_kinds() -> None:

@@ -214,10 +214,10 @@ class SimTransport(asyncio.Transport):
             self._is_closing = True
             self._unread.clear()
             self._unread_bytes = 0
-            self.loop.call_soon(self._tell_lost, error, context=self.process.context)
+            self.loop.call_soon(self._report_lost, error, context=self.process.context)
             self.other.has_been_read()
 
-    def _tell_lost(self, error: Exception | None) -> None:
+    def _report_lost(self, error: Exception | None) -> None:
         protocol, self._protocol = self._protocol, None
         if protocol is not None:
             protocol.connection_lost(error)

@@ -74,7 +74,7 @@ class Supervisor:
     ) -> None:
         self._command = list(command)
         self._sources = sources
-        self._tell = tell
+        self._report = tell
         self._on_ready = on_ready
         self._first_pause_s = first_pause_s
         self._environment = dict(os.environ if environment is None else environment)
@@ -110,10 +110,10 @@ class Supervisor:
 
     def _signalled(self) -> None:
         if self._stopping.is_set():
-            self._tell("second signal: workers are ended at once, unfinished messages come again")
+            self._report("second signal: workers are ended at once, unfinished messages come again")
             self._signal_all(signal.SIGKILL)
             return
-        self._tell(f"draining {len(self.workers)} workers")
+        self._report(f"draining {len(self.workers)} workers")
         self.stop()
 
     def stop(self) -> None:
@@ -150,7 +150,7 @@ class Supervisor:
             if time.monotonic() - began_s > GOOD_LIFE_S:
                 pause_s = self._first_pause_s
             worker.restarts += 1
-            self._tell(f"worker {worker.number} ended {_how(code)}: starting another one in {pause_s:.1f} s")
+            self._report(f"worker {worker.number} ended {_how(code)}: starting another one in {pause_s:.1f} s")
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._stopping.wait()
@@ -205,7 +205,7 @@ class Supervisor:
             await asyncio.sleep(POLL_S)
             if changed := await asyncio.to_thread(self._sources.changed):
                 more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-                self._tell(f"{changed[0].name}{more} changed: workers begin anew")
+                self._report(f"{changed[0].name}{more} changed: workers begin anew")
                 self._has_been_ready = False
                 self._change.set()
                 self._signal_all(signal.SIGTERM)

@@ -36,7 +36,7 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 _FIRST_RETRY_S = 1.0
-_TOLD_S = 3.0
+_REPORTED_S = 3.0
 _ROUTE_TIMEOUT_MS = 3_000
 _INHERIT = int(Perm.INHERIT)
 TOPICS_PER_PART: Final = 5_000  # of one registration: about a megabyte, and ten milliseconds of a name server
@@ -73,8 +73,10 @@ class Registrar:
         self._round = asyncio.Lock()  # held while one is under way
         self._rounds: set[asyncio.Future[None]] = set()  # those that ``told`` has begun
         self._registered: dict[str, bool] = {}  # how the last attempt ended, by address
-        self._told_all: dict[str, Connection | None] = {}  # the connection over which a name server got everything
-        self._told_version: dict[str, DataVersion] = {}  # what the last complete registration said, by address
+        self._registered_all: dict[
+            str, Connection | None
+        ] = {}  # the connection over which a name server got everything
+        self._reported_version: dict[str, DataVersion] = {}  # what the last complete registration said, by address
         self._remarks: dict[str, str] = {}  # the last one of each name server
         self.name_watch = NameWatch(settings, address)
         self._writable = True  # False: routes offer no queue of this broker to producers any more
@@ -120,7 +122,7 @@ class Registrar:
         round_ = asyncio.ensure_future(self.register_now(everything=False))
         self._rounds.add(round_)  # it goes on when no response waits for it any more
         round_.add_done_callback(self._rounds.discard)
-        await asyncio.wait((round_,), timeout=_TOLD_S)
+        await asyncio.wait((round_,), timeout=_REPORTED_S)
 
     async def run(self) -> None:
         """Until cancelled: a round every interval, at once after a change, and soon after a failure."""
@@ -176,7 +178,7 @@ class Registrar:
         return None
 
     async def _register(self, name: str, link: Link, changed: frozenset[str] | None) -> None:
-        before = self._told_all.pop(name, None)
+        before = self._registered_all.pop(name, None)
         if before is None or before is not link.ready:  # it may have been started anew since, and know nothing
             changed = None
         try:
@@ -191,7 +193,7 @@ class Registrar:
             self._note(name, False, f"{type(error).__name__}: {error}")
             return
         if response.code == ResponseCode.SUCCESS:
-            self._told_all[name] = before if changed is not None else link.ready
+            self._registered_all[name] = before if changed is not None else link.ready
             if self._settings.broker_id:
                 answer = response.header_as(RegisterBrokerResponseHeader)
                 self.on_registered(answer.master_addr, answer.ha_server_addr)
@@ -201,7 +203,7 @@ class Registrar:
         """All parts of a registration; the response to the last, or to the one that was refused."""
         version = self._version()
         response: Received[Any] | None = None
-        for body in self._bodies(changed, is_known=self._told_version.get(name) == version):
+        for body in self._bodies(changed, is_known=self._reported_version.get(name) == version):
             header = RegisterBrokerHeader(
                 broker_name=self._settings.name,
                 broker_addr=self._address,
@@ -212,12 +214,12 @@ class Registrar:
                 body_crc32=body_checksum(body),
             )
             timeout_ms = self._settings.register_timeout_ms
-            self._told_version.pop(name, None)
+            self._reported_version.pop(name, None)
             response = await link.request(RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
             if response.code != ResponseCode.SUCCESS:
                 return response
         assert response is not None
-        self._told_version[name] = version
+        self._reported_version[name] = version
         return response
 
     def _note_remark(self, name: str, remark: str) -> None:

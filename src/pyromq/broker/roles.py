@@ -35,9 +35,9 @@ logger = logging.getLogger(__name__)
 _LAST_LOOK_S: Final = 0.5  # at the tables of a master that is still there
 _UNHEARD_LOOK_S: Final = 0.15  # of one that was not heard for a while: it is idle, or it hangs and clients wait
 _UNHEARD_MS: Final = 1_000
-_TOLD_S: Final = 3.0  # a change of topics waits so long until replicas have it
+_REPORTED_S: Final = 3.0  # a change of topics waits so long until replicas have it
 _LOOK_AGAIN_S: Final = 0.02
-_LOST_TOLD_MAX: Final = 20
+_LOST_REPORTED_MAX: Final = 20
 _HUNG_DISK_MS: Final = 3_000  # a flush that takes so long may never end
 
 
@@ -128,7 +128,7 @@ class RoleChanges:
         async def both() -> None:
             await registered
             with suppress(TimeoutError):
-                async with asyncio.timeout(_TOLD_S):
+                async with asyncio.timeout(_REPORTED_S):
                     while not members.have_metadata(number):  # noqa: ASYNC110, reports come several times a second
                         await asyncio.sleep(_LOOK_AGAIN_S)
 
@@ -144,7 +144,7 @@ class RoleChanges:
                 folder=each.folder,
                 at_ms=each.at_ms,
             )
-            for each in self._lost[-_LOST_TOLD_MAX:]
+            for each in self._lost[-_LOST_REPORTED_MAX:]
         ]
         gate = self._broker.parts.write_path.gate
         reason = self._problem or status.reason

@@ -80,7 +80,7 @@ class OtlpPush:
     def push_soon(self) -> None:
         if self._pushing is not None and not self._pushing.done():
             self.counts["dropped"] += 1
-            self._tell_trouble("the collector takes longer than the interval")
+            self._report_trouble("the collector takes longer than the interval")
             return
         self._pushing = asyncio.get_running_loop().create_task(self.push(), name="push metrics once")
 
@@ -93,7 +93,7 @@ class OtlpPush:
                 await asyncio.get_running_loop().run_in_executor(self._worker, self._post, body)
         except (OSError, http.client.HTTPException, _RefusedPushError) as error:
             self.counts["failed"] += 1
-            self._tell_trouble(str(error) or type(error).__name__)
+            self._report_trouble(str(error) or type(error).__name__)
         except Exception:  # a defect must not end the pushes to come
             self.counts["failed"] += 1
             logger.exception("metrics not pushed")
@@ -103,7 +103,7 @@ class OtlpPush:
                 self._is_well = True
                 logger.warning("metrics are pushed again: endpoint=%s", self._settings.otlp_endpoint)
 
-    def _tell_trouble(self, reason: str) -> None:
+    def _report_trouble(self, reason: str) -> None:
         if self._is_well:
             self._is_well = False
             logger.warning(

@@ -36,7 +36,7 @@ _CHANGING_S: Final = 0.05
 _AFTER_S: Final = 0.002  # the end of a lease, it is looked at
 _NOTE_S: Final = 5.0  # what an agent waits for is told to its broker again after so long
 _LOG_AGAIN_S: Final = 60.0  # a sentence that comes again within this time is not logged
-_TOLD_MAX: Final = 64  # sentences that are remembered for that
+_REPORTED_MAX: Final = 64  # sentences that are remembered for that
 
 
 class BrokerControl(Protocol):
@@ -94,7 +94,7 @@ class AgentState:
     since_s: float = float("-inf")  # when the broker was promoted
     failing_s: float = float("inf")  # since when its store takes no messages
     mine: LeaseRecord | None = None  # the newest one that was written for this broker as holder
-    told_s: dict[str, float] = field(default_factory=dict)  # when each sentence was logged
+    reported_s: dict[str, float] = field(default_factory=dict)  # when each sentence was logged
     noted: tuple[str, float] = ("", float("-inf"))  # what the broker was told last, and when
 
     def note_record(self, found: StoredLease | None, now_s: float, blind_s: float) -> None:
@@ -208,7 +208,7 @@ class Agent:
         try:
             await self._store.write(asked_to_hand_over(found.record, to), found.version)
         except LeaseError as error:
-            self._tell(f"not handed over: {error}")
+            self._report(f"not handed over: {error}")
             return False
         return True
 
@@ -224,7 +224,7 @@ class Agent:
             text = f"lease store: {error}"
         except MQError as error:
             text = f"broker: {error}"
-        self._tell(text)
+        self._report(text)
 
     async def _note_record(self) -> None:
         found = await self._store.read()
@@ -330,15 +330,15 @@ class Agent:
             required = required_members(record, broker, slow)
             await self._broker.grant(record, until_s, required)
 
-    def _tell(self, step: str) -> None:
+    def _report(self, step: str) -> None:
         """What is as before is not logged again, nor what was logged a moment ago, nor that a lease was renewed."""
         state, now_s = self.state, self._now_s()
         if step == RENEWED:
             logger.debug("failover: %s", step)
             return
-        if step != state.step and now_s - state.told_s.get(step, float("-inf")) > _LOG_AGAIN_S:
+        if step != state.step and now_s - state.reported_s.get(step, float("-inf")) > _LOG_AGAIN_S:
             logger.info("failover: %s", step)
-            if len(state.told_s) >= _TOLD_MAX:
-                state.told_s.clear()
-            state.told_s[step] = now_s
+            if len(state.reported_s) >= _REPORTED_MAX:
+                state.reported_s.clear()
+            state.reported_s[step] = now_s
         state.step = step

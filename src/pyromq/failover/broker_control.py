@@ -55,26 +55,28 @@ class BrokerBeside:
             renewals=record.renewals,
             away=record.away,
         )
-        await self._tell(RequestCode.GRANT_MEMBER, control)
+        await self._report(RequestCode.GRANT_MEMBER, control)
 
     async def promote(self, number: int, waits: bool | None) -> None:
         control = Control(action=MemberAction.PROMOTE, number=number, waits=waits)
-        await self._tell(RequestCode.CONTROL_MEMBER, control)
+        await self._report(RequestCode.CONTROL_MEMBER, control)
 
     async def follow(self, master: str, number: int) -> None:
-        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.FOLLOW, number=number, master=master))
+        await self._report(
+            RequestCode.CONTROL_MEMBER, Control(action=MemberAction.FOLLOW, number=number, master=master)
+        )
 
     async def hold(self) -> None:
-        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.HOLD))
+        await self._report(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.HOLD))
 
     async def release(self) -> None:
-        await self._tell(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.RELEASE))
+        await self._report(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.RELEASE))
 
     async def note(self, waiting: str, members: tuple[str, ...]) -> None:
-        await self._tell(
+        await self._report(
             RequestCode.CONTROL_MEMBER, Control(action=MemberAction.NOTE, waiting=waiting, members=members)
         )
 
-    async def _tell(self, code: RequestCode, control: Control) -> None:
+    async def _report(self, code: RequestCode, control: Control) -> None:
         link = self.client.brokers.link(self.address)
         await self.client.ask(link, code, None, msgspec.json.encode(control))

@@ -195,15 +195,15 @@ class AcknowledgingConsumer(PushConsumer):
         and travels with it. False as ``ack``.
         """
         level = BROKER_CHOOSES if delay_ms is None else level_after(delay_ms)
-        self._tell(message, error, REQUEUED)
+        self._report(message, error, REQUEUED)
         return self._end(message, BatchResult(ConsumeStatus.RETRY, delay_level=level))
 
     def dead(self, message: ReceivedMessage, *, error: Why = None) -> bool:
         """It is a dead letter, with the error if there is one. False as ``ack``."""
-        self._tell(message, error, REJECTED)
+        self._report(message, error, REJECTED)
         return self._end(message, BatchResult(ConsumeStatus.RETRY, delay_level=DEAD_LETTER_LEVEL))
 
-    def _tell(self, message: ReceivedMessage, error: Why, word: str) -> None:
+    def _report(self, message: ReceivedMessage, error: Why, word: str) -> None:
         if message not in self._out:
             return
         recorder = self._acknowledging.recorder
@@ -281,7 +281,7 @@ class _AcknowledgingService(ConcurrentService):
     def recorder(self) -> FailureRecorder:
         return self._recorder
 
-    def _tell(self, failed: list[ReceivedMessage], error: Exception | None) -> None:
+    def _report(self, failed: list[ReceivedMessage], error: Exception | None) -> None:
         """Whoever ends a message says why."""
 
     def connect(self, *, arrived: Callable[[], object], finished: Callable[[], object]) -> None:

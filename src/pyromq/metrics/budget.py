@@ -22,7 +22,7 @@ class LabelBudget:
     def __init__(self, series_max: int) -> None:
         self.series_max = max(1, series_max)
         self._shown: dict[str, set[Labels]] = {}  # by metric that has too many
-        self._told: dict[str, _Told] = {}  # likewise
+        self._reported: dict[str, _Reported] = {}  # likewise
         self.dropped: dict[str, int] = {}  # by metric: label sets without a series in the last collection
 
     def limited(self, family: Family) -> Family:
@@ -41,16 +41,16 @@ class LabelBudget:
         kept = [sample for sample in samples if sample[0] in shown]
         rest = [value for labels, value in samples if labels not in shown]
         self.dropped[metric.name] = len(rest)
-        overflow = self._told.setdefault(metric.name, _Told())
+        overflow = self._reported.setdefault(metric.name, _Reported())
         return Family(metric, [*kept, ((OVERFLOW,) * len(metric.labels), overflow.next(metric, _added(rest)))])
 
     def _forget(self, name: str) -> None:
         """There is room for all again: the overflow ends, as a series of something deleted does."""
-        for table in (self._shown, self._told, self.dropped):
+        for table in (self._shown, self._reported, self.dropped):
             table.pop(name, None)
 
 
-class _Told:
+class _Reported:
     """The overflow of one counter as it was told last."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ TRIM_AFTER: Final = 256  # failed handshakes
 TRIM_PAUSE_S: Final = 3.0
 _CUT_AT_ONCE: Final = 16  # the end of each is work for the loop, which others wait for
 _PAUSE_S: Final = 0.02
-TOLD_S: Final = 1.0  # between two warnings of failed ones
+REPORTED_S: Final = 1.0  # between two warnings of failed ones
 
 
 def return_free_memory() -> None:
@@ -50,8 +50,8 @@ class Handshakes:
         self._timer: asyncio.TimerHandle | None = None  # of the next look at slow ones
         self._trimming: asyncio.TimerHandle | None = None
         self._failed = 0  # since memory was returned
-        self._untold = 0
-        self._told_s = -TOLD_S
+        self._unreported = 0
+        self._reported_s = -REPORTED_S
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -99,13 +99,13 @@ class Handshakes:
         """One warning in a second, with the number of others: a flood of them is not a flood of lines."""
         self._failed += 1
         now_s = self._clock.monotonic_s()
-        if now_s - self._told_s >= TOLD_S:
-            more = f" others={self._untold}" if self._untold else ""
+        if now_s - self._reported_s >= REPORTED_S:
+            more = f" others={self._unreported}" if self._unreported else ""
             reason = str(error) or type(error).__name__
             logger.warning("connection failed during its handshake: peer=%s error=%s%s", peer, reason, more)
-            self._told_s, self._untold = now_s, 0
+            self._reported_s, self._unreported = now_s, 0
         else:
-            self._untold += 1
+            self._unreported += 1
         if self._failed >= TRIM_AFTER and self._trimming is None:
             self._trimming = asyncio.get_running_loop().call_later(TRIM_PAUSE_S, self._trim)
 

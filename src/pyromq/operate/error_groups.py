@@ -75,7 +75,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     is_redriven: bool = False
 
 
-def told_by(
+def reported_by(
     properties: Mapping[str, str], *, stored_ms: int, topic: str, place: str, is_redriven: bool = False
 ) -> Told:
     """What a message in a retry or dead-letter topic tells; when it was stored stands for times that it does not."""

@@ -14,7 +14,7 @@ from pyromq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.operate.consumers.group_configs import require_group
 from pyromq.operate.delays import DelayFacet, due_of, last_copies
-from pyromq.operate.error_groups import ErrorGroups, ScannedQueue, Told, grouped, shares, told_by
+from pyromq.operate.error_groups import ErrorGroups, ScannedQueue, Told, grouped, reported_by, shares
 from pyromq.operate.offsets import OffsetFacet
 from pyromq.operate.reading.stored_messages import StoredMessages
 
@@ -50,7 +50,7 @@ class FailureScans:
             scan.add(part.queue, part.begin, part.end)
             done[part.queue] = part.done
         found = await scan.read()
-        failures = [self._told(message, is_redriven=message.offset < done[message.queue]) for message in found]
+        failures = [self._reported(message, is_redriven=message.offset < done[message.queue]) for message in found]
         return scan.groups(group, failures)
 
     async def retries(self, group: str, count_max: int) -> ErrorGroups:
@@ -79,7 +79,7 @@ class FailureScans:
             if message.stored_topic == topic
             or (message.get(names.REAL_TOPIC) == topic and (due_of(message) or now_ms + 1) > now_ms)
         ]
-        return scan.groups(group, [self._told(message) for message in last_copies(found)])
+        return scan.groups(group, [self._reported(message) for message in last_copies(found)])
 
     async def _done_in(self, group: str, queue: QueueId) -> int:
         try:
@@ -99,9 +99,9 @@ class FailureScans:
             if (begin := max(held.min_offset, begin)) < held.max_offset:
                 scan.add(queue, begin, held.max_offset)
 
-    def _told(self, message: ReceivedMessage, *, is_redriven: bool = False) -> Told:
+    def _reported(self, message: ReceivedMessage, *, is_redriven: bool = False) -> Told:
         topic = message.get(names.RETRY_TOPIC) or message.get(names.DLQ_ORIGIN_TOPIC) or ""
-        return told_by(
+        return reported_by(
             message.properties,
             stored_ms=message.stored_ms,
             topic=self._client.plain_name(topic),

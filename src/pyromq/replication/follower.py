@@ -106,7 +106,7 @@ class Follower:
         self.repair: LogRepair | None = None  # of what a scrub found
         self.state = Following.WAITING
         self.reason = ""  # why it is not following
-        self._told = ""  # what was logged of that; an attempt that fails like the last one is not told again
+        self._logged = ""  # what was logged of that; an attempt that fails like the last one is not logged again
         self.attached = asyncio.Event()  # set while it follows
         self.parted = asyncio.Event()  # set while it does not
         self.parted.set()
@@ -229,14 +229,14 @@ class Follower:
         return _Start(asked=compared, next=compared)
 
     def _note(self, state: Following, reason: str) -> None:
-        if reason and reason != self._told:
-            self._told = reason
+        if reason and reason != self._logged:
+            self._logged = reason
             if state is Following.REFUSED:
                 logger.error("replica does not follow: reason=%s", reason)
             else:
                 logger.warning("replica waits: reason=%s", reason)
         if state is Following.FOLLOWING:
-            self._told = ""
+            self._logged = ""
             logger.info("replica follows: end=%d", self.store.end_position)
         self.state = state
         if state is not Following.CHECKING:
@@ -312,13 +312,13 @@ class _Session(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self._tell()
+        self._report()
         self.failure = self.failure or error
         if not self.ended.done():
             self.ended.set_result(None)
 
     def abort(self) -> None:
-        self._tell()
+        self._report()
         if self._transport is not None:
             self._transport.abort()
 
@@ -343,7 +343,7 @@ class _Session(asyncio.Protocol):
                     self._add(position, part)
             self._take()
             if not self._decoder.is_inside:
-                self._tell()
+                self._report()
         except Exception as error:  # whatever it is, the connection ends with it; ``Follower`` tells
             self._fail(error)
 
@@ -374,7 +374,7 @@ class _Session(asyncio.Protocol):
             del buffer[: store.end_position - before]
             self._has_more |= store.end_position > before
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """At the end of a slice, or when no more of it comes: a flush amid it would make its end wait for the next."""
         if self._has_more:
             touched, self._touched, self._has_more = self._touched, set(), False
@@ -421,7 +421,7 @@ class _Session(asyncio.Protocol):
 
     def tick(self) -> None:
         now, settings = self._follower.clock.monotonic_ms(), self._follower.settings
-        self._tell()
+        self._report()
         if not self._store.health.trusted:  # nothing will be on disk any more: the master must not wait for it
             self._fail(self._store.health.error())
         elif self._store.health.damage:  # nobody may count on this copy, nor make it master, before it is mended

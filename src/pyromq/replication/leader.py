@@ -31,7 +31,7 @@ from pyromq.wire.transfer import ReportDecoder, encode_head
 logger = logging.getLogger(__name__)
 
 _FAREWELL_S: Final = 3.0  # replicas that take longer miss something; they get it when the master is back
-_REFUSED_TOLD_MAX: Final = 1_000
+_REFUSED_REPORTED_MAX: Final = 1_000
 _INTRODUCTION_MS: Final = 3_000  # a stranger that takes longer is closed
 _TURN_BYTES: Final = 2 << 20  # sent to one replica before others have their turn
 _BUFFERED_BYTES: Final = 1 << 20  # of one connection, before it has to take them
@@ -177,7 +177,7 @@ class Leader:
 
     def _refuse(self, host: str, reason: str) -> bool:
         kind = host, reason.partition("up to")[0]
-        if kind not in self._refused and len(self._refused) < _REFUSED_TOLD_MAX:
+        if kind not in self._refused and len(self._refused) < _REFUSED_REPORTED_MAX:
             self._refused.add(kind)
             logger.error("replica refused: address=%s reason=%s", host, reason)
         return False

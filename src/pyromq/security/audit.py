@@ -154,7 +154,7 @@ class AuditLog:
             self._repeats[key] = (found[0], found[1] + 1, entry)
             return
         if found is not None:
-            self._tell_repeats(found)
+            self._report_repeats(found)
         else:
             self._of_address[key[0]] += 1
         self._repeats[key] = (entry.time_ms + REPEAT_MS, 0, entry)
@@ -175,9 +175,9 @@ class AuditLog:
                 self._of_address[key[0]] -= 1
                 if not self._of_address[key[0]]:
                     del self._of_address[key[0]]
-                self._tell_repeats(found)
+                self._report_repeats(found)
 
-    def _tell_repeats(self, found: tuple[int, int, AuditEntry]) -> None:
+    def _report_repeats(self, found: tuple[int, int, AuditEntry]) -> None:
         _, times, last = found
         if times:
             self.record(msgspec.structs.replace(last, times=times))

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 REPORT_NAME: Final = "report.json"
 _COPY_BYTES: Final = 1 << 20
-_TOPICS_TOLD_MAX: Final = 1_000
+_TOPICS_REPORTED_MAX: Final = 1_000
 
 
 class CutReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -81,7 +81,7 @@ def cut_log(
             position=position,
             bytes=sum(end - at for _, at, end in tails),
             messages=sum(topics.values()),
-            topics=dict(topics.most_common(_TOPICS_TOLD_MAX)),
+            topics=dict(topics.most_common(_TOPICS_REPORTED_MAX)),
             reason=reason,
             folder=str(folder),
             at_ms=at_ms,

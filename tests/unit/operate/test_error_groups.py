@@ -15,8 +15,8 @@ from pyromq.operate.error_groups import (
     Told,
     grouped,
     newest_of,
+    reported_by,
     shares,
-    told_by,
 )
 from pyromq.operate.explaining.facts import GroupFacts, StoredCopy
 from pyromq.operate.explaining.group_story import attempts_of
@@ -36,7 +36,7 @@ def story(*some: Failure) -> FailureStory:
 
 
 def letter(*some: Failure, topic: str = "orders", is_redriven: bool = False) -> Told:
-    return told_by(story(*some).properties(), stored_ms=999, topic=topic, place=f"at {some[-1].time_ms}",
+    return reported_by(story(*some).properties(), stored_ms=999, topic=topic, place=f"at {some[-1].time_ms}",
                    is_redriven=is_redriven)  # fmt: skip
 
 
@@ -57,9 +57,9 @@ def test_letters_of_one_class_and_stack_are_one_error() -> None:
 
 def test_what_older_consumers_and_others_tell_has_groups_too() -> None:
     def reason(text: str) -> Told:
-        return told_by({"DLQ_ERROR": text}, stored_ms=7, topic="t", place="p")
+        return reported_by({"DLQ_ERROR": text}, stored_ms=7, topic="t", place="p")
 
-    silent = told_by({}, stored_ms=8, topic="t", place="p")
+    silent = reported_by({}, stored_ms=8, topic="t", place="p")
     found = grouped([reason("order 1 is gone"), reason("order 2 is gone"), reason("no customer"), silent])
     assert [(each.error_class, each.text, each.count) for each in found] == [
         ("", "order 1 is gone", 2),

@@ -38,15 +38,15 @@ class ConfigHandler:
         self._address = address
         self.version = DataVersion(timestamp=environment.clock.now_ms())  # changes with every update
         self._on_update = on_update
-        self._told: tuple[GetBrokerConfigResponseHeader, bytes] | None = None  # until the next update
+        self._reported: tuple[GetBrokerConfigResponseHeader, bytes] | None = None  # until the next update
 
     def get(self, connection: Connection, request: Received[None]) -> tuple[GetBrokerConfigResponseHeader, bytes]:
-        if self._told is None:
+        if self._reported is None:
             values = describe(self._settings, self._address.host, self._address.port)
             text = "".join(f"{key}={value}\n" for key, value in values.items())
             version = java_json.dumps(self.version).decode()
-            self._told = GetBrokerConfigResponseHeader(version=version), text.encode()
-        return self._told
+            self._reported = GetBrokerConfigResponseHeader(version=version), text.encode()
+        return self._reported
 
     def update(self, connection: Connection, request: Received[None]) -> None:
         """All changes, or none of them when one is refused."""
@@ -55,7 +55,7 @@ class ConfigHandler:
         permission = self._settings.permission
         adopt(self._settings, new)
         self._store.settings = new.store  # parts that keep their own copy use only what cannot change
-        self.version, self._told = self.version.next(self._clock.now_ms()), None
+        self.version, self._reported = self.version.next(self._clock.now_ms()), None
         self._topics.create_system_topics()  # automatic creation needs its template
         if new.permission != permission:
             self._topics.announce()

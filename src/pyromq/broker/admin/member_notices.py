@@ -32,7 +32,7 @@ class MemberNotices:
         self._groups = groups
         self._clock = clock
         self._changed: dict[str, None] = {}  # large groups that wait for their round
-        self._told_ms: dict[str, int] = {}  # when their last round began
+        self._reported_ms: dict[str, int] = {}  # when their last round began
         self._round: deque[tuple[Connection, ConsumerGroupHeader]] = deque()
 
     def tell(self, groups: Iterable[str]) -> None:
@@ -54,10 +54,10 @@ class MemberNotices:
 
     def _begin_round(self) -> None:
         now = self._clock.monotonic_ms()
-        self._told_ms = {name: at_ms for name, at_ms in self._told_ms.items() if now - at_ms < INTERVAL_MS}
-        for name in [name for name in self._changed if name not in self._told_ms]:
+        self._reported_ms = {name: at_ms for name, at_ms in self._reported_ms.items() if now - at_ms < INTERVAL_MS}
+        for name in [name for name in self._changed if name not in self._reported_ms]:
             del self._changed[name]
-            self._told_ms[name] = now
+            self._reported_ms[name] = now
             header = ConsumerGroupHeader(consumer_group=name)
             self._round.extend((connection, header) for connection in self._listening(name))
 

@@ -25,9 +25,9 @@ from pyromq.wire.json.store_facts import CheckCounts, DamageFacts, RecoveryFacts
 from pyromq.wire.received import Received
 from pyromq.wire.record_layout import BODY_SIZE_AT
 
-SEGMENTS_TOLD_MAX: Final = 400  # half of them the oldest, half the newest
-DAMAGE_TOLD_MAX: Final = 100
-CHECKS_TOLD_MAX: Final = 10_000
+SEGMENTS_REPORTED_MAX: Final = 400  # half of them the oldest, half the newest
+DAMAGE_REPORTED_MAX: Final = 100
+CHECKS_REPORTED_MAX: Final = 10_000
 _ON_A_WORKER: Final = PIECE * (PIECES_AT_ONCE + 1)  # as many as make a response a long one
 
 
@@ -94,7 +94,7 @@ class StoreHandler:
     def checks(self, connection: Connection, request: Received[None]) -> bytes:
         """How often producers were asked, which the broker keeps in memory."""
         table = self._transactions.table
-        return msgspec.json.encode(CheckCounts(checks=table.checked(CHECKS_TOLD_MAX), first=table.first))
+        return msgspec.json.encode(CheckCounts(checks=table.checked(CHECKS_REPORTED_MAX), first=table.first))
 
 
 class _File(NamedTuple):
@@ -151,8 +151,8 @@ def next_hour_ms(now_ms: int, hours: tuple[int, ...]) -> int:
 
 
 def _both_ends(segments: list[Segment]) -> list[Segment]:
-    half = SEGMENTS_TOLD_MAX // 2
-    return segments if len(segments) <= SEGMENTS_TOLD_MAX else segments[:half] + segments[-half:]
+    half = SEGMENTS_REPORTED_MAX // 2
+    return segments if len(segments) <= SEGMENTS_REPORTED_MAX else segments[:half] + segments[-half:]
 
 
 def _recovery(report: RecoveryReport, at_ms: int) -> RecoveryFacts:
@@ -171,8 +171,8 @@ def _recovery(report: RecoveryReport, at_ms: int) -> RecoveryFacts:
         scanned_from=report.scanned_from,
         end=report.end,
         records=report.records,
-        cuts=tuple(cuts[:DAMAGE_TOLD_MAX]),
-        damaged=tuple(damaged[:DAMAGE_TOLD_MAX]),
-        rebuilt=tuple(report.rebuilt[:DAMAGE_TOLD_MAX]),
-        unlisted=sum(max(0, len(each) - DAMAGE_TOLD_MAX) for each in lists),
+        cuts=tuple(cuts[:DAMAGE_REPORTED_MAX]),
+        damaged=tuple(damaged[:DAMAGE_REPORTED_MAX]),
+        rebuilt=tuple(report.rebuilt[:DAMAGE_REPORTED_MAX]),
+        unlisted=sum(max(0, len(each) - DAMAGE_REPORTED_MAX) for each in lists),
     )

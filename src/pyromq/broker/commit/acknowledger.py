@@ -63,7 +63,7 @@ class Acknowledger:
             else:
                 self._count(commit, SUCCESS)
         if commit.internal:
-            _tell(commit.internal, None)
+            _report(commit.internal, None)
 
     def release_together(self, commits: list[Commit]) -> None:
         """Say of these that they are safe; they are in the order of the log.
@@ -78,7 +78,7 @@ class Acknowledger:
         _respond(sends)
         for commit in commits:
             self._count(commit, SUCCESS)
-            _tell(commit.internal, None)
+            _report(commit.internal, None)
 
     def release_unconfirmed(self, commit: Commit, code: ResponseCode) -> None:
         """Say that it is stored, but not as safely as it should be.
@@ -100,7 +100,7 @@ class Acknowledger:
                 is_done = is_alone or request.code != RequestCode.CONSUMER_SEND_MSG_BACK
                 connection.send(response if is_done else _error(request, ResponseCode.SYSTEM_ERROR, remark))
         self._count(commit, code)
-        _tell(commit.internal, None)  # it is stored in every case
+        _report(commit.internal, None)  # it is stored in every case
 
     def refuse(self, error: MQError, *commits: Commit) -> None:
         """Answer these with an error."""
@@ -115,7 +115,7 @@ class Acknowledger:
                 self._times.refuse(request, code, in_turn=False)
                 if not request.is_oneway:
                     connection.send(_error(request, code, remark))
-            _tell(commit.internal, error)
+            _report(commit.internal, error)
 
     def _count(self, commit: Commit, code: int) -> None:
         """Its sends were answered with that code; the request code of the first stands for all."""
@@ -145,7 +145,7 @@ def _respond(sends: list[PendingSend]) -> None:
             connection.abort("a response could not be sent")
 
 
-def _tell(internal: Iterable[OnStored], error: MQError | None) -> None:
+def _report(internal: Iterable[OnStored], error: MQError | None) -> None:
     for on_stored in internal:
         try:
             on_stored(error)

@@ -21,7 +21,7 @@ from typing import Final
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.store.message_store import EVERYTHING, MessageStore
 
-_UNTOLD_MAX: Final = 256  # commits whose queues are kept one by one; those of later ones together
+_UNREPORTED_MAX: Final = 256  # commits whose queues are kept one by one; those of later ones together
 
 
 class HighWatermark:
@@ -33,8 +33,8 @@ class HighWatermark:
     def __init__(self, store: MessageStore, *, is_shut: bool = False) -> None:
         self._store = store
         self._safe = store.visible_end  # may be seen up to here
-        self._untold: deque[tuple[int, set[QueueKey]]] = deque()  # end, queues: not all of it has become visible
-        self._told = self._safe  # ``advance`` has returned the queues of what lies before
+        self._unreported: deque[tuple[int, set[QueueKey]]] = deque()  # end, queues: not all of it has become visible
+        self._reported = self._safe  # ``advance`` has returned the queues of what lies before
         self.is_shut = is_shut
         self._opened_end = store.end_position
 
@@ -58,9 +58,9 @@ class HighWatermark:
 
     def add(self, queues: set[QueueKey]) -> None:
         """More of these queues was stored; ``advance`` follows."""
-        if len(self._untold) >= _UNTOLD_MAX:
-            queues = queues | self._untold.pop()[1]
-        self._untold.append((self._store.end_position, queues))
+        if len(self._unreported) >= _UNREPORTED_MAX:
+            queues = queues | self._unreported.pop()[1]
+        self._unreported.append((self._store.end_position, queues))
 
     def open_if_ready(self, required: int | None) -> bool:
         """There is a lease: stop being shut if replicas have what the log had; True when that has just happened."""
@@ -76,14 +76,14 @@ class HighWatermark:
         visible = self._store.visible_end
         if everything:
             self._safe = visible
-        if visible == self._told and not everything:
+        if visible == self._reported and not everything:
             return set()  # a reader that looked would see nothing new
-        self._told = visible
+        self._reported = visible
         queues = set[QueueKey]()
-        for _, touched in self._untold:
+        for _, touched in self._unreported:
             queues |= touched
-        while self._untold and (everything or self._untold[0][0] <= visible):
-            self._untold.popleft()
+        while self._unreported and (everything or self._unreported[0][0] <= visible):
+            self._unreported.popleft()
         return queues
 
     def _most(self, required: int | None, everything: bool) -> int:

@@ -77,7 +77,7 @@ class RecallHandler:
             raise _refused(f"message {handle.key} is already being cancelled")
         try:
             draft = self._cancellation(handle, connection.session_as(Session).born_host)
-            self._put(draft, partial(self._told, connection, request, handle, key))
+            self._put(draft, partial(self._reported, connection, request, handle, key))
         except MQError:
             self._timers.let_go(key.encode())
             raise
@@ -131,7 +131,7 @@ class RecallHandler:
             born_host=born_host,
         )
 
-    def _told(
+    def _reported(
         self,
         connection: Connection,
         request: Received[RecallMessageHeader],

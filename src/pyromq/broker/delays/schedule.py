@@ -160,7 +160,7 @@ class Schedule:
         try:
             draft = self._due.delivery(record)
             if draft is not None and not self._due.was_delivered(record, due_ms, draft):
-                placed = self._put(draft, partial(self._told, level, offset, due_ms))
+                placed = self._put(draft, partial(self._reported, level, offset, due_ms))
                 self._counters.puts[draft.topic] += ONE_MESSAGE + placed.size
                 level.in_flight += 1
         except LocalProtocolError as error:
@@ -170,7 +170,7 @@ class Schedule:
             return False
         return True
 
-    def _told(self, level: _Level, offset: int, due_ms: int, error: MQError | None) -> None:
+    def _reported(self, level: _Level, offset: int, due_ms: int, error: MQError | None) -> None:
         level.in_flight -= 1
         if error is None:
             self._counters.levels_delivered += 1

@@ -283,7 +283,7 @@ class Timers:
             if self._due.was_delivered(record, due_of(record.properties) or near.release_ms, draft):
                 self._over(near, record.properties)
                 return
-            placed = self._put(draft, partial(self._told, near, record.properties))
+            placed = self._put(draft, partial(self._reported, near, record.properties))
             self._counters.puts[draft.topic] += ONE_MESSAGE + placed.size
         except LocalProtocolError as error:
             self._due.dropped(record, error)
@@ -293,7 +293,7 @@ class Timers:
             heappush(self._heap, near)
             self._pause_ms = now_ms + _RETRY_MS
 
-    def _told(self, near: _Near, properties: bytes, error: MQError | None) -> None:
+    def _reported(self, near: _Near, properties: bytes, error: MQError | None) -> None:
         now_ms = self._clock.now_ms()
         if error is not None:
             logger.warning("timer message not stored: position=%d reason=%s", near.position, error)

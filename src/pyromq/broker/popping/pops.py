@@ -96,7 +96,7 @@ class Pops:
         self._dead.on_failed = self._bury_later
         self.waiters: Waiters[HeldPop] = Waiters(environment.clock, self._settings.held_pulls_max)
         self._buckets: dict[str, dict[Bucket, None]] = {}  # that pops may wait in, by topic
-        self._revived: dict[tuple[str, str], None] = {}  # groups and topics of which rows became ready, untold
+        self._revived: dict[tuple[str, str], None] = {}  # groups and topics of which rows became ready, unreported
         self._rescan: dict[Bucket, None] = {}  # there is more to look at, but not in this loop iteration
         self._new_number = receipt_numbers()
         self._attempt_ids: OrderedDict[tuple[QueueName, str], tuple[int, list[int]]] = OrderedDict()
@@ -271,7 +271,7 @@ class Pops:
     async def ack(self, group: str, topic: str, receipt: str) -> None:
         """Returns when it is as safe as the store promises. Raises InvalidReceiptError, StoreError."""
         parsed = parse_receipt(receipt)
-        await self._told(lambda then: self.settle(group, real_topic(parsed.kind, group, topic), parsed, then))
+        await self._reported(lambda then: self.settle(group, real_topic(parsed.kind, group, topic), parsed, then))
 
     async def change_invisible(
         self, group: str, topic: str, receipt: str, invisible_ms: int, *, suspend: bool = False
@@ -279,7 +279,7 @@ class Pops:
         """The new receipt; 0 makes it visible now. ``suspend``: the next delivery is not counted."""
         parsed, made = parse_receipt(receipt), list[Receipt]()
         real = real_topic(parsed.kind, group, topic)
-        await self._told(
+        await self._reported(
             lambda then: made.append(self.change(group, real, parsed, invisible_ms, then, suspend=suspend))
         )
         return made[0].text()
@@ -287,7 +287,7 @@ class Pops:
     async def forward_to_dead_letters(self, group: str, topic: str, receipt: str) -> None:
         """The message goes to %DLQ%group now. Raises InvalidReceiptError, StoreError."""
         parsed = parse_receipt(receipt)
-        await self._told(lambda then: self.bury(group, topic, parsed, then))
+        await self._reported(lambda then: self.bury(group, topic, parsed, then))
 
     def bury(self, group: str, topic: str, receipt: Receipt, then: Then) -> None:
         """Copy a message to %DLQ%group, then acknowledge it; ``topic`` is the one that was popped.
@@ -301,7 +301,7 @@ class Pops:
             raise InvalidReceiptError("the store does not have the message any more")
         self._dead.bury(queue, receipt.offset, found[receipt.offset], topic, then)
 
-    async def _told(self, begin: Callable[[Then], None]) -> None:
+    async def _reported(self, begin: Callable[[Then], None]) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def then(error: MQError | None) -> None:

@@ -42,22 +42,22 @@ class KnownMaster:
 
     def __init__(self, address: str, replication_address: str) -> None:
         self._given = address, replication_address
-        self._told = "", ""
+        self._reported = "", ""
 
     def told(self, address: str | None, replication_address: str | None) -> None:
         """By a name server."""
         if address or replication_address:
-            self._told = address or "", replication_address or ""
+            self._reported = address or "", replication_address or ""
 
     @property
     def address(self) -> str:
         """Its port for clients; empty when it is not known."""
-        return self._given[0] or self._told[0]
+        return self._given[0] or self._reported[0]
 
     @property
     def replication_address(self) -> str:
         """Its port for replicas: as given, as told, or the one behind its port for clients."""
-        given, known = self._given[1], self._told[1]
+        given, known = self._given[1], self._reported[1]
         if given or (known and not self._given[0]):
             return given or known
         if not self.address:

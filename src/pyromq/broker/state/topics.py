@@ -76,7 +76,7 @@ class Topics:
             self._table.put(config, self._clock.now_ms())
         if missing:
             self._table.save()
-            self._tell()
+            self._report()
 
     def restore(self, queues: Iterable[tuple[str, int]]) -> list[str]:
         """After a crash: topics that have queues, but were not saved yet.
@@ -99,7 +99,7 @@ class Topics:
         before = self._table.version
         self._table.adopt(text)
         if self._table.version != before:
-            self._tell()
+            self._report()
 
     def take_changes(self) -> frozenset[str] | None:
         """The topics that changed since the last call; None when name servers should get everything."""
@@ -107,7 +107,7 @@ class Topics:
         everything, self._all_changed = self._all_changed, False
         return None if everything else changed
 
-    def _tell(self, *topics: str) -> None:
+    def _report(self, *topics: str) -> None:
         self._changed.update(topics)
         self._all_changed |= not topics
         self.on_change()
@@ -190,7 +190,7 @@ class Topics:
     def _add(self, config: TopicConfig) -> TopicConfig:
         """Used at once, saved soon."""
         self._table.put(config, self._clock.now_ms())
-        self._tell(config.topic_name)
+        self._report(config.topic_name)
         return config
 
     def update(self, config: TopicConfig) -> TopicConfig:
@@ -215,19 +215,19 @@ class Topics:
             self.claim(added)
         yield from self._table.put_all(missing, self._clock.now_ms())
         if missing:
-            self._tell(*missing)
+            self._report(*missing)
 
     def announce(self) -> None:
         """What name servers must know has changed, though no topic has: they compare versions."""
         self._table.bump(self._clock.now_ms())
         self._table.save()
-        self._tell()
+        self._report()
 
     def delete(self, topic: str) -> bool:
         removed = self._table.remove(topic, self._clock.now_ms())
         if removed is not None:
             self._table.save_or_undo(lambda: self._table.put(removed, self._clock.now_ms()))
-            self._tell()
+            self._report()
         return removed is not None
 
     def with_attributes(self, config: TopicConfig, changes: str) -> TopicConfig:

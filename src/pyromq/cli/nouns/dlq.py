@@ -95,10 +95,10 @@ def list_letters(
             f"{each.topic} {each.broker}:{each.queue} {each.begin}–{each.end}" for each in found.scanned if each.is_cut
         )
         click.echo(f"only the newest were read, older ones are there (--max): {ranges}", err=True)
-    _tell_counts(counts)
+    _report_counts(counts)
 
 
-def _tell_counts(counts: LetterCounts) -> None:
+def _report_counts(counts: LetterCounts) -> None:
     if counts.total:
         click.echo(f"{counted(counts.total, 'dead letter')}, {counts.waiting} waiting to be redriven", err=True)
 
@@ -109,7 +109,7 @@ def _list_messages(group: str, count: int, nameserver: str, output: Form | None)
     write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, found)
     if not found:
         click.echo(f"group {group} has no dead letters", err=True)
-    _tell_counts(counts)
+    _report_counts(counts)
 
 
 async def _letters(admin: Admin, group: str, count: int) -> tuple[list[LetterRow], LetterCounts]:

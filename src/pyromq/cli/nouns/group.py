@@ -14,11 +14,11 @@ from pyromq.cli.nouns.group_moves import park, reset
 from pyromq.cli.nouns.group_view import HEAD_COLUMNS, LAG_COLUMNS, describe_group, lag_row, show_group
 from pyromq.cli.nouns.listing import (
     ListOptions,
+    report_page,
     show_broadcasting,
     show_count,
     show_paused,
     show_rate,
-    tell_of_page,
 )
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
@@ -60,7 +60,7 @@ def list_groups(
     """
     page = with_admin(nameserver, lambda admin: admin.groups.list(listing.question()))
     write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, page.rows)
-    tell_of_page("group", len(page.rows), page.found, page.problems)
+    report_page("group", len(page.rows), page.found, page.problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ class ListOptions:
         )
 
 
-def tell_of_page(what: str, shown: int, found: int, problems: Sequence[str]) -> None:
+def report_page(what: str, shown: int, found: int, problems: Sequence[str]) -> None:
     """What is not in the list, and why."""
     for problem in problems:
         click.echo(f"pyromq: {problem}", err=True)

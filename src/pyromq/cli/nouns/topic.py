@@ -11,7 +11,7 @@ import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, cluster_name, with_admin
 from pyromq.cli.declared import Commands, Option
-from pyromq.cli.nouns.listing import ListOptions, show_count, show_rate, tell_of_page
+from pyromq.cli.nouns.listing import ListOptions, report_page, show_count, show_rate
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows, write_structs
@@ -57,7 +57,7 @@ def list_topics(
     """List topics with queues, rates of the last minute, groups and their lag together."""
     page = with_admin(nameserver, lambda admin: admin.topics.list(listing.question()))
     write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, page.rows)
-    tell_of_page("topic", len(page.rows), page.found, page.problems)
+    report_page("topic", len(page.rows), page.found, page.problems)
 
 
 @app.command()

@@ -235,7 +235,7 @@ class GroupMember(ConsumerRole, PullTarget):
                 await asyncio.gather(self._rebalancing, return_exceptions=True)
             self._share.stop_pulling()
             await self._finish()
-            await self._share.tell_all_revoked()
+            await self._share.notify_all_revoked()
             await self._persist()
 
     async def _finish(self) -> None:

@@ -195,7 +195,7 @@ class PullConsumer(GroupMember):
         if not batch:
             batch = await self._next_in_time(timeout_ms, count_max or self.settings.poll_batch)
         if batch and self._hooks:
-            self._tell_hooks(batch, began_ms)
+            self._call_hooks(batch, began_ms)
         return batch
 
     async def _next_in_time(self, timeout_ms: int | None, count_max: int) -> list[ReceivedMessage]:
@@ -213,7 +213,7 @@ class PullConsumer(GroupMember):
                     batch = self._hand_out.next(count_max)
         return batch
 
-    def _tell_hooks(self, batch: list[ReceivedMessage], began_ms: int) -> None:
+    def _call_hooks(self, batch: list[ReceivedMessage], began_ms: int) -> None:
         elapsed_ms = self._clock.monotonic_ms() - began_ms
         for hook in self._hooks:
             try:

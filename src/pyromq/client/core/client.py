@@ -223,7 +223,7 @@ class Client:
 
     async def heartbeat_now(self) -> HeartbeatResult:
         """Tells all known brokers, connecting if need be; those that cannot be reached are logged."""
-        return await self._heartbeats.tell_all()
+        return await self._heartbeats.send_all()
 
     async def _beat(self) -> None:
         while True:

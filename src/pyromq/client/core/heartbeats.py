@@ -56,14 +56,14 @@ class Heartbeats:
         self._timeout_ms = timeout_ms
         self._odd: dict[tuple[str, str], str] = {}  # by broker and group: how our subscription differs from others'
 
-    async def tell_all(self) -> HeartbeatResult:
+    async def send_all(self) -> HeartbeatResult:
         """All known brokers, connecting if need be; those that cannot be reached are logged."""
         heartbeat = heartbeat_of(self._client_id, self._roles)
         if heartbeat is None:
             return HeartbeatResult()
         body = encode_heartbeat(heartbeat)
         addresses = self._brokers.addresses(masters_only=not heartbeat.consumer_data_set)
-        sent = [self._tell(address, body) for address in addresses]
+        sent = [self._report(address, body) for address in addresses]
         accepted, refusal = 0, None
         for address, outcome in zip(addresses, await asyncio.gather(*sent, return_exceptions=True), strict=True):
             if isinstance(outcome, MQError):
@@ -75,7 +75,7 @@ class Heartbeats:
                 accepted += 1
         return HeartbeatResult(accepted, refusal)
 
-    async def _tell(self, address: str, body: bytes) -> None:
+    async def _report(self, address: str, body: bytes) -> None:
         """Send a heartbeat to one broker. Raises MQError, also for an address that is none: routes say what brokers
         registered.
         """

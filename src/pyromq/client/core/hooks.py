@@ -222,7 +222,7 @@ class SendHooks:
             with self._within(send) if self._scopes else nullcontext():
                 yield send
         except BaseException as error:  # hooks hear the end of all that they heard the beginning of; raised again
-            self._ended(send, _told(error), started_ms)
+            self._ended(send, _reported(error), started_ms)
             raise
         self._ended(send, None, started_ms)
 
@@ -246,7 +246,7 @@ class SendHooks:
                     logger.exception("hook failed after a send: topic=%s", message.topic)
 
 
-def _told(error: BaseException) -> MQError:
+def _reported(error: BaseException) -> MQError:
     """Without an error a send that was cancelled would look like one that succeeded."""
     if isinstance(error, MQError):
         return error

@@ -287,7 +287,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self._story or FailureStory.of(self.properties)
 
     @property
-    def untold_story(self) -> FailureStory | None:
+    def unreported_story(self) -> FailureStory | None:
         """What brokers do not know yet: why it failed here; None if it did not."""
         return self._story
 

@@ -148,14 +148,14 @@ class Execution:
 class TransactionReceipt(msgspec.Struct, frozen=True):
     """How a transaction ended here.
 
-    ``error`` is what ``execute`` raised; the outcome is UNKNOWN then. ``untold`` is why the broker has not heard the
-    outcome: it will ask. ``confirmed`` says that the broker has acted on it, if that was waited for.
+    ``error`` is what ``execute`` raised; the outcome is UNKNOWN then. ``unreported`` is why the broker has not heard
+    the outcome: it will ask. ``confirmed`` says that the broker has acted on it, if that was waited for.
     """
 
     outcome: TransactionOutcome
     prepared: SendReceipt
     error: Exception | None = None
-    untold: MQError | None = None
+    unreported: MQError | None = None
     confirmed: bool = False
 
     @property

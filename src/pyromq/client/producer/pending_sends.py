@@ -37,7 +37,7 @@ class PendingSends:
         self._receipt_of_facts = retrying_sender.receipt_of_facts
         self._outcomes: set[Outcome] = set()  # also those that were cancelled and whose response is not there yet
         self._look_again_s = 0.0  # by the loop's clock
-        self._untold: set[Outcome] = set()  # those whose callback was not called yet, whether they are over or not
+        self._unreported: set[Outcome] = set()  # those whose callback was not called yet, whether they are over or not
 
     def require_room(self, topic: str) -> None:
         """Check that another send may be begun. Raises TooManyRequestsError."""
@@ -63,7 +63,7 @@ class PendingSends:
 
     async def close(self, timeout_ms: int) -> None:
         """Waits a while for them, and for their callbacks."""
-        if waited_for := self._outcomes | self._untold:
+        if waited_for := self._outcomes | self._unreported:
             await asyncio.wait(waited_for, timeout=timeout_ms / 1000)
 
     def give_up(self) -> None:
@@ -76,8 +76,8 @@ class PendingSends:
         outcome: Outcome = asyncio.get_running_loop().create_future()
         self._outcomes.add(outcome)
         if callback is not None:
-            self._untold.add(outcome)
-            outcome.add_done_callback(partial(self._tell, callback))
+            self._unreported.add(outcome)
+            outcome.add_done_callback(partial(self._report, callback))
         return outcome
 
     def _on_response(self, begun: Begun, outcome: Outcome, response: asyncio.Future[Received[Any] | SentFacts]) -> None:
@@ -122,8 +122,8 @@ class PendingSends:
     def _over(self, outcome: Outcome) -> None:
         self._outcomes.discard(outcome)
 
-    def _tell(self, callback: SendCallback, outcome: Outcome) -> None:
-        self._untold.discard(outcome)
+    def _report(self, callback: SendCallback, outcome: Outcome) -> None:
+        self._unreported.discard(outcome)
         error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
         try:
             callback(None if error else outcome.result(), error)

@@ -24,7 +24,7 @@ class RequestReply:
         self._topic_queues_table = topic_queues_table
         self._slow_path = slow_path
         self._replies = PendingReplies(SystemRandom())  # whoever could foresee an id could forge the reply
-        self._told: set[str] = set()  # brokers that heard a heartbeat before a request was sent
+        self._reported: set[str] = set()  # brokers that heard a heartbeat before a request was sent
 
     async def ask(self, message: Message, timeout_ms: int) -> ReceivedMessage:
         """Send a request and wait for its reply. Raises NoReplyError, and what sending raises."""
@@ -32,7 +32,7 @@ class RequestReply:
         system = request_properties(correlation_id, self._client.id, timeout_ms)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self._tell_brokers(message.topic, timeout_ms)
+                await self._notify_brokers(message.topic, timeout_ms)
                 await self._slow_path.send(message, None, None, timeout_ms, system)
                 return await waiter
         except TimeoutError as error:
@@ -54,10 +54,10 @@ class RequestReply:
         """Requests that still wait end with ClientClosedError."""
         self._replies.close()
 
-    async def _tell_brokers(self, topic: str, timeout_ms: int) -> None:
+    async def _notify_brokers(self, topic: str, timeout_ms: int) -> None:
         """The reply may come through any broker, so all of them must know this client."""
         await self._topic_queues_table.find(topic, timeout_ms)
         addresses = set(self._client.brokers.addresses(masters_only=True))
-        if not addresses <= self._told:
+        if not addresses <= self._reported:
             await self._client.heartbeat_now()
-            self._told = addresses
+            self._reported = addresses

@@ -241,19 +241,19 @@ class TransactionProducer:
     async def finish(self, transaction: Transaction, error: Exception | None = None) -> TransactionReceipt:
         """Tells the broker what was decided. Raises nothing: what cannot be told now will be asked about."""
         outcome = transaction.decided or _UNKNOWN
-        untold: MQError | None = None
+        unreported: MQError | None = None
         try:
-            await self._tell(transaction, outcome)
+            await self._report(transaction, outcome)
             if self._prepared.tracer is not None:
                 self._prepared.tracer.transaction_ended(transaction.place, outcome, transaction.message)
         except MQError as caught:
-            untold = caught
+            unreported = caught
             facts = (transaction.id, outcome.name, caught)
             logger.warning("outcome not told, the broker will ask: transaction=%s outcome=%s error=%s", *facts)
         finally:
             self._under_way.pop(transaction.place.transaction_id, None)
-        confirmed = self._confirm and untold is None and outcome is not _UNKNOWN
-        transaction.receipt = TransactionReceipt(outcome, transaction.prepared, error, untold, confirmed)
+        confirmed = self._confirm and unreported is None and outcome is not _UNKNOWN
+        transaction.receipt = TransactionReceipt(outcome, transaction.prepared, error, unreported, confirmed)
         return transaction.receipt
 
     def abandon(self, transaction: Transaction) -> None:
@@ -265,7 +265,7 @@ class TransactionProducer:
                 header = self.client.signer.signed(end_header(self.group, transaction.place, transaction.decided))
                 connection.request_oneway(RequestCode.END_TRANSACTION, header)
 
-    async def _tell(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
+    async def _report(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
         """With ``confirm``, until a broker has it, as long as a send would wait for one that is away; else once.
 
         Told twice it is one; Apache's brokers make a second copy of what is committed twice. Raises MQError.
@@ -273,7 +273,7 @@ class TransactionProducer:
         began_ms, pauses = self.client.clock.monotonic_ms(), 0
         while True:
             try:
-                return await self._tell_once(transaction, outcome)
+                return await self._report_once(transaction, outcome)
             except MQError as error:
                 left_ms = began_ms + self.settings.longest_ms - self.client.clock.monotonic_ms()
                 if not self._confirm or left_ms <= 0 or not _may_have_moved(error):
@@ -284,7 +284,7 @@ class TransactionProducer:
             pauses = min(pauses + 1, _DOUBLINGS_MAX)
             await asyncio.sleep(min(pause_ms, left_ms) / 1000)
 
-    async def _tell_once(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
+    async def _report_once(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
         link = self.client.master_link(transaction.prepared.queue.broker)
         timeout_ms = self.settings.answer_ms
         header = self.client.signer.signed(end_header(self.group, transaction.place, outcome))

@@ -122,7 +122,7 @@ class BlockedQueues:
         """Move the message that a queue stands at to the dead letters, then the queue on to the next one."""
         message, move = await self.plan_park(group, queue, offset)
         name = self._client.wire_name(group)
-        head = await self._told_of(group, queue, message)
+        head = await self._reported_of(group, queue, message)
         attempt = max(message.delivery_attempt, head.attempt if head else 0)
         story = (head.story if head else None) or message.failure_story
         parked = msgspec.structs.replace(_PARKED, attempt=attempt + 1, time_ms=self._client.clock.now_ms())
@@ -139,7 +139,7 @@ class BlockedQueues:
         await self._offsets.carry_out(group, [move])
         return Parked(move=move, message_id=message.message_id, dead_letter_topic=f"%DLQ%{name}")
 
-    async def _told_of(self, group: str, queue: QueueId, message: ReceivedMessage) -> HeadOfLine | None:
+    async def _reported_of(self, group: str, queue: QueueId, message: ReceivedMessage) -> HeadOfLine | None:
         """What the member that has the queue knows of the message: an orderly one counts failures that brokers miss."""
         states = await self._members.states(group)
         heads = (head for state in states for head in state.heads)

@@ -52,7 +52,7 @@ class DirectConsumption(msgspec.Struct, frozen=True, kw_only=True):
         return self.outcome in (DirectOutcome.SUCCESS, DirectOutcome.COMMIT)
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _Reported(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     consume_result: str | int
     remark: str | None = None
     spent_time_mills: int = 0
@@ -61,7 +61,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def read_direct_consumption(body: bytes, message_id: str, group: str, client_id: str) -> DirectConsumption:
     """From what the member told: the outcome by its name, or by its number as Go has it. Raises RemoteProtocolError."""
-    fields = java_json.decode(body, _Told)
+    fields = java_json.decode(body, _Reported)
     names = list(_OUTCOMES)
     result = fields.consume_result
     word = names[result] if isinstance(result, int) and 0 <= result < len(names) else str(result)

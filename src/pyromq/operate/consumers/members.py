@@ -160,7 +160,7 @@ def read_client_state(client_id: str, body: bytes) -> ClientState:
         subscriptions=subscriptions,
         rates=java_json.convert(fields.get("statusTable") or {}, dict[str, TopicRates]),
         flow={hold.name: count for hold, count in flow_counts(body).items() if count},
-        uses=settings_of_member(told.get("properties") or {}),
+        uses=settings_of_member(fields.get("properties") or {}),
     )
 
 

@@ -185,12 +185,12 @@ class JobRun:
         self._moments.append(now_ms)
         if now_ms - self._saved_ms >= _SAVE_EVERY_MS:
             self._save()
-        self._tell()
+        self._report()
 
     def _become(self, state: JobState, note: str = "") -> None:
         self.record = msgspec.structs.replace(self.record, state=state, note=note)
         self._save()
-        self._tell()
+        self._report()
 
     def _end(self, state: JobState, note: str = "") -> None:
         self.record = msgspec.structs.replace(self.record, state=state, note=note, ended_ms=self._clock.now_ms())
@@ -198,12 +198,12 @@ class JobRun:
             self._save()
         except JobFolderError as error:  # told nowhere else: the job is over
             logger.error("end of a job cannot be kept: id=%s reason=%s", self.record.id, error)
-        self._tell()
+        self._report()
 
     def _save(self) -> None:
         self._files.save(self.record)
         self._saved_ms = self._clock.monotonic_ms()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()

@@ -67,7 +67,7 @@ class Record(msgspec.Struct, gc=False):
         return self._story or FailureStory.of(self.properties)
 
     @property
-    def untold_story(self) -> FailureStory | None:
+    def unreported_story(self) -> FailureStory | None:
         """What its broker does not know yet."""
         return self._story
 

@@ -97,7 +97,7 @@ class Telling:
             logger.exception("failure not told, the row goes back without: id=%s", record.message_id)
 
 
-_TELLING: Final = Telling()
+_REPORTING: Final = Telling()
 
 
 class RowSendBack(SendBackCarrier[Record]):
@@ -112,13 +112,13 @@ class RowSendBack(SendBackCarrier[Record]):
         group: str,
         attempts_max: int,
         batch: str,
-        telling: Telling = _TELLING,
+        telling: Telling = _REPORTING,
     ) -> None:
         client: Client = connected.client
         name = client.wire_name(group)
         super().__init__(client, BrokerCalls(client, name), name, attempts_max)
         self._connected = connected
-        self._telling = telling
+        self._reporting = telling
         self._options = options
         self._batch = batch
         self._limit = attempts_max
@@ -134,8 +134,8 @@ class RowSendBack(SendBackCarrier[Record]):
         work = []
         for record, verdict in judged:
             if verdict is not None:
-                self._telling.note(record, verdict, self._client.clock.now_ms())
-                shown = replace(verdict, reason=self._telling.masked(verdict.reason))
+                self._reporting.note(record, verdict, self._client.clock.now_ms())
+                shown = replace(verdict, reason=self._reporting.masked(verdict.reason))
                 work.append(self._surely(record, decided(record, shown, self._limit)))
         for outcome in await asyncio.gather(*work, return_exceptions=True):
             if outcome is not None:

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 _MISSING_PAUSE_S: Final = 0.2
 _SIZES_MS: Final = 10_000  # how long an average size is believed
-_TELL_AGAIN_MS: Final = 10_000  # once: a broker that crashed may have forgotten the last seconds
+_REPORT_AGAIN_MS: Final = 10_000  # once: a broker that crashed may have forgotten the last seconds
 _SKIPPED_SHOWN: Final = 5
 
 
@@ -75,10 +75,10 @@ class Stream:
         self._target: Offsets | None = None  # where a query that reads what there is stops
         self._latest: Offsets = {}  # where queues end, as of the last look
         self._end: Offsets = {}  # where the planned batch ends
-        self._told: Offsets = {}  # what the group knows
-        self._told_start: Offsets | None = None  # all of it is told
-        self._told_ms = 0  # when something was last told
-        self._is_told_again = True  # nothing is to be repeated
+        self._known: Offsets = {}  # what the group knows
+        self._reported_start: Offsets | None = None  # all of it is told
+        self._reported_ms = 0  # when something was last told
+        self._is_reported_again = True  # nothing is to be repeated
         self._usage = GroupUsage()  # who else moves the group
         self._reported: tuple[tuple[object, ...], dict[str, Any]] | None = None  # of what, and how it was reported
         self._complete_for: tuple[object, object] = (None, None)  # offsets and ranges that were compared last
@@ -244,19 +244,19 @@ class Stream:
     def tell(self, start: Offsets) -> None:
         """The group stands where the last committed batch ended; a failure is logged, the next batch tells more."""
         now_ms = self._clock.monotonic_ms()
-        is_again = not self._is_told_again and now_ms - self._told_ms >= _TELL_AGAIN_MS
-        if start is self._told_start and not is_again:
+        is_again = not self._is_reported_again and now_ms - self._reported_ms >= _REPORT_AGAIN_MS
+        if start is self._reported_start and not is_again:
             return
-        news = {queue: offset for queue, offset in start.items() if is_again or self._told.get(queue) != offset}
+        news = {queue: offset for queue, offset in start.items() if is_again or self._known.get(queue) != offset}
         if news:
             try:
                 self._cluster.commit({queue: offset for queue, offset in news.items() if queue not in self._given_up})
             except MQError as error:
                 logger.warning("progress not stored: group=%s error=%s", self._options.group, error)
                 return
-            self._told.update(news)
-            self._told_ms, self._is_told_again = now_ms, is_again
-        self._told_start = start
+            self._known.update(news)
+            self._reported_ms, self._is_reported_again = now_ms, is_again
+        self._reported_start = start
 
     def report(self) -> dict[str, Any] | None:
         """For the progress of the query: where queues end, how far the planned batch leaves them behind, gaps."""

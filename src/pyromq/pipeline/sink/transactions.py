@@ -89,14 +89,14 @@ def end_all(connected: Connected, group: str, prepared: Sequence[PreparedRow], o
 
 
 async def _end_all(client: Client, group: str, prepared: Sequence[PreparedRow], outcome: TransactionOutcome) -> int:
-    untold = 0
+    unreported = 0
     for start in range(0, len(prepared), _AT_A_TIME):
         some = prepared[start : start + _AT_A_TIME]
         ended = await asyncio.gather(*(_end(client, group, row, outcome) for row in some), return_exceptions=True)
         failures = [failure for failure in ended if failure is not None]
-        untold += len(failures)
-        _log_untold(failures)
-    return untold
+        unreported += len(failures)
+        _log_unreported(failures)
+    return unreported
 
 
 async def _end(client: Client, group: str, place: PreparedRow, outcome: TransactionOutcome) -> None:
@@ -109,7 +109,7 @@ async def _end(client: Client, group: str, place: PreparedRow, outcome: Transact
         raise error_of(response)
 
 
-def _log_untold(failures: Iterable[BaseException]) -> None:
+def _log_unreported(failures: Iterable[BaseException]) -> None:
     seen = set()
     for failure in failures:
         if not isinstance(failure, MQError):

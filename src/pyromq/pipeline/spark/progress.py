@@ -99,7 +99,7 @@ class ProgressListener(StreamingQueryListener):
             for source in progress.get("sources", ())
         )
         for each in reports:
-            self._tell(each)
+            self._report(each)
         self._reports.progressed(progress, tuple(map(_reported, reports)))
 
     def hear_end(self, query_id: str, error: str) -> None:
@@ -112,7 +112,7 @@ class ProgressListener(StreamingQueryListener):
         """The last batch was told of when it was done."""
         self.hear_end(str(event.id), event.exception or "")
 
-    def _tell(self, progress: GroupPosition) -> None:
+    def _report(self, progress: GroupPosition) -> None:
         """A listener must not raise: the next batch tells more than this one."""
         key = progress.nameserver, progress.group
         try:

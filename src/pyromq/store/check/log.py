@@ -69,7 +69,7 @@ class LogScan:
         for file in self._run.files:
             if file.base > last_end and self._end is None:
                 self._lose(last_end, file.base, "the file is missing")
-            self._look_at(file, sink, partial(_tell, progress, file.base - self._run.first, total))
+            self._look_at(file, sink, partial(_report, progress, file.base - self._run.first, total))
             last_end = file.base + self._run.file_bytes
         if self._end is None and self._durable > last_end:
             self._lose(last_end, self._durable, "the log was durable up to here once and its last files are gone")
@@ -212,5 +212,5 @@ class LogScan:
         return count
 
 
-def _tell(progress: Progress, before: int, total: int, at: int) -> None:
+def _report(progress: Progress, before: int, total: int, at: int) -> None:
     progress(before + at, total)

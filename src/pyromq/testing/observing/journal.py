@@ -91,7 +91,7 @@ class Journal:
     def _line(self, event: JournalEvent) -> str:
         at_s = (event.at_ms - self.began_ms) / 1000
         what = f"  {at_s:>12,.3f} s  {event.kind:<13} {event.group:<12} "
-        shown = [_told(event.message)] if event.message is not None else []
+        shown = [_reported(event.message)] if event.message is not None else []
         return (what + "  ".join([*shown, *([event.text] if event.text else [])])).rstrip()
 
 
@@ -103,7 +103,7 @@ def _concerns(event: JournalEvent, group: str, topic: str) -> bool:
     return not topic or not event.topic or event.topic == topic
 
 
-def _told(message: ReceivedMessage) -> str:
+def _reported(message: ReceivedMessage) -> str:
     body = repr(message.body[:24])[1:] + ("…" if len(message.body) > 24 else "")
     keys = f" keys={','.join(message.keys)}" if message.keys else ""
     attempt = f" attempt={message.delivery_attempt}" if message.delivery_attempt else ""

@@ -272,7 +272,7 @@ class GroupView:
     def assert_nothing_pending(self, topic: str | None = None) -> None:
         """The group is done. Raises AssertionError with what it is not done with."""
         if left := self.pending(topic):
-            raise AssertionError(self._told(f"group {self.name} is not done with {list(left)}", topic or ""))
+            raise AssertionError(self._reported(f"group {self.name} is not done with {list(left)}", topic or ""))
 
     def _check(
         self, what: str, found: SeenMessages, topic: str, bodies: Sequence[bytes] | None, count: int | None
@@ -287,9 +287,11 @@ class GroupView:
         else:
             problems = [] if found else ["nothing"]
         if problems:
-            raise AssertionError(self._told(f"group {self.name} has {what} of {topic}: {'; '.join(problems)}", topic))
+            raise AssertionError(
+                self._reported(f"group {self.name} has {what} of {topic}: {'; '.join(problems)}", topic)
+            )
 
-    def _told(self, text: str, topic: str) -> str:
+    def _reported(self, text: str, topic: str) -> str:
         return "\n".join([text, "what the group did:", self.timeline(topic) or "  nothing"])
 
     # --- on the loop ---

@@ -165,9 +165,9 @@ class MemoryTransport(asyncio.Transport):
             self._is_closing = True
             self._unread.clear()
             self._unread_bytes = 0
-            self._loop.call_soon(self._tell_lost, error)
+            self._loop.call_soon(self._report_lost, error)
 
-    def _tell_lost(self, error: Exception | None) -> None:
+    def _report_lost(self, error: Exception | None) -> None:
         protocol, self._protocol = self._protocol, None
         if protocol is not None:
             protocol.connection_lost(error)

@@ -105,7 +105,7 @@ def test_what_readers_are_not_told_of_is_bounded() -> None:
     rig = Rig()
     for number in range(1_000):
         rig.stored(200 + number, number)
-    assert len(rig.watermark._untold) <= 256 and rig.told == []
+    assert len(rig.watermark._unreported) <= 256 and rig.told == []
     rig.watermark.confirm(2_000)
     rig.advance(everything=True)
     assert rig.told == [{("t", number) for number in range(1_000)}]

@@ -137,7 +137,7 @@ def random_send(rng: Random, number: int, waived: set[int]) -> bytes:
     return send_frame(number, "orders", queue, text, rng.randbytes(rng.randrange(300)), **odd)
 
 
-async def told_by(seed: int, flush: Flush, *, with_core: bool) -> tuple[list[Any], dict[str, Any], int]:
+async def reported_by(seed: int, flush: Flush, *, with_core: bool) -> tuple[list[Any], dict[str, Any], int]:
     """What clients and operators see after each step of a script, all that is left, how many reads the lane took."""
     rng, number, told = Random(seed), 1, []
     rig, taken = LaneRig(with_core, flush, seed), 0
@@ -183,8 +183,8 @@ async def told_by(seed: int, flush: Flush, *, with_core: bool) -> tuple[list[Any
 @pytest.mark.parametrize("flush", Flush)
 @pytest.mark.parametrize("seed", range(6))
 async def test_lane_and_python_say_the_same_and_never_too_early(seed: int, flush: Flush) -> None:
-    ours, left, taken = await told_by(seed, flush, with_core=True)
-    expected, wanted, _ = await told_by(seed, flush, with_core=False)
+    ours, left, taken = await reported_by(seed, flush, with_core=True)
+    expected, wanted, _ = await reported_by(seed, flush, with_core=False)
     for step, (found, reference) in enumerate(zip(ours, expected, strict=True)):
         assert found == reference, f"step {step} of seed {seed}"
     assert left["files"] == wanted["files"] and left["queues"] == wanted["queues"]
@@ -197,7 +197,7 @@ async def test_lane_and_python_say_the_same_and_never_too_early(seed: int, flush
 async def test_scripts_have_all_three_answers() -> None:
     codes = set()
     for seed in range(6):
-        told, _, _ = await told_by(seed, Flush.ASYNC, with_core=True)
+        told, _, _ = await reported_by(seed, Flush.ASYNC, with_core=True)
         codes |= {code for answers, *_ in told for _, code, *_ in answers}
     assert codes == {TWICE_STORED, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE}
 

@@ -81,7 +81,7 @@ class RebalanceView:
         self._flow = flow
         self._admission = admission
         self._subscriptions = subscriptions
-        self._told: list[str] = []  # addresses of brokers that know us
+        self._reported: list[str] = []  # addresses of brokers that know us
         self._looks: dict[str, int] = {}  # at topics that are absent
         self.absent: set[str] = set()  # topics that no name server knew when they were last asked for
         self._since_ms: dict[str, int] = {}  # when the first round with a topic began
@@ -122,9 +122,9 @@ class RebalanceView:
             else:
                 self._there(topic)
         brokers = self._client.brokers.addresses(masters_only=False)
-        if (changed := self._subscriptions.changed) or self._told != brokers:
-            await self._tell_brokers(changed)
-            self._told = brokers
+        if (changed := self._subscriptions.changed) or self._reported != brokers:
+            await self._notify_brokers(changed)
+            self._reported = brokers
 
     def _there(self, topic: str) -> None:
         if topic in self.absent:
@@ -160,7 +160,7 @@ class RebalanceView:
             logger.debug("no list of topics: error=%s", error)
             return []
 
-    async def _tell_brokers(self, changed: Collection[str]) -> None:
+    async def _notify_brokers(self, changed: Collection[str]) -> None:
         owned_by_change = [owned for owned in self._owned_queues.owned.values() if owned.queue.topic in changed]
         for owned in owned_by_change:
             owned.stop_pulling()

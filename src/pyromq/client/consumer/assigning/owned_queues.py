@@ -121,13 +121,13 @@ class OwnedQueues:
     async def _part_with(self, leaving: Iterable[OwnedQueue]) -> None:
         """Releases those that are still ours; first the application hears of it."""
         going = [owned for owned in leaving if self.owned.get(owned.queue) is owned]
-        await self._tell_revoked(going)
+        await self._notify_revoked(going)
         for owned in going:
             if self.owned.get(owned.queue) is owned:
                 self._note(owned)
                 self._let_go(owned)
 
-    async def _tell_revoked(self, going: Iterable[OwnedQueue]) -> None:
+    async def _notify_revoked(self, going: Iterable[OwnedQueue]) -> None:
         assert self.tasks is not None
         await self._listener.revoked((owned.queue for owned in going), self.tasks)
 
@@ -143,7 +143,7 @@ class OwnedQueues:
                 start = start if moved is None else moved
                 if start is not None and queue not in self.owned:
                     begun.append(self.begin(queue, start))
-            await self._tell_assigned(begun)
+            await self._notify_assigned(begun)
             return [queue for queue in granted if queue in self.owned]
         finally:
             for queue in wanted:
@@ -151,7 +151,7 @@ class OwnedQueues:
             if self._uses_locks:  # what could not be used must be free for others; those of others stay theirs
                 self._calls.unlock(queue for queue in wanted if queue not in self.owned)
 
-    async def _tell_assigned(self, begun: Sequence[OwnedQueue]) -> None:
+    async def _notify_assigned(self, begun: Sequence[OwnedQueue]) -> None:
         """Pulls begin after the application has heard of it: it may want to seek."""
         if self._listener.hears_of_assigned and begun:
             assert self.tasks is not None
@@ -276,9 +276,9 @@ class OwnedQueues:
         for owned in self.owned.values():
             owned.stop_pulling()
 
-    async def tell_all_revoked(self) -> None:
+    async def notify_all_revoked(self) -> None:
         """Call ``on_revoked`` for all queues, before the last commit."""
-        await self._tell_revoked(self.owned.values())
+        await self._notify_revoked(self.owned.values())
 
     def drop_all(self) -> None:
         """After the last commit. What a listener still works on is not unlocked: the lock runs out a minute later."""

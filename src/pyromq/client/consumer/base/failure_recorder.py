@@ -54,7 +54,7 @@ class FailureRecorder:
             try:
                 self._note(messages, raised_of(error).failure(self._masks))
             except Exception:
-                _log_untold(messages)
+                _log_unreported(messages)
 
     def reasons(self, batch: Sequence[ReceivedMessage], error: BaseException, reasons: Mapping[int, str]) -> None:
         """A listener could not be given these, each for a reason of its own, by place."""
@@ -74,7 +74,7 @@ class FailureRecorder:
             try:
                 self._note(messages, failure_from_text(error_class, self.mask(text)))
             except Exception:
-                _log_untold(messages)
+                _log_unreported(messages)
 
     def mask(self, text: str) -> str:
         """What hooks leave of a text."""
@@ -87,6 +87,6 @@ class FailureRecorder:
             message.note_failure(story_after(message.failure_story, record))
 
 
-def _log_untold(messages: Sequence[ReceivedMessage]) -> None:
+def _log_unreported(messages: Sequence[ReceivedMessage]) -> None:
     first = messages[0].message_id if messages else ""
     logger.exception("failure not told, its message goes back without: id=%s count=%d", first, len(messages))

@@ -43,12 +43,12 @@ class RebalanceListener:
         return self._on_assigned is not None
 
     async def assigned(self, queues: Iterable[QueueId], tasks: TaskOwner) -> None:
-        await self._tell("on_assigned", self._on_assigned, queues, tasks)
+        await self._report("on_assigned", self._on_assigned, queues, tasks)
 
     async def revoked(self, queues: Iterable[QueueId], tasks: TaskOwner) -> None:
-        await self._tell("on_revoked", self._on_revoked, queues, tasks)
+        await self._report("on_revoked", self._on_revoked, queues, tasks)
 
-    async def _tell(self, name: str, call: QueueListener | None, queues: Iterable[QueueId], tasks: TaskOwner) -> None:
+    async def _report(self, name: str, call: QueueListener | None, queues: Iterable[QueueId], tasks: TaskOwner) -> None:
         if call is not None and (changed := frozenset(queues)):
             # a task of its own: a round that is cancelled leaves it to its end, and the next call waits for that
             await asyncio.shield(tasks.start(self._call(name, call, changed), name=name))

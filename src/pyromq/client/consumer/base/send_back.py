@@ -112,7 +112,7 @@ class SendBackCarrier(Generic[FailedT]):
         steps = steps_of(takes_story=True)
         if (
             is_begun
-            or message.untold_story is None
+            or message.unreported_story is None
             or [step.form for step in steps] != [SendBackForm.SEND_BACK, SendBackForm.COPY]
         ):
             return steps
@@ -137,7 +137,7 @@ class SendBackCarrier(Generic[FailedT]):
             topic=message.stored_topic,
             message_id=content.origin_id,
             delay_level=step.delay_level,
-            story=message.untold_story,
+            story=message.unreported_story,
             more=step.facts,
         )
         return OutgoingMessage(

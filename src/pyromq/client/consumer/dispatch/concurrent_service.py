@@ -19,7 +19,7 @@ from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, checked
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
-from pyromq.client.consumer.dispatch.dead_letters import tell_of_dead_letters
+from pyromq.client.consumer.dispatch.dead_letters import report_dead_letters
 from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
 from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
@@ -134,7 +134,7 @@ class ConcurrentService:
             logger.warning("listener failed: group=%s queue=%s offset=%d id=%s", *facts, exc_info=cause)
         settings = self._settings
         outcome = decide(batch, verdict, model=settings.model, ladder=settings.retry_levels)
-        self._tell([item.message for item in outcome.send_back], failure)
+        self._report([item.message for item in outcome.send_back], failure)
         ok = len(outcome.finished)
         owned.counts.consumed(ok, len(batch) - ok, seconds)
         self._settle(owned, outcome)
@@ -142,7 +142,7 @@ class ConcurrentService:
     def _give_up(self, owned: OwnedQueue, batch: list[ReceivedMessage], error: DeadLetterError, seconds: float) -> None:
         """Dead letters at once; what was taken with them is handed out again."""
         letters = letters_of(error, len(batch))
-        tell_of_dead_letters(self._group, owned, batch, letters, seconds)
+        report_dead_letters(self._group, owned, batch, letters, seconds)
         if letters.stage == STAGE_DECODE:
             self._recorder.reasons(batch, error, letters.reasons)
         else:
@@ -152,7 +152,7 @@ class ConcurrentService:
             owned.settle().put_back(again, failed=False)
             self.arrived(owned)
 
-    def _tell(self, failed: list[ReceivedMessage], error: Exception | None) -> None:
+    def _report(self, failed: list[ReceivedMessage], error: Exception | None) -> None:
         """Why they go back; without an error their listener said so."""
         if error is not None:
             self._recorder.raised(failed, error)

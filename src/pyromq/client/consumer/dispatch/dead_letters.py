@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 _REASON_CHARACTERS_MAX = 300
 
 
-def tell_of_dead_letters(
+def report_dead_letters(
     group: str, owned: OwnedQueue, batch: Sequence[ReceivedMessage], letters: Letters, seconds: float
 ) -> None:
     """Counts them and logs a warning for each; what a body holds stays out of it, but for names and types."""

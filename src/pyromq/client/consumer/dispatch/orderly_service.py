@@ -16,7 +16,7 @@ from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, checked
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
-from pyromq.client.consumer.dispatch.dead_letters import tell_of_dead_letters
+from pyromq.client.consumer.dispatch.dead_letters import report_dead_letters
 from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.rules.orderly_outcome import (
     OrderlyOutcome,
@@ -142,20 +142,20 @@ class OrderlyService:
             failure = error
             facts = (self._send_backs.group, owned.queue, batch[0].offset, batch[0].message_id)
             logger.warning("listener failed, queue rests: group=%s queue=%s offset=%d id=%s", *facts, exc_info=error)
-        self._tell(batch, verdict, failure, letters)
+        self._report(batch, verdict, failure, letters)
         status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
         is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
         count, seconds = len(batch), self._now_s() - began
         self._listener.took(seconds)
         if letters is not None:
-            tell_of_dead_letters(self._send_backs.group, owned, batch, letters, seconds)
+            report_dead_letters(self._send_backs.group, owned, batch, letters, seconds)
         else:
             owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
         if self._hook_runner:
             self._hook_runner.ended(batch, verdict, failure, seconds)
         return letters if letters is not None else verdict
 
-    def _tell(
+    def _report(
         self,
         batch: list[ReceivedMessage],
         verdict: OrderlyStatus | OrderlyResult | None,

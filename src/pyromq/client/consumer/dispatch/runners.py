@@ -133,7 +133,7 @@ class ThreadRunner(Generic[OwnerT]):
         self._ready: deque[Work[OwnerT]] = deque()  # those that no thread has begun with
         self._is_coming = False  # a thread was called and has not begun
         self._outcomes: deque[tuple[OwnerT, list[ReceivedMessage], Any, Exception | None, float]] = deque()
-        self._is_told = False  # the loop will look at the outcomes
+        self._is_reported = False  # the loop will look at the outcomes
         self._idle = asyncio.Event()
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -190,17 +190,17 @@ class ThreadRunner(Generic[OwnerT]):
             except BaseException as error:  # whatever the listener raised, the thread and the others' messages live
                 failure = as_failure(error)
             self._outcomes.append((owned, batch, result, failure, clock() - began))
-            if not self._is_told:
-                self._is_told = True
-                self._tell()
+            if not self._is_reported:
+                self._is_reported = True
+                self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop is gone, and with it the consumer
             self._loop.call_soon_threadsafe(self._collect)
 
     def _collect(self) -> None:
-        self._is_told = False  # first: a thread that still sees True has its outcome in already
+        self._is_reported = False  # first: a thread that still sees True has its outcome in already
         outcomes, over = self._outcomes, self._over_one
         while outcomes:
             self._busy -= 1

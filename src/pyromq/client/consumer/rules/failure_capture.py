@@ -28,7 +28,7 @@ RAW_CHARACTERS_MAX: Final = 16_384  # of a text, before masks look at it
 CHAIN_MAX: Final = 8  # errors of a chain of causes, or members of a group
 FRAMES_MAX: Final = 64  # of a traceback, repetitions left out: the outermost half and the innermost
 WALK_MAX: Final = 5_000  # frames that are looked at
-MEMBERS_TOLD: Final = 3
+MEMBERS_REPORTED: Final = 3
 MASK_FAILED: Final = "(text left out: a hook that masks it failed)"
 RETURNED_RETRY: Final = "RETRY returned"
 TIMED_OUT: Final = "listener timed out"
@@ -66,7 +66,7 @@ def text_of(error: BaseException) -> str:
     """Its text, at most ``RAW_CHARACTERS_MAX`` characters; members of a group follow."""
     text = _own_text(error)
     if isinstance(error, BaseExceptionGroup):
-        members = [f"{class_name(type(each))}: {_own_text(each)}" for each in error.exceptions[:MEMBERS_TOLD]]
+        members = [f"{class_name(type(each))}: {_own_text(each)}" for each in error.exceptions[:MEMBERS_REPORTED]]
         text = f"{text}: {'; '.join(members)}"
     return text[:RAW_CHARACTERS_MAX]
 

@@ -63,7 +63,7 @@ class FailedMessage(Protocol):
     def flag(self) -> int: ...
 
     @property
-    def untold_story(self) -> FailureStory | None:
+    def unreported_story(self) -> FailureStory | None:
         """Why it failed, this time and before; None when its properties tell all there is to tell."""
 
 
@@ -78,7 +78,7 @@ def send_back_header(
         origin_msg_id=message.message_id or None,
         origin_topic=topic,
         max_reconsume_times=attempts_max,
-        failure_story=story_text(message.untold_story) or None,
+        failure_story=story_text(message.unreported_story) or None,
     )
 
 

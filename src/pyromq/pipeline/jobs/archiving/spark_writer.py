@@ -22,13 +22,13 @@ _ALL_DIFFERENT: Final = (
     *("born_time", "store_time", "properties.key_value.value"),
 )
 # rows are not searched by these
-_NOT_TELLING: Final = (
+_NOT_REPORTING: Final = (
     *("body", "offset_message_id", "body_crc"),
     *("properties.key_value.key", "properties.key_value.value"),
 )
 PARQUET_OPTIONS: Final = {
     **{f"parquet.enable.dictionary#{column}": "false" for column in _ALL_DIFFERENT},
-    **{f"parquet.column.statistics.enabled#{column}": "false" for column in _NOT_TELLING},
+    **{f"parquet.column.statistics.enabled#{column}": "false" for column in _NOT_REPORTING},
     "parquet.block.size": str(GROUP_BYTES),
     "parquet.page.write-checksum.enabled": "false",
     # else Hadoop writes 4 KiB at a time into local files, and a file of checksums beside each

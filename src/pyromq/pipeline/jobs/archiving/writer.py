@@ -24,7 +24,7 @@ OPEN_MAX: Final = 16
 GROUP_BYTES: Final = 32 << 20  # of a group of rows
 _HOUR_US: Final = 3_600_000_000
 _REPEATED: Final = ("broker", "tags", "born_host", "store_host", "flag", "sys_flag", "delivery_attempt", "queue_id")
-_TELLING: Final = ("queue_id", "queue_offset", "born_time", "store_time", "message_id", "keys", "commit_log_offset")
+_REPORTING: Final = ("queue_id", "queue_offset", "born_time", "store_time", "message_id", "keys", "commit_log_offset")
 
 
 class _OpenFile:
@@ -44,7 +44,7 @@ class _OpenFile:
             compression=compression,
             # dictionaries and statistics of bodies cost much and tell nothing
             use_dictionary=[name for name in _REPEATED if name in names],
-            write_statistics=[name for name in _TELLING if name in names],
+            write_statistics=[name for name in _REPORTING if name in names],
         )
         self._schema = schema
 

@@ -75,7 +75,7 @@ def dead_causes(spark: SparkSession, reading: Selection, groups: Iterable[str]) 
     frame = _sent_back(spark, reading, {dead_letter_topic(group): group for group in groups})
     if frame is None:
         return ()
-    letters = frame.withColumns(_told_columns())
+    letters = frame.withColumns(_reported_columns())
     by_cause = F.when(F.col("stack") == "", F.col("cause")).otherwise(F.lit(""))
     numbers = F.count("*").alias("count"), F.min("seen_first").alias("first_ms"), F.max("seen_last").alias("last_ms")
     newest = F.max_by("cause", "seen_last").alias("cause")
@@ -91,7 +91,7 @@ def dead_causes(spark: SparkSession, reading: Selection, groups: Iterable[str]) 
     return (*found, rest) if others else tuple(found)
 
 
-def _told_columns() -> dict[str, Column]:
+def _reported_columns() -> dict[str, Column]:
     """``error_class, stack, cause, seen_first, seen_last``: what a dead letter tells of its last error."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -45,7 +45,7 @@ def test_a_copy_waits_as_long_as_was_wished_or_as_a_broker_would_choose(wished: 
 
 
 def test_a_send_back_names_the_stored_message() -> None:
-    message: Any = SimpleNamespace(position=99, message_id="", untold_story=None)
+    message: Any = SimpleNamespace(position=99, message_id="", unreported_story=None)
     header = send_back_header(message, "g", 4, topic="ns%orders", attempts_max=None)
     assert (header.position, header.group, header.delay_level) == (99, "g", 4)
     assert (header.origin_msg_id, header.origin_topic, header.max_reconsume_times) == (None, "ns%orders", None)
