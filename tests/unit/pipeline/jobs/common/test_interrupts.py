@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.pipeline.jobs.common.interrupts import noted_interrupts
-from pyromq.pipeline.jobs.common.queries import drain
+from pyromq.pipeline.jobs.common.queries import drain, noted_interrupts
 
 
 @pytest.fixture(autouse=True)
