@@ -12,7 +12,7 @@ def archive(topics: TopicsArgument, spark: SparkOptions) -> None:        # archi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, TypeVar, get_type_hints
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def unfolded(command: Callable[..., T]) -> Callable[..., T]:
-    """The command as ``declared`` sees it: the fields of a record stand in its place; all of them have defaults.
+    """The command as ``declared`` sees it: the fields of a record stand in its place.
 
     No field may share its name with another parameter, or with a field of another record.
     """
@@ -47,7 +47,8 @@ def unfolded(command: Callable[..., T]) -> Callable[..., T]:
 
 def _fields(record: Any) -> list[Parameter]:
     hints = get_type_hints(record, include_extras=True)
+    defaults = {field.name: Parameter.empty if field.default is MISSING else field.default for field in fields(record)}
     return [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
-        for field in fields(record)
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+        for name, default in defaults.items()
     ]

@@ -6,14 +6,16 @@ are a fault that is hard to find. Passwords are never printed.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from pyromq.cli.declared import Option
-from pyromq.cli.mqadmin.options import BrokerAddrOption, ClusterNameOption, one_target
+from pyromq.cli.mqadmin.options import BrokersOptions
 from pyromq.cli.mqadmin.printing import line
-from pyromq.cli.mqadmin.topics import masters_of
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
@@ -30,14 +32,11 @@ DecisionOption = Annotated[str, Option("-d", "--decision", help="The decision of
 SourceOption = Annotated[str, Option("-i", "--sourceIp", help="The sourceIps of acl, separated by commas.")]
 
 
-async def _targets(admin: Admin, broker: str, cluster: str) -> list[str]:
-    """Addresses of the servers that are meant. Raises UsageError, BadParameter."""
-    one_target(broker, cluster)
-    return [address for _, address in masters_of(await admin.brokers.cluster(), broker, cluster)]
-
-
-def _say(text: str, addresses: list[str]) -> None:
-    for address in addresses:
+async def _change(admin: Admin, brokers: BrokersOptions, text: str, change: Callable[[], Awaitable[object]]) -> None:
+    """Make a change, and say so for each server that is meant. Raises BadParameter."""
+    masters = await brokers.masters(admin)
+    await change()
+    for _, address in masters:
         line(text, address)
 
 
@@ -49,27 +48,26 @@ def _is_super(text: str) -> bool | None:
 
 async def create_user(
     admin: Admin,
+    *,
     user: UsernameOption,
     password: Annotated[str, Option("-p", "--password", help="The password of user to create.")],
     kind: TypeOption = "",
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
+    brokers: BrokersOptions,
 ) -> None:
     """Create user to cluster."""
     is_super = bool(_is_super(kind))
-    targets = await _targets(admin, broker, cluster)
-    await admin.access.create_user(user, password, is_super=is_super)
-    _say("create user to %s success.", targets)
+    create = partial(admin.access.create_user, user, password, is_super=is_super)
+    await _change(admin, brokers, "create user to %s success.", create)
 
 
 async def update_user(
     admin: Admin,
+    *,
     user: UsernameOption,
     password: Annotated[str, Option("-p", "--password", help="The password of user to update.")] = "",
     status: Annotated[str, Option("-s", "--userStatus", help="The userStatus of user: enable or disable.")] = "",
     kind: TypeOption = "",
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
+    brokers: BrokersOptions,
 ) -> None:
     """Update user to cluster."""
     is_super = _is_super(kind)
@@ -78,36 +76,28 @@ async def update_user(
     if not (password or status or kind):
         raise click.UsageError("say what to change: -p, -s or -t")
     enabled = status.lower() == "enable" if status else None
-    targets = await _targets(admin, broker, cluster)
-    await admin.access.update_user(user, password=password or None, is_super=is_super, enabled=enabled)
-    _say("update user to %s success.", targets)
+    new = password or None
+    update = partial(admin.access.update_user, user, password=new, is_super=is_super, enabled=enabled)
+    await _change(admin, brokers, "update user to %s success.", update)
 
 
-async def delete_user(
-    admin: Admin, user: UsernameOption, broker: BrokerAddrOption = "", cluster: ClusterNameOption = ""
-) -> None:
+async def delete_user(admin: Admin, user: UsernameOption, brokers: BrokersOptions) -> None:
     """Delete user from cluster."""
-    targets = await _targets(admin, broker, cluster)
-    await admin.access.delete_user(user)
-    _say("delete user from %s success.", targets)
+    await _change(admin, brokers, "delete user from %s success.", partial(admin.access.delete_user, user))
 
 
-async def get_user(
-    admin: Admin, user: UsernameOption, broker: BrokerAddrOption = "", cluster: ClusterNameOption = ""
-) -> None:
+async def get_user(admin: Admin, user: UsernameOption, brokers: BrokersOptions) -> None:
     """Get user from cluster."""
-    one_target(broker, cluster)
     _write_users([(await admin.access.user(user))])
 
 
 async def list_user(
     admin: Admin,
+    *,
     containing: Annotated[str, Option("-f", "--filter", help="The filter to list users.")] = "",
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
+    brokers: BrokersOptions,
 ) -> None:
     """List user from cluster."""
-    one_target(broker, cluster)
     _write_users(await admin.access.users(containing))
 
 
@@ -123,90 +113,73 @@ def _user_in(subject: str) -> str:
     return subject.removeprefix("User:")
 
 
-async def create_acl(
-    admin: Admin,
-    subject: SubjectOption,
-    resources: ResourcesOption,
-    actions: ActionsOption,
-    decision: DecisionOption,
-    sources: SourceOption = "",
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
-) -> None:
-    """Create acl to cluster."""
-    given = _Entries(subject, resources, actions, decision, sources)
-    targets = await _targets(admin, broker, cluster)
-    await admin.access.set_policy(given.user, given.entries)
-    _say("create acl to %s success.", targets)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryOptions:
+    """Entries of a policy as options give them."""
 
+    subject: SubjectOption
+    resources: ResourcesOption
+    actions: ActionsOption
+    decision: DecisionOption
+    sources: SourceOption = ""
 
-async def update_acl(
-    admin: Admin,
-    subject: SubjectOption,
-    resources: ResourcesOption,
-    actions: ActionsOption,
-    decision: DecisionOption,
-    sources: SourceOption = "",
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
-) -> None:
-    """Update acl to cluster; entries with the same resource are replaced."""
-    given = _Entries(subject, resources, actions, decision, sources)
-    targets = await _targets(admin, broker, cluster)
-    await admin.access.set_policy(given.user, given.entries)
-    _say("update acl to %s success.", targets)
-
-
-class _Entries:
-    """What options say about the entries of a policy. Raises BadParameter, ConfigError."""
-
-    def __init__(self, subject: str, resources: str, actions: str, decision: str, sources: str) -> None:
+    async def set(self, admin: Admin) -> None:
+        """Set these entries. Raises BadParameter, ConfigError."""
         from pyromq.operate.access import policy_entry
 
-        if decision.lower() not in ("allow", "deny"):
-            raise click.BadParameter(f"{decision!r} is not a decision: Allow or Deny")
-        self.user = _user_in(subject)
-        places = [each.strip() for each in sources.split(",") if each.strip()]
-        words = [each.strip() for each in actions.split(",") if each.strip()]
-        self.entries = [
-            policy_entry(each.strip(), words, allow=decision.lower() == "allow", sources=places)
-            for each in resources.split(",")
-            if each.strip()
-        ]
+        if self.decision.lower() not in ("allow", "deny"):
+            raise click.BadParameter(f"{self.decision!r} is not a decision: Allow or Deny")
+        user, allows, sources = _user_in(self.subject), self.decision.lower() == "allow", _words(self.sources)
+        actions = _words(self.actions)
+        entries = [policy_entry(each, actions, allow=allows, sources=sources) for each in _words(self.resources)]
+        await admin.access.set_policy(user, entries)
+
+
+async def create_acl(admin: Admin, entries: EntryOptions, brokers: BrokersOptions) -> None:
+    """Create acl to cluster."""
+    await _change(admin, brokers, "create acl to %s success.", partial(entries.set, admin))
+
+
+async def update_acl(admin: Admin, entries: EntryOptions, brokers: BrokersOptions) -> None:
+    """Update acl to cluster; entries with the same resource are replaced."""
+    await _change(admin, brokers, "update acl to %s success.", partial(entries.set, admin))
+
+
+def _words(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 async def delete_acl(
     admin: Admin,
+    *,
     subject: SubjectOption,
     resources: Annotated[str, Option("-r", "--resources", help="The resources of acl to delete; none: all.")] = "",
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
+    brokers: BrokersOptions,
 ) -> None:
     """Delete acl from cluster."""
-    user, targets = _user_in(subject), await _targets(admin, broker, cluster)
-    for each in [part.strip() for part in resources.split(",") if part.strip()] or [""]:
-        await admin.access.delete_policy(user, each)
-    _say("delete acl from %s success.", targets)
+    user = _user_in(subject)
+
+    async def delete() -> None:
+        for each in _words(resources) or [""]:
+            await admin.access.delete_policy(user, each)
+
+    await _change(admin, brokers, "delete acl from %s success.", delete)
 
 
-async def get_acl(
-    admin: Admin, subject: SubjectOption, broker: BrokerAddrOption = "", cluster: ClusterNameOption = ""
-) -> None:
+async def get_acl(admin: Admin, subject: SubjectOption, brokers: BrokersOptions) -> None:
     """Get acl from cluster."""
-    one_target(broker, cluster)
     user = _user_in(subject)
     _write_acls(await admin.access.policies(user=user))
 
 
 async def list_acl(
     admin: Admin,
+    *,
     subject: Annotated[str, Option("-s", "--subject", help="The subject of acl to filter.")] = "",
     resource: Annotated[str, Option("-r", "--resource", help="The resource of acl to filter.")] = "",
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
+    brokers: BrokersOptions,
 ) -> None:
     """List acl from cluster."""
-    one_target(broker, cluster)
     found = await admin.access.policies(resource=resource)
     _write_acls([each for each in found if subject in (each.subject or "")])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -9,9 +10,9 @@ import click
 from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
 from pyromq.cli.declared import Option
-from pyromq.cli.mqadmin.options import BrokerAddrOption, ClusterNameOption, NamesrvOption, one_target, switch
+from pyromq.cli.mqadmin.options import BrokerAddrOption, BrokersOptions, ClusterNameOption, NamesrvOption, switch
 from pyromq.cli.mqadmin.printing import line, time_text
-from pyromq.cli.mqadmin.topics import masters_of
+from pyromq.cli.option_records import unfolded
 from pyromq.errors import MQError
 
 if TYPE_CHECKING:
@@ -33,9 +34,14 @@ def cluster_list(
     namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """List cluster infos."""
+    _repeat(namesrv, interval, lambda admin: _list_clusters(admin, cluster, more))
+
+
+def _repeat(namesrv: str, interval: float, work: Callable[[Admin], Awaitable[None]]) -> None:
+    """Once, or every ``interval`` seconds until Ctrl-C."""
     try:
         while True:
-            with_admin(namesrv, lambda admin: _list_clusters(admin, cluster, more))
+            with_admin(namesrv, work)
             if not interval:
                 return
             line("")
@@ -108,38 +114,29 @@ def _number(text: str) -> float:
         return 0.0
 
 
-async def broker_status(admin: Admin, broker: BrokerAddrOption = "", cluster: ClusterNameOption = "") -> None:
+async def broker_status(admin: Admin, brokers: BrokersOptions) -> None:
     """Fetch broker runtime status data."""
-    one_target(broker, cluster)
-    for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+    for _, address in await brokers.masters(admin):
         for key, value in sorted((await admin.brokers.runtime(address)).items()):
-            if cluster:
+            if brokers.cluster:
                 line("%-24s %-32s: %s", address, key, value)
             else:
                 line("%-32s: %s", key, value)
 
 
+@unfolded
 def ha_status(
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
+    brokers: BrokersOptions,
     interval: Annotated[float, Option("-i", "--interval", min=0, help="The interval (second) of get info.")] = 0,
     namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Fetch ha runtime status data."""
-    one_target(broker, cluster)
 
     async def work(admin: Admin) -> None:
-        for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+        for _, address in await brokers.masters(admin):
             _print_replication(address, await admin.replication.state(address))
 
-    try:
-        while True:
-            with_admin(namesrv, work)
-            if not interval:
-                return
-            clock.pause(interval)
-    except KeyboardInterrupt:
-        return
+    _repeat(namesrv, interval, work)
 
 
 def _print_replication(address: str, state: ReplicationState) -> None:
@@ -187,11 +184,10 @@ async def broker_consume_stats(
     line("\nDiff Total: %d", progress.total_diff)
 
 
-async def get_broker_config(admin: Admin, broker: BrokerAddrOption = "", cluster: ClusterNameOption = "") -> None:
+async def get_broker_config(admin: Admin, brokers: BrokersOptions) -> None:
     """Get broker config by cluster or special broker."""
-    one_target(broker, cluster)
-    for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
-        line("============%s%s============", "Master: " if cluster else "", address)
+    for _, address in await brokers.masters(admin):
+        line("============%s%s============", "Master: " if brokers.cluster else "", address)
         for key, value in (await admin.brokers.config(address)).items():
             line("%-50s=  %s", key, value)
         line("")
@@ -201,16 +197,14 @@ async def update_broker_config(
     admin: Admin,
     key: Annotated[str, Option("-k", "--key", help="Config key.")],
     value: Annotated[str, Option("-v", "--value", help="Config value.")],
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
+    brokers: BrokersOptions,
     every: Annotated[str, Option("-a", "--updateAllBroker", help="Update all brokers include slave.")] = "",
 ) -> None:
     """Update broker's config."""
-    one_target(broker, cluster)
     info = await admin.brokers.cluster()
-    addresses = [address for _, address in masters_of(info, broker, cluster)]
-    if cluster and switch(every):
-        names = info.cluster_addr_table.get(cluster, ())
+    addresses = [address for _, address in brokers.masters_in(info)]
+    if brokers.cluster and switch(every):
+        names = info.cluster_addr_table.get(brokers.cluster, ())
         addresses = [each for name in names for each in info.broker_addr_table[name].broker_addrs.values()]
     for address in addresses:
         await admin.brokers.update_config(address, {key: value})

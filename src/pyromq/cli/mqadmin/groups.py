@@ -12,17 +12,15 @@ from pyromq.cli.declared import Option
 from pyromq.cli.mqadmin.consumer_status import running_info_lines
 from pyromq.cli.mqadmin.options import (
     BrokerAddrOption,
-    ClusterNameOption,
+    BrokersOptions,
     ConsumerGroupOption,
     GroupNameOption,
     RouteOption,
     TopicOption,
     attributes_in,
-    one_target,
     switch,
 )
 from pyromq.cli.mqadmin.printing import line, properties_text, time_in, time_text, version_text
-from pyromq.cli.mqadmin.topics import masters_of
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
@@ -75,18 +73,10 @@ class GroupShape:
         )
 
 
-async def update_sub_group(
-    admin: Admin,
-    *,
-    group: GroupNameOption,
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
-    shape: GroupShape,
-) -> None:
+async def update_sub_group(admin: Admin, *, group: GroupNameOption, brokers: BrokersOptions, shape: GroupShape) -> None:
     """Update or create subscription group."""
-    one_target(broker, cluster)
     config = shape.config(group)
-    for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+    for _, address in await brokers.masters(admin):
         await admin.groups.create(config, broker=address)
         line("create subscription group to %s success.", address)
     line("SubscriptionGroupConfig{%s}", ", ".join(f"{name}={value}" for name, value in _config_fields(config)))
@@ -95,15 +85,13 @@ async def update_sub_group(
 async def delete_sub_group(
     admin: Admin,
     group: GroupNameOption,
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
+    brokers: BrokersOptions,
     remove_offset: Annotated[str, Option("-r", "--removeOffset", help="Remove offset (true|false).")] = "",
 ) -> None:
     """Delete subscription group from broker."""
-    one_target(broker, cluster)
-    for _, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+    for _, address in await brokers.masters(admin):
         await admin.groups.delete(group, clean_offsets=switch(remove_offset), broker=address)
-        inside = f" in cluster [{cluster}]" if cluster else ""
+        inside = f" in cluster [{brokers.cluster}]" if brokers.cluster else ""
         line("delete subscription group [%s] from broker [%s]%s success.", group, address, inside)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from pyromq.cli.declared import Option
+
+if TYPE_CHECKING:
+    from pyromq.aio import Admin
+    from pyromq.wire.json.route import ClusterInfo
 
 NamesrvOption = Annotated[
     str,
@@ -34,10 +39,34 @@ EndOption = Annotated[
 ]
 
 
-def one_target(broker: str, cluster: str) -> None:
-    """Check that either a broker or a cluster is given, as mqadmin does. Raises UsageError."""
-    if bool(broker) == bool(cluster):
-        raise click.UsageError("give either -b, the address of a broker, or -c, the name of a cluster")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokersOptions:
+    """The brokers that a sub-command is for, as mqadmin has it: one broker, or a cluster. Raises UsageError."""
+
+    broker: BrokerAddrOption = ""
+    cluster: ClusterNameOption = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.broker) == bool(self.cluster):
+            raise click.UsageError("give either -b, the address of a broker, or -c, the name of a cluster")
+
+    async def masters(self, admin: Admin) -> list[tuple[str, str]]:
+        """Return the names and addresses of their masters. Raises BadParameter."""
+        return self.masters_in(await admin.brokers.cluster())
+
+    def masters_in(self, info: ClusterInfo) -> list[tuple[str, str]]:
+        table = info.broker_addr_table
+        if self.broker:
+            found = [name for name, data in table.items() if self.broker in (name, *data.broker_addrs.values())]
+            name = found[0] if found else ""
+            return [(name, (table[name].master_addr or self.broker) if self.broker in table else self.broker)]
+        names = sorted(info.cluster_addr_table.get(self.cluster, ()))
+        known = [(name, address) for name in names if name in table and (address := table[name].master_addr)]
+        if not known:
+            raise click.BadParameter(
+                f"name servers know no cluster {self.cluster} with a master: see mqadmin clusterList"
+            )
+        return known
 
 
 def switch(text: str, default: bool = False) -> bool:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from pyromq.cli.declared import Option
 from pyromq.cli.mqadmin.options import (
-    BrokerAddrOption,
+    BrokersOptions,
     ClusterNameOption,
     RouteOption,
     TopicOption,
     attributes_in,
-    one_target,
     switch,
 )
 from pyromq.cli.mqadmin.printing import exact_time_text, line, properties_text
@@ -40,25 +39,17 @@ class TopicShape:
     has_unit_sub: Annotated[str, Option("-s", "--hasUnitSub", help="Has unit sub (true|false); only false here.")] = ""
 
 
-async def update_topic(
-    admin: Admin,
-    *,
-    topic: TopicOption,
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
-    shape: TopicShape,
-) -> None:
+async def update_topic(admin: Admin, *, topic: TopicOption, brokers: BrokersOptions, shape: TopicShape) -> None:
     """Update or create topic."""
     from pyromq.model.topic import Perm
 
-    one_target(broker, cluster)
     if switch(shape.unit) or switch(shape.has_unit_sub):
         raise click.BadParameter("units are not supported: leave -u and -s out")
     if shape.perm not in _PERMS:
         raise click.BadParameter("-p is 2, 4 or 6")
     attributes, is_ordered = attributes_in(shape.attributes), switch(shape.order)
-    info = await admin.brokers.cluster()
-    for _, address in masters_of(info, broker, cluster):
+    masters = await brokers.masters(admin)
+    for _, address in masters:
         await admin.topics.create(
             topic,
             broker=address,
@@ -70,7 +61,7 @@ async def update_topic(
         )
         line("create topic to %s success.", address)
     if is_ordered:
-        names = [name for name, _ in masters_of(info, broker, cluster) if name]
+        names = [name for name, _ in masters if name]
         await admin.nameservers.put_kv(
             _ORDER_NAMESPACE, topic, ";".join(f"{name}:{shape.write_queues}" for name in names)
         )
@@ -82,34 +73,18 @@ async def update_topic(
     )
 
 
-def masters_of(info: Any, broker: str, cluster: str) -> list[tuple[str, str]]:
-    """Names and addresses: of one broker by its address, or of all of a cluster. Raises BadParameter."""
-    table = info.broker_addr_table
-    if broker:
-        found = [name for name, data in table.items() if broker in (name, *data.broker_addrs.values())]
-        name = found[0] if found else ""
-        return [(name, (table[name].master_addr or broker) if broker in table else broker)]
-    names = sorted(info.cluster_addr_table.get(cluster, ()))
-    known = [(name, address) for name in names if name in table and (address := table[name].master_addr)]
-    if not known:
-        raise click.BadParameter(f"name servers know no cluster {cluster} with a master: see mqadmin clusterList")
-    return known
-
-
 async def update_topic_perm(
     admin: Admin,
     topic: TopicOption,
     perm: Annotated[int, Option("-p", "--perm", help="Set topic's permission(2|4|6), intro[2:W; 4:R; 6:RW].")],
-    broker: BrokerAddrOption = "",
-    cluster: ClusterNameOption = "",
+    brokers: BrokersOptions,
 ) -> None:
     """Update topic perm."""
     from pyromq.model.topic import Perm
 
-    one_target(broker, cluster)
     if perm not in _PERMS:
         raise click.BadParameter("-p is 2, 4 or 6")
-    for name, address in masters_of(await admin.brokers.cluster(), broker, cluster):
+    for name, address in await brokers.masters(admin):
         before = await admin.topics.set_permission(topic, Perm(perm), broker=name or address)
         for old in before.values():
             line("update topic perm from %d to %d in %s success.", old, perm, address)

@@ -7,7 +7,7 @@ import pytest
 
 from pyromq.cli.main import main
 from pyromq.cli.mqadmin.commands import NOT_HERE, PLACES, advice_for
-from pyromq.cli.mqadmin.options import attributes_in, one_target, switch
+from pyromq.cli.mqadmin.options import BrokersOptions, attributes_in, switch
 from pyromq.cli.mqadmin.printing import exact_time_text, line, time_in, time_text, version_text
 
 
@@ -53,10 +53,10 @@ def test_switches_have_values() -> None:
     for text in ("-a", "a=b", "+a"):
         with pytest.raises(click.BadParameter, match=r"\+name=value"):
             attributes_in(text)
-    one_target("h:1", "")
+    BrokersOptions(broker="h:1")
     for broker, cluster in (("", ""), ("h:1", "c")):
         with pytest.raises(click.UsageError):
-            one_target(broker, cluster)
+            BrokersOptions(broker=broker, cluster=cluster)
 
 
 def test_lines_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
