@@ -8,7 +8,7 @@
     PushConsumer("127.0.0.1:9876", group="billing", listener=bill, topics="orders").run()  # until Ctrl-C
 
 ``pyromq.App`` makes listeners of decorated functions. ``pyromq.aio`` has the other names for asyncio. The rest is in
-modules: ``pyromq.errors``, ``settings``, ``results`` (what listeners return and sends tell), ``selectors`` (which
+modules: ``pyromq.errors``, ``settings``, ``results`` (what listeners return and sends say), ``selectors`` (which
 queue), ``hooks``, ``offsets``, ``monitoring``, ``typed``, ``testing``, ``outbox``, ``idempotent``, ``pipeline``.
 Names are imported when they are first used.
 """

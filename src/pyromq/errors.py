@@ -16,7 +16,7 @@
                                   StoreReadOnlyError ── DiskFullError, UntrustedDiskError; StoreInUseError,
                                   StoreNotFoundError, StoreClosedError, LogGapError, ForeignLogError
 
-``retry`` tells whether trying again can help, and where; of a BrokerError that depends on its code
+``retry`` says whether trying again can help, and where; of a BrokerError that depends on its code
 (``client.core.retry_advice``, which is what producers and the pipeline ask). ``pyromq.outbox`` and
 ``pyromq.idempotent`` have errors of their own.
 """

@@ -1,4 +1,4 @@
-"""What a running consumer tells of itself: ``PushConsumer.counts``, ``flow_counts`` and ``heads``."""
+"""What a running consumer reports about itself: ``PushConsumer.counts``, ``flow_counts`` and ``heads``."""
 
 from __future__ import annotations
 

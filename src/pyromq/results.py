@@ -1,4 +1,4 @@
-"""What listeners and checks return, and what sends and transactions tell.
+"""What listeners and checks return, and what sends and transactions say.
 
 a listener returns      nothing or ConsumeStatus.SUCCESS; ConsumeStatus.RETRY; BatchResult for details
 an orderly one          nothing or OrderlyStatus.SUCCESS; SUSPEND, COMMIT, ROLLBACK; OrderlyResult for details

@@ -1,4 +1,4 @@
-"""What a service manager is told: ready, stopping, still alive (systemd's notify protocol).
+"""What a service manager is notified of: ready, stopping, still alive (systemd's notify protocol).
 
 The manager names a datagram socket in ``NOTIFY_SOCKET`` and, for units with ``WatchdogSec=``, how often it wants to
 hear a sign of life in ``WATCHDOG_USEC``. Without them nothing happens; a socket that cannot be reached is no reason for

@@ -1,7 +1,7 @@
 """Servers as processes: a name server, a broker, or both on one loop (``pyromq up``).
 
 Each prints one line when it is ready and serves until SIGTERM or SIGINT, then stops in order: clients are answered,
-name servers told, the store sealed. A broker with the setting ``drain_ms`` first stays for so long without taking part
+then name servers, the store is sealed. A broker with the setting ``drain_ms`` first stays so long without taking part
 in new routes, so that producers leave it before it leaves them; a second signal ends that.
 """
 
@@ -148,7 +148,7 @@ async def _look_after(store: str, broker: str, timing: Timing, ca_file: Path | N
     def say_ready(status: BrokerStatus) -> None:
         _say(["ready", f"broker={status.address}", f"name={status.name}"])
 
-    open_lease_store(store, "cluster", "broker", ca_file=ca_file)  # a wrong address is told before the broker answers
+    open_lease_store(store, "cluster", "broker", ca_file=ca_file)  # a wrong address fails before the broker answers
     async with BrokerBeside(broker) as beside:
         await look_after(beside, open_store, timing, stop, hands_over=hands_over, on_ready=say_ready)
 
@@ -181,7 +181,7 @@ async def _serve(
     running: Broker | None = None
     async with AsyncExitStack() as stack:
         stack.callback(manager.close)
-        endpoint = await _endpoint(broker or nameserver, stack)  # first: it also tells how the start goes
+        endpoint = await _endpoint(broker or nameserver, stack)  # first: it also says how the start goes
         if nameserver is not None:
             names = NameServer(nameserver)
             _show(endpoint, names)

@@ -1,4 +1,4 @@
-"""Listeners of an app: what ``@app.consume`` was told, and how those of one group become one consumer.
+"""Listeners of an app: what ``@app.consume`` was given, and how those of one group become one consumer.
 
     @app.consume("orders", group="billing", tags="new")       ┐ one PushConsumer of group billing, which subscribes to
     @app.consume("orders", group="billing", tags="cancelled") ├ orders (new || cancelled) and refunds, and calls the
@@ -135,7 +135,7 @@ def retry_levels(delays: str | Sequence[Span]) -> dict[int, int]:
 
 
 def checked_listener(listener: AppListener) -> AppListener:
-    """What can be told at the decorator. Raises ConfigError, InvalidNameError, InvalidExpressionError, TypeError."""
+    """What can be checked at the decorator. Raises ConfigError, InvalidNameError, InvalidExpressionError, TypeError."""
     known = ConsumeOptions.__optional_keys__
     for name in listener.options:
         if name not in known:

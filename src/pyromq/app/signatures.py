@@ -6,7 +6,7 @@
     a provided name     what ``@app.provide`` gives, by name or by type
     the first other one with an annotation: the body, decoded
 
-Read once, when an app starts. Everything that does not fit is told then, with the names that would.
+Read once, when an app starts. Everything that does not fit is reported then, with the names that would.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def name_of(function: Any) -> str:
 
 
 def check_function(what: str, function: object) -> None:
-    """What can be told at the decorator. Raises ConfigError."""
+    """What can be checked at the decorator. Raises ConfigError."""
     if not callable(function):
         raise ConfigError(f"{what} must be a function or a coroutine function, not {function!r}")
     for parameter in _parameters(what, function):
@@ -203,7 +203,7 @@ def _by_position_first(
 def _parameters(what: str, function: Any) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError) as error:  # some built-in functions tell nothing about themselves
+    except (TypeError, ValueError) as error:  # some built-in functions say nothing about themselves
         raise ConfigError(f"{what}{name_of(function)} does not tell its parameters: wrap it in a function") from error
 
 

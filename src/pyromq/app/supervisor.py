@@ -166,7 +166,7 @@ class Supervisor:
                 *self._command,
                 env={**self._environment, **own},
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # Ctrl-C comes to the supervisor alone, which tells them once
+                start_new_session=True,  # Ctrl-C comes to the supervisor alone, which passes it on once
             )
         if self._stopping.is_set():
             worker.process.send_signal(signal.SIGTERM)

@@ -3,6 +3,6 @@
 Rooms, lower ones first; none imports a higher one:
     base ─▶ dispatching ─▶ state, commit ─▶ delays ─▶ sending, pulling ─▶ transactions ─▶ admin ─▶ wiring, broker
 ``wiring`` puts the parts together, ``tenure`` gives them life for the time of one role, ``dispatching`` brings requests
-to them, ``request_table`` maps request codes. How to answer another request, or to serve another protocol, is told in
+to them, ``request_table`` maps request codes. How to answer another request, or to serve another protocol, is in
 ``dispatching``.
 """

@@ -189,7 +189,7 @@ class Registrar:
                 self._note_remark(name, response.remark)
                 if await self.name_watch.is_taken(name, link):
                     response = await self._send(name, link, None)
-        except Exception as error:  # what is wrong with one name server does not keep the others from being told
+        except Exception as error:  # what is wrong with one name server does not keep the others from being informed
             self._note(name, False, f"{type(error).__name__}: {error}")
             return
         if response.code == ResponseCode.SUCCESS:

@@ -146,7 +146,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def command(self, name: str | None = None) -> Callable[[FunctionT], FunctionT]:  # type: ignore[override]
-        """Adds a function as a command, under its own name unless told otherwise."""
+        """Adds a function as a command, under its own name unless set otherwise."""
 
         def added(function: FunctionT) -> FunctionT:
             self.add_command(command_of(function, name or function.__name__.replace("_", "-")))

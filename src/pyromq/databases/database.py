@@ -36,7 +36,7 @@ class Database(ABC):
     def begin(self, *, durable: bool = True) -> AbstractContextManager[Any]:
         """A connection in a transaction for writing: committed at the end of the block, rolled back if it raises.
 
-        ``durable=False``: the end of the block need not wait for the disk, if the database can be told so.
+        ``durable=False``: the end of the block need not wait for the disk, if the database can be set so.
         """
 
     @abstractmethod

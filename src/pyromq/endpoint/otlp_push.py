@@ -3,7 +3,7 @@
     every interval ─▶ is the last push still under way? ─yes▶ this one is dropped, and counted
                       └no▶ collect ─▶ requests of some hundred points ─▶ POST, each with a timeout
 
-A collector that is slow or away costs nothing but a thread that waits. That it is so is told in the log once, and once
+A collector that is slow or away costs nothing but a thread that waits. That it is so is said in the log once, and once
 more when it is over.
 """
 
@@ -65,7 +65,7 @@ class OtlpPush:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="push metrics")
 
     async def stop(self) -> None:
-        """What is under way is given up: the next start tells it anew."""
+        """What is under way is given up: the next start reports it anew."""
         for task in (self._task, self._pushing):
             if task is not None:
                 task.cancel()

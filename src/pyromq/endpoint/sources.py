@@ -56,7 +56,7 @@ class ProcessFacts:
 
 
 def memory_bytes() -> list[tuple[Labels, Value]]:
-    """Resident memory by what the process would miss; empty where the system does not tell."""
+    """Resident memory by what the process would miss; empty where the system does not say."""
     try:
         lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

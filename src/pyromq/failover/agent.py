@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _CHANGING_S: Final = 0.05
 _AFTER_S: Final = 0.002  # the end of a lease, it is looked at
-_NOTE_S: Final = 5.0  # what an agent waits for is told to its broker again after so long
+_NOTE_S: Final = 5.0  # what an agent waits for is passed to its broker again after so long
 _LOG_AGAIN_S: Final = 60.0  # a sentence that comes again within this time is not logged
 _REPORTED_MAX: Final = 64  # sentences that are remembered for that
 
@@ -95,7 +95,7 @@ class AgentState:
     failing_s: float = float("inf")  # since when its store takes no messages
     mine: LeaseRecord | None = None  # the newest one that was written for this broker as holder
     reported_s: dict[str, float] = field(default_factory=dict)  # when each sentence was logged
-    noted: tuple[str, float] = ("", float("-inf"))  # what the broker was told last, and when
+    noted: tuple[str, float] = ("", float("-inf"))  # what the broker got last, and when
 
     def note_record(self, found: StoredLease | None, now_s: float, blind_s: float) -> None:
         """A record that is older than the last one, or was not looked at for so long, may be of a store set back."""

@@ -50,7 +50,7 @@ def _length(broker: BrokerStatus) -> tuple[int, int]:
 
 
 def known(me: str, broker: BrokerStatus, record: LeaseRecord | None, census: Census | None = None) -> tuple[str, ...]:
-    """All members of this broker name that anybody has told of."""
+    """All members of this broker name that anybody has reported."""
     found = {me, *broker.members, *({broker.master} - {""}), *(record.everybody if record is not None else ())}
     if census is not None:
         found |= census.named | census.answers.keys()

@@ -3,7 +3,7 @@
 An agent is *sure* of the lease store while it has watched it without a gap, or has seen the master renew. One that is
 not, after a restart or because the store went back, asks the other members before its broker acknowledges (``doubt``).
 
-A replica joins in three steps: it comes near (``JOIN_BYTES_MAX``), its master is told to wait for it, and only when it
+A replica joins in three steps: it comes near (``JOIN_BYTES_MAX``), its master is asked to wait for it, and only when it
 has everything acknowledged the record names it. It leaves in the other order: the record first, then the waiting.
 """
 

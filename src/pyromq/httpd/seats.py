@@ -67,7 +67,7 @@ class Seats:
         return True
 
     def serve(self, seat: Seat, *, is_brief: bool) -> bool:
-        """A whole request is there. False: too many others are served something long, tell it to come back."""
+        """A whole request is there. False: too many others are served something long, ask it to come back."""
         if not is_brief and sum(each.is_long for each in self._taken) >= self._long_max:
             return False
         seat.since_s, seat.is_long = None, not is_brief

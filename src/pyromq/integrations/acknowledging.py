@@ -1,4 +1,4 @@
-"""A consumer that hands out messages one by one and is told about each, in any order, what became of it.
+"""A consumer that hands out messages one by one and is informed about each, in any order, what became of it.
 
     take ──▶ message ──┬─ ack        it is done
                        ├─ retry      a copy of it comes again later (send-back), counted; too often: a dead letter

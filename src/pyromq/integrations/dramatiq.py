@@ -67,7 +67,7 @@ class PyroMQBroker(Broker):
         self._make = lambda: TaskQueues(
             nameservers, group=group, topic_queues=topic_queues, handover_ms=handover_ms, **options
         )
-        self._make()  # mistakes are told here
+        self._make()  # mistakes are reported here
         self._connection: SyncTaskQueues | None = None
         self._lock = threading.Lock()  # of the process in which it was made
         self._pid = os.getpid()

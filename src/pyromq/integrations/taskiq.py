@@ -10,7 +10,7 @@
     await greet.kicker().with_labels(queue_name="slow").kiq("Ada")
 
 A queue is a topic of the same name, consumed by the group ``taskiq-<queue>``. Taskiq acknowledges a task when its
-result is saved, unless it is told otherwise (``--ack-type``, label ``ack_type``); what a worker did not acknowledge
+result is saved, unless set otherwise (``--ack-type``, label ``ack_type``); what a worker did not acknowledge
 before it died runs again. Taskiq itself drops what it cannot read or has no function for; here the first is a dead
 letter, and the second comes again later, to a worker that may know it, and is a dead letter in the end.
 """
@@ -74,7 +74,7 @@ class PyroMQBroker(AsyncBroker):
         self._make = partial(
             TaskQueues, nameservers, group=group, topic_queues=topic_queues, handover_ms=handover_ms, **options
         )
-        self._make()  # mistakes are told here
+        self._make()  # mistakes are reported here
         self._connection: TaskQueues | None = None  # between startup and shutdown
         self._stack = AsyncExitStack()
         self._warned: set[str] = set()  # labels that are not used

@@ -17,7 +17,7 @@ OVERFLOW: Final = "_overflow"
 
 
 class LabelBudget:
-    """Owner of what is remembered between two collections: which label sets are shown, and what overflow was told."""
+    """Owner of what is remembered between two collections: which label sets are shown, and what overflow was shown."""
 
     def __init__(self, series_max: int) -> None:
         self.series_max = max(1, series_max)
@@ -51,11 +51,11 @@ class LabelBudget:
 
 
 class _Reported:
-    """The overflow of one counter as it was told last."""
+    """The overflow of one counter as it was reported last."""
 
     def __init__(self) -> None:
         self._last: Value = 0
-        self._lost: Value = 0  # of what was told and is gone
+        self._lost: Value = 0  # of what was reported and is gone
 
     def next(self, metric: Metric, added: Value) -> Value:
         if metric.kind is MetricKind.GAUGE:

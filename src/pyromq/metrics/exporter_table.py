@@ -1,4 +1,4 @@
-"""Metrics of ``pyromq exporter``: what admin requests tell of any RocketMQ cluster.
+"""Metrics of ``pyromq exporter``: what admin requests report about any RocketMQ cluster.
 
 It also has those of RocketMQ 5's names in ``broker_table`` that can be known from outside (``ALSO_EXPORTED``). Names
 without a counterpart there are those of the RocketMQ exporter for 4.x, which its dashboards show.

@@ -39,7 +39,7 @@ class Family(NamedTuple):
 
 
 class ServerSamples(NamedTuple):
-    """What one server of a process has to tell; ``common`` are labels of all its series."""
+    """What one server of a process has to say; ``common`` are labels of all its series."""
 
     common: Mapping[str, str]
     families: Sequence[Family]

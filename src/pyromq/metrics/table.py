@@ -1,4 +1,4 @@
-"""Every metric there is, in the order in which it is told."""
+"""Every metric there is, in the order in which it is reported."""
 
 from __future__ import annotations
 

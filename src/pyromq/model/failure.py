@@ -2,12 +2,12 @@ r"""Failure story: why a message failed, as properties that travel with it into 
 
     newest failure   class, text, stack hash, version, host, attempt, time
     first failure    class, the beginning of the text, stack hash, attempt, time; left out while it is the newest, too
-    counters         failures that were told, and how many of them in a row were the newest error
+    counters         failures that were reported, and how many of them in a row were the newest error
 
 Only these two are kept, whatever number of attempts there is, and each part has a limit: a story has at most
 ``STORY_BYTES_MAX`` bytes. Values are printable text on one line, so nothing in them can end a property
-(``\x01``, ``\x02``) or a row of a table. Every stored copy of a message tells of the attempt before it, so the copies
-together tell of each attempt.
+(``\x01``, ``\x02``) or a row of a table. Every stored copy of a message reports the attempt before it, so the copies
+together report each attempt.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One failed attempt. ``error_class`` is the name with its module, without one for Python's own exceptions.
 
     ``stack`` is a hash of what was called from where, without line numbers: the same error has the same one, after
-    other lines of a file changed, too. ``attempt`` counts deliveries from 1. Empty, or 0, is what was not told.
+    other lines of a file changed, too. ``attempt`` counts deliveries from 1. Empty, or 0, is what was not reported.
     """
 
     error_class: str
@@ -72,7 +72,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def error(self) -> tuple[str, str]:
-        """What tells errors apart: class and stack hash."""
+        """What distinguishes errors: class and stack hash."""
         return self.error_class, self.stack
 
     def is_called(self, name: str) -> bool:
@@ -94,7 +94,7 @@ class FailureStory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self | None:
-        """What properties tell; None when they tell no story. Whoever wrote them: the limits hold."""
+        """What properties say; None when they have no story. Whoever wrote them: the limits hold."""
         count, same = _number(properties.get(COUNT, "")), _number(properties.get(SAME, ""))
         if not count or not same:
             return None

@@ -54,7 +54,7 @@ def check_queues(topic: str, data: QueueData | TopicConfig, limits: NameServerLi
 
 
 def _is_plain(topic: str, data: QueueData | TopicConfig, limits: NameServerLimits) -> bool:
-    """Nearly always, and told by one look: a broker registers thousands of topics at once."""
+    """Nearly always, and known by one look: a broker registers thousands of topics at once."""
     return (
         topic.isascii()
         and topic.isprintable()

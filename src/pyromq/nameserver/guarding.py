@@ -70,7 +70,7 @@ class GuardedService:
         return self._auditing.watch(request, connection, answer)
 
     def refuse_header(self, error: HeaderFieldError, connection: Connection) -> bytes | None:
-        """Strangers are not told what a request should look like."""
+        """Strangers are not shown what a request should look like."""
         request = error.received
         if request is not None:
             try:

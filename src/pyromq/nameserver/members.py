@@ -1,4 +1,4 @@
-"""What the route table knows of single brokers, and what they tell it; frozen values."""
+"""What the route table knows of single brokers, and what they send it; frozen values."""
 
 from __future__ import annotations
 

@@ -35,12 +35,12 @@ from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
-LATER_MAX: Final = 8  # responses that are made on other threads at once; more are told to come back
+LATER_MAX: Final = 8  # responses that are made on other threads at once; more are asked to come back
 _WRITE_S: Final = 1.0  # between two looks for new entries of the audit log
 
 
 class NameServer:
-    """``async with NameServer(settings) as server``: serves inside the block; ``server.address`` tells where."""
+    """``async with NameServer(settings) as server``: serves inside the block; ``server.address`` says where."""
 
     def __init__(
         self,

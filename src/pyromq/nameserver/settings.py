@@ -99,7 +99,7 @@ class NameServerSettings:
 
     @property
     def listener(self) -> ListenerSettings:
-        """What the listening side is told. Raises ConfigError."""
+        """What the listening side is given. Raises ConfigError."""
         return ListenerSettings.of(self)
 
 

@@ -117,7 +117,7 @@ class Connection(asyncio.BufferedProtocol):
         half_read: HalfReadFrames | None = None,
         stalls: StallWatch | None = None,
     ) -> None:
-        self.remote = remote  # as a proxy told it, or as we were asked to reach it
+        self.remote = remote  # as a proxy reported it, or as we were asked to reach it
         self.remote_text = str(remote)
         self.local = Address("", 0)  # known once connected
         self.connected_ms = 0  # wall clock
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         return self.session
 
     def quiet_ms(self, now_ms: int) -> int:
-        """How long, as far as calls of this method can tell, nothing has come and nothing has left."""
+        """How long, as far as calls of this method can know, nothing has come and nothing has left."""
         progress = self.bytes_in + self.bytes_out - (self._transport.get_write_buffer_size() if self._transport else 0)
         if progress != self._progress:
             self._progress, self._progress_ms = progress, now_ms
@@ -479,7 +479,7 @@ class Connection(asyncio.BufferedProtocol):
         """What the fast path leaves of a read, and of what came before it.
 
         It is not timed by itself: a read is worth some microseconds to it, so two looks at the clock would be a part of
-        that. Should it ever keep the loop, the loop's probe tells.
+        that. Should it ever keep the loop, the loop's probe says so.
         """
         self._is_reading = True
         try:

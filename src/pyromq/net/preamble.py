@@ -41,7 +41,7 @@ class Preamble:
     def __init__(self, *, proxy_protocol: bool) -> None:
         self.is_done = False
         self.is_tls = False
-        self.source: Address | None = None  # the real peer, if a proxy told it
+        self.source: Address | None = None  # the real peer, if a proxy reported it
         self._expects_proxy = proxy_protocol
         self._header = bytearray()
 

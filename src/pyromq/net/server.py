@@ -238,7 +238,7 @@ class ServerListener(Generic[C]):
 class Server(ServerListener[Connection]):
     """``async with Server(handler, [Address("127.0.0.1", 0)], clock=clock) as server: …``: listens inside the block.
 
-    ``handler`` serves every address; ``connection.local`` tells which one a peer came to.
+    ``handler`` serves every address; ``connection.local`` says which one a peer came to.
     """
 
     connection_type: type[Connection] = Connection

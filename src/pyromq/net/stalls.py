@@ -3,7 +3,7 @@
 What counts is the CPU time of the loop's thread, since on a busy machine every read takes long by the clock on the
 wall. Asking for CPU time is a system call, so it is asked for once in ten milliseconds at most and after a read that
 took long; the wall clock is read twice for every read of a connection that becomes requests, and nothing is done per
-message. Between two marks a thread uses no more CPU time than passes on the wall: a stall is told at most ten
+message. Between two marks a thread uses no more CPU time than passes on the wall: a stall is reported at most ten
 milliseconds too short, and never too long.
 
 What runs in tasks and callbacks, and what a fast path takes of a read, is seen from outside: ``LoopProbe`` is a timer,
@@ -85,7 +85,7 @@ class StallWatch:
 class LoopProbe:
     """A timer of the loop, from ``start`` to ``stop``: counts stalls of whatever is not measured by itself.
 
-    A stall is told at most ``PROBE_S`` too short, and never too long: up to the moment when the timer was due, no more
+    A stall is shown at most ``PROBE_S`` too short, and never too long: up to the moment when the timer was due, no more
     CPU time was used than had passed.
     """
 

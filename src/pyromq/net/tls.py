@@ -81,7 +81,7 @@ class ServerContext:
     """TLS of one server while it runs: its mode, and the context of the next handshake.
 
     Certificates are replaced without a restart: files that have changed are read again when the next client comes, at
-    most once a second. Files that cannot be used are told in the log, and the last good ones stay.
+    most once a second. Files that cannot be used are reported in the log, and the last good ones stay.
     """
 
     def __init__(self, mode: TlsMode = TlsMode.DISABLED, context: ssl.SSLContext | None = None) -> None:

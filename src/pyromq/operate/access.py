@@ -173,7 +173,7 @@ class AccessFacet:
 
 
 def _without_password(user: UserInfo) -> UserInfo:
-    """Apache's brokers tell them."""
+    """Apache's brokers report them."""
     return UserInfo(username=user.username, user_type=user.user_type, user_status=user.user_status)
 
 

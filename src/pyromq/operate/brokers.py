@@ -126,7 +126,7 @@ class BrokerFacet:
 
 
 class NameServerFacet:
-    """``admin.nameservers``: name servers. They do not talk to each other, so each is asked, and each is told."""
+    """``admin.nameservers``: name servers. They do not talk to each other, so each is asked, and each is changed."""
 
     def __init__(self, requests: AdminRequests) -> None:
         self._requests = requests.nameservers

@@ -62,7 +62,7 @@ _KnownLetters: TypeAlias = list[_KnownLetter]
 
 
 class RedriveProgress:
-    """How far the letters of a queue are redriven without a gap; letters are told of in their order."""
+    """How far the letters of a queue are redriven without a gap; letters are reported in their order."""
 
     def __init__(self, requests: AdminRequests, offsets: OffsetFacet, group: str, queue: QueueId) -> None:
         self._requests = requests
@@ -125,7 +125,7 @@ class DeadLetterFacet:
         """Return the newest letters, oldest first; none if the group never gave up on a message.
 
         Without ``checked``, copies are not looked for: letters behind a gap are not known to be redriven then, and
-        ``was_redriven`` tells of one. Raises GroupNotFoundError.
+        ``was_redriven`` reports one. Raises GroupNotFoundError.
         """
         parts = await self.queues(group)
         newest = [part._replace(begin=max(part.begin, part.end - count_max)) for part in parts]
@@ -196,7 +196,7 @@ class DeadLetterFacet:
         rate: float = 0,
         **which: Unpack[LetterChoice],
     ) -> AsyncIterator[ItemOutcome]:
-        """Send dead letters to their first topic again, and tell of each; ``count_max`` 0 means all.
+        """Send dead letters to their first topic again, and report each; ``count_max`` 0 means all.
 
         Every group of the topic gets them; with ``only_group`` this one alone. ``which`` chooses some
         (``LetterFilter``). A message that left several letters is sent once, for its oldest. It goes without the story

@@ -1,6 +1,6 @@
 """Error groups: failed messages put together by what they failed with. Pure; ``failures`` reads the messages.
 
-One error is one class and one stack hash (``model.failure``). What failed messages of other clients tell (nothing), and
+One error is one class and one stack hash (``model.failure``). What failed messages of other clients say (nothing), and
 dead letters of older consumers (a reason alone), have groups too.
 """
 
@@ -22,7 +22,7 @@ OTHERS: Final = "all other errors"
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Messages that failed with one error. ``text`` and ``sample_id`` (an offset id) are of the newest of them.
 
-    ``error_class`` and ``stack`` are empty where nobody told. ``redriven`` of the ``count`` letters were sent again, as
+    ``error_class`` and ``stack`` are empty where nobody said. ``redriven`` of the ``count`` letters were sent again, as
     far as that is known without looking for each. ``topics``, ``versions`` and ``hosts`` have at most 20 names.
     """
 
@@ -78,7 +78,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 def reported_by(
     properties: Mapping[str, str], *, stored_ms: int, topic: str, place: str, is_redriven: bool = False
 ) -> Told:
-    """What a message in a retry or dead-letter topic tells; when it was stored stands for times that it does not."""
+    """What a message in a retry or dead-letter topic says; when it was stored stands for times that it does not."""
     story = FailureStory.of(properties)
     failure = story.newest if story is not None else newest_of(properties)
     last_ms = failure.time_ms or stored_ms
@@ -89,7 +89,7 @@ def reported_by(
 
 
 def newest_of(properties: Mapping[str, str]) -> Failure:
-    """Why a message failed last; an older consumer's reason has no class, and what nobody told is empty."""
+    """Why a message failed last; an older consumer's reason has no class, and what nobody reported is empty."""
     story = FailureStory.of(properties)
     if story is not None:
         return story.newest

@@ -61,7 +61,7 @@ class GroupFacet:
         return await self._lists.groups(question)
 
     async def totals(self) -> dict[str, GroupTotals]:
-        """Return lag and rate of every group that has an offset. Raises MQError where a broker does not tell."""
+        """Return lag and rate of every group that has an offset. Raises MQError where a broker does not say."""
         return (await self._sweeper.read()).totals(self._client.plain_name)
 
     async def names(self) -> _Names:

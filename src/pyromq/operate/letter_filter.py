@@ -21,7 +21,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A message that a group gave up on. ``topic`` is where it was sent first; empty if it does not say.
 
     ``reason`` is why, where a consumer said so: a body that does not decode, a DeadLetterError, a verdict of Spark, or
-    else the text of the last error. ``story`` tells more of it; None where consumers tell no stories.
+    else the text of the last error. ``story`` says more of it; None where consumers report none.
     """
 
     group: str
@@ -43,7 +43,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failure(self) -> Failure:
-        """Why it failed last; empty where nobody told."""
+        """Why it failed last; empty where nobody reported."""
         if self.story is not None:
             return self.story.newest
         return failure_from_text("", self.reason) if self.reason else Failure(error_class="")

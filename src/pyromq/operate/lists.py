@@ -128,7 +128,7 @@ class ListQuestion(msgspec.Struct, frozen=True, kw_only=True):
     skip: int = 0
     limit: int = 0
     asked_max: int = 2_000
-    max_age_ms: int = 0  # of what brokers told of all topics and groups
+    max_age_ms: int = 0  # of what brokers reported about all topics and groups
 
     def takes(self, name: str) -> bool:
         if "*" in self.pattern or "?" in self.pattern:
@@ -289,7 +289,7 @@ class ClusterLists:
         return await self._for_each(rows, filled, problems)
 
     async def _numbers(self, name: str, sweep: ClusterSweep) -> dict[str, Any]:
-        """Ask the brokers of a topic what it holds and takes; those before 5.2 tell the rate apart from that."""
+        """Ask the brokers of a topic what it holds and takes; those before 5.2 report the rate apart from that."""
         messages, rate, last_ms, brokers = 0, 0.0, 0, self._requests.brokers
         for broker in sweep.topics.get(name, ()):
             address = await self._requests.directory.address(broker)

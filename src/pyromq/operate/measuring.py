@@ -1,4 +1,4 @@
-"""What single brokers and members tell about themselves, for those who measure: one request, one broker each."""
+"""What single brokers and members say about themselves, for those who measure: one request, one broker each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyromq.wire.json.heartbeat import ConsumerConnections
 
 
 class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member says about itself; ``flow`` and ``heads`` are told by PyroMQ's."""
+    """What a member says about itself; ``flow`` and ``heads`` are reported by PyroMQ's."""
 
     rates: dict[str, TopicRates] = {}  # by topic
     flow: dict[str, int] = {}  # by rule of flow control

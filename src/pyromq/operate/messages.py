@@ -69,9 +69,9 @@ class MessageFacet(StoredMessages):
     async def trace(
         self, message_id: str, *, topic: str = TRACE_TOPIC, begin_ms: int = 0, end_ms: int = TIME_MAX
     ) -> list[TraceRecord]:
-        """Return what is told of a message, by its id or one of its keys, in the order in which it happened.
+        """Return what is known of a message, by its id or one of its keys, in the order in which it happened.
 
-        Raises TopicNotFoundError without a trace topic, NotFoundError when nothing is told.
+        Raises TopicNotFoundError without a trace topic, NotFoundError when nothing is reported.
         """
         return await read_trace(self, message_id, topic=topic, begin_ms=begin_ms, end_ms=end_ms)
 

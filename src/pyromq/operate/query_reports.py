@@ -130,7 +130,7 @@ class QueryReports:
             self._write(report)
 
     def ended(self, query_id: str, error: str) -> None:
-        """The query has stopped, by itself or because of an error; of one without a source of ours nothing is told."""
+        """The query has stopped, by itself or because of an error; of one without a source of ours nothing is known."""
         report = self._reports.pop(query_id, None)
         if report is not None:
             now_ms = self._clock.now_ms()

@@ -24,7 +24,7 @@ _BEHIND_WARN_BYTES: Final = 64 << 20
 class BrokerCopy(msgspec.Struct, frozen=True, kw_only=True):
     """A broker process and its copy of the log; what it did not tell is None, or empty.
 
-    Apache's brokers tell less about themselves than PyroMQ's: of their roles, for example, what name servers know.
+    Apache's brokers say less about themselves than PyroMQ's: of their roles, for example, what name servers know.
     """
 
     cluster: str
@@ -78,7 +78,7 @@ class ReplicationFacet:
     async def status(self, broker: str) -> BrokerStatus | None:
         """Return role, lease, positions and replicas of a broker (its name: of its master; or its address).
 
-        None for Apache RocketMQ, which tells nothing of the kind.
+        None for Apache RocketMQ, which says nothing of the kind.
         """
         return await self._requests.brokers.status(await self._requests.directory.address(broker))
 

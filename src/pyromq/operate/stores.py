@@ -19,7 +19,7 @@ class StoreFacet:
     async def facts(self, broker: str) -> StoreFacts | None:
         """Return segments, disk, retention and last recovery of a broker (its name, or its address).
 
-        None for Apache RocketMQ, which tells nothing of the kind.
+        None for Apache RocketMQ, which says nothing of the kind.
         """
         return await self._requests.brokers.store_facts(await self._requests.directory.address(broker))
 

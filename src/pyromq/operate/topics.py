@@ -169,7 +169,7 @@ class TopicFacet:
         return (await self.traffic(topic)).queues
 
     async def traffic(self, topic: str) -> TopicTraffic:
-        """Return what a topic holds and takes. Raises TopicNotFoundError. Brokers before 5.2 tell no rate: it is 0."""
+        """Return what a topic holds and takes. Raises TopicNotFoundError. Brokers before 5.2 say no rate: it is 0."""
         name, brokers = self._client.wire_name(topic), await self._requests.directory.brokers_of(topic)
         found = await gather([self._requests.brokers.topic_stats(address, name) for address in brokers.values()])
         queues = sorted((queue, held) for stats in found for queue, held in stats.offset_table.items())

@@ -10,7 +10,7 @@ The table of transactions, for prepared messages:
 
 The primary key decides between a sender that is slow and a check that has lost patience: the second of the two rows
 cannot be written. If it is the sender's, its database transaction fails as a whole; if it is the check's, the check
-reads again and finds that the transaction happened. So no outcome that was told can turn out wrong later.
+reads again and finds that the transaction happened. So no outcome that was reported can turn out wrong later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Follower: the replica's side of replication. It finds its master, takes over the log, and says how far it is.
 
     who is master? ─▶ how far is it? ─▶ connect, ask ─▶ same log? ─▶ follow: append, flush, report
-         ▲                 └ it has less than we have,      └ it has other bytes: refused, and told
+         ▲                 └ it has less than we have,      └ it has other bytes: refused, and reported
          └───────────────────── the connection ends ◀──────────────────────────────┘
 
 Before anything is appended the replica reads its own last record again, from the master, and compares: a master that
@@ -93,7 +93,7 @@ class Follower:
         on_copied: OnCopied,
         broker_id: int = 0,
     ) -> None:
-        """``on_copied`` is told of the queues of what was appended, and has the log flushed."""
+        """``on_copied`` is notified of the queues of what was appended, and has the log flushed."""
         self.store = store
         self.settings = settings
         self.clock = clock
@@ -102,7 +102,7 @@ class Follower:
         self.on_copied = on_copied
         self.broker_id = broker_id
         self.name = encode_name(broker_id, silent=settings.silent)
-        self.acknowledges = not settings.silent  # else the master is never told more than the first position
+        self.acknowledges = not settings.silent  # else the master never hears more than the first position
         self.repair: LogRepair | None = None  # of what a scrub found
         self.state = Following.WAITING
         self.reason = ""  # why it is not following
@@ -344,7 +344,7 @@ class _Session(asyncio.Protocol):
             self._take()
             if not self._decoder.is_inside:
                 self._report()
-        except Exception as error:  # whatever it is, the connection ends with it; ``Follower`` tells
+        except Exception as error:  # whatever it is, the connection ends with it; ``Follower`` logs it
             self._fail(error)
 
     def _add(self, position: int, part: memoryview) -> None:

@@ -38,7 +38,7 @@ class ReplicationSettings:
     # of a master
     host: str = "127.0.0.1"  # where replicas connect
     port: int = 0  # 0: the port of the broker and one more; picked if that one is
-    advertised_host: str = ""  # what replicas are told; when empty the broker's own
+    advertised_host: str = ""  # what replicas are given; when empty the broker's own
     replica_addresses: tuple[str, ...] = ("127.0.0.0/8", "::1/128")  # addresses and networks that may connect
     unproven_addresses: tuple[str, ...] = ()  # who needs no proof (Apache's), with access control
     insecure_network: bool = False  # listen beyond loopback, although what is transferred is neither signed nor secret

@@ -164,7 +164,7 @@ class AuditLog:
         return self._of_address[address] >= REPEATS_OF_ADDRESS_MAX or len(self._repeats) >= REPEATS_MAX
 
     def tick(self) -> None:
-        """Refusals whose minute is over are told with their number."""
+        """Refusals whose minute is over are reported with their number."""
         self._forget_repeats()
 
     def _forget_repeats(self, *, everything: bool = False) -> None:
@@ -250,7 +250,7 @@ def _found(entries: Iterator[AuditEntry], question: AuditSearch) -> list[AuditEn
 
 
 def _newest_first(folder: Path, disk: AuditDisk, waiting: list[AuditEntry]) -> Iterator[AuditEntry]:
-    """Those that wait come first; they may be written while this runs, and are told once."""
+    """Those that wait come first; they may be written while this runs, and are reported once."""
     yield from reversed(waiting)
     unwritten = {_encode(entry) for entry in waiting}
     for name in reversed(_files(folder, disk)):

@@ -8,7 +8,7 @@ it is for, because a signature covers the values of a request and not its code: 
 overheard, cannot be sent as this one. The proof shows the replica that the tables come from one who knows the secret,
 and are the answer to this very request.
 
-A version is a keyed digest: equal tables have equal versions, and it tells nothing about a password.
+A version is a keyed digest: equal tables have equal versions, and it says nothing about a password.
 """
 
 from __future__ import annotations

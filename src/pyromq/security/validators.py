@@ -32,7 +32,7 @@ _WHITE_LISTED: Final = Voucher("", Means.WHITE_LIST)
 
 
 class Validator(Protocol):
-    """Both methods raise AccessDeniedError, whose text the sender is told."""
+    """Both methods raise AccessDeniedError, whose text the sender gets."""
 
     def parse(self, request: Received[Any], peer: Peer) -> Any:
         """What the request claims, read once; it may be asked for anything that ``validate`` needs."""

@@ -47,7 +47,7 @@ class Maintenance:
     ) -> None:
         """``needed_from`` gives the position of the oldest record that is still needed, however old it is.
 
-        ``groups`` knows who reads the queues: no message goes that some group has not read, without its being told.
+        ``groups`` knows who reads the queues: no message goes that some group has not read, without its being reported.
         """
         self._store = store
         self._disk = disk

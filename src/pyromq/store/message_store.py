@@ -397,7 +397,7 @@ class MessageStore:
     def note_flushed(self) -> None:
         """Let recovery know up to where the log is durable, between two seals; call it every second or so.
 
-        Queue entries come first: should the log lose something up to there, they tell which offsets were given. So it
+        Queue entries come first: should the log lose something up to there, they say which offsets were given. So it
         is noted when ``write_entries`` has written all queues that are behind now.
         """
         self._backlog.note_when_written(self.log.flushed)
@@ -422,7 +422,7 @@ class MessageStore:
     def delete_oldest(self, count: int) -> int:
         """Take the oldest segments out of the log; returns how many. ``removal.run`` frees their space, on any thread.
 
-        Only sealed ones go: without the seal, recovery could not tell how far their queues had come. The segment that
+        Only sealed ones go: without the seal, recovery could not say how far their queues had come. The segment that
         is being written always stays.
         """
         segments, taken = self.log.segments, 0

@@ -80,7 +80,7 @@ class QueueReader:
     def _write_owed(self, queue: ConsumeQueue) -> None:
         """Bring the entries of committed messages into the files, from which they are read.
 
-        Those that the disk refuses cannot be read yet; the store is told, and writes them when it can.
+        Those that the disk refuses cannot be read yet; the store is notified, and writes them when it can.
         """
         try:
             queue.write_owed()

@@ -8,7 +8,7 @@
 
 Messages are kept in memory or in a temporary folder, in small files, and are gone at the end. In a ``with`` block the
 servers run on a loop of their own in a thread; in an ``async with`` block on the running loop. With virtual time, or
-without sockets, the servers of a ``with`` block and the sync clients share one loop (``virtual_time`` tells how).
+without sockets, the servers of a ``with`` block and the sync clients share one loop (``virtual_time`` says how).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class LoopbackBroker:
     a ``clock`` is that of the servers alone, and clients have the machine's.
 
     With ``sockets=False`` clients on the same loop reach the servers through memory; the bytes are the same. ``faults``
-    lets things go wrong, and ``seed`` decides which when they do so at random. ``group``, ``sent`` and ``stored`` tell
+    lets things go wrong, and ``seed`` decides which when they do so at random. ``group``, ``sent`` and ``stored`` say
     what happened.
 
     Raises ConfigError, and what starting a broker raises.

@@ -1,4 +1,4 @@
-"""A clock that moves when told to."""
+"""A clock that moves when asked to."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ DATA_ERRORS: Final = (ValueError, TypeError, LookupError, ArithmeticError, EOFEr
 class Codec:
     """How values of ``type`` become bodies with ``content_type``, and bodies values.
 
-    ``decode(body, schema)`` gets the schema name of the message, empty if it has none, so that a reader can tell
+    ``decode(body, schema)`` gets the schema name of the message, empty if it has none, so that a reader can know
     writers apart; ``schema`` is the name that messages are sent with. ``json_schema`` describes the type in documents.
     """
 

@@ -1,4 +1,4 @@
-"""What an annotation means for messages, as documents tell it: content type, schema name, JSON Schema."""
+"""What an annotation means for messages, as documents have it: content type, schema name, JSON Schema."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def batch_reader_for(function: Function) -> Callable[[Sequence[ReadMessage]], li
 
 
 def batch_reader(annotation: Any) -> Callable[[Sequence[ReadMessage]], list[Any]]:
-    """Values of several messages; all that do not decode are told at once, and the others come again without them."""
+    """Values of several messages; all that do not decode are named at once, and the others come again without them."""
     decode: Decoder[Any] = decoder_for(annotation)
 
     def read(messages: Sequence[ReadMessage]) -> list[Any]:
@@ -161,7 +161,7 @@ def first_annotation(function: Function) -> Any:
 def _parameters(function: Function) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(function, follow_wrapped=False).parameters.values())
-    except (TypeError, ValueError):  # some built-in functions tell nothing about themselves
+    except (TypeError, ValueError):  # some built-in functions say nothing about themselves
         return []
     inner = getattr(function, "__wrapped__", None)
     if inner is not None and (not parameters or parameters[0].kind is inspect.Parameter.VAR_POSITIONAL):

@@ -128,7 +128,7 @@ def _decode_each(data: bytes) -> Batch:
 
 
 def count_items(data: bytes) -> int:
-    """How many messages a batch holds, by the sizes that it tells; lengths that do not add up end the count."""
+    """How many messages a batch holds, by the sizes that it says; lengths that do not add up end the count."""
     count, start, end = 0, 0, len(data)
     while end - start >= ITEM_OVERHEAD_BYTES:
         count += 1

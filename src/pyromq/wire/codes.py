@@ -1,6 +1,6 @@
 """Numbers of the remoting protocol: request codes, response codes, languages and versions.
 
-Codes of requests and of responses share one field of the header; the response flag tells which table applies.
+Codes of requests and of responses share one field of the header; the response flag says which table applies.
 A code that is in neither table is legal on the wire: a server answers it with REQUEST_CODE_NOT_SUPPORTED.
 """
 
@@ -304,7 +304,7 @@ class Language(IntEnum):
 VERSION = 479
 """What we send: 5.3.3. Java clients refuse SQL92 pulls when a heartbeat's response shows less than VERSION_SQL92."""
 
-VERSION_OFFSET_RESET = 28  # 3.0.7-SNAPSHOT: first client that can be told to reset offsets
+VERSION_OFFSET_RESET = 28  # 3.0.7-SNAPSHOT: first client that can be asked to reset offsets
 VERSION_REGISTER_BODY = 37  # 3.0.11: a broker registers with a RegisterBrokerBody from here on
 VERSION_RUNNING_INFO = 62  # 3.1.8-SNAPSHOT: first client that tells its running info
 VERSION_MAX_RECONSUME_TIMES = 121  # 3.4.9: maxReconsumeTimes in a header counts from here on

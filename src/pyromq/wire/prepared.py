@@ -111,7 +111,7 @@ def take_home(properties: bytes) -> tuple[str, int, bytes]:
 
 
 class PreparedFacts(Protocol):
-    """What is needed of a record to tell what it waits for."""
+    """What is needed of a record to say what it waits for."""
 
     @property
     def offset(self) -> int: ...

@@ -130,7 +130,7 @@ def decode_received(frame: Frame) -> Received[Any]:
 
     Raises UndecodableHeaderError (close the connection) or HeaderFieldError (answer its ``received`` with an error).
     """
-    # Fast path: all clients write the code first and as two or three digits, so twelve bytes tell what type to decode
+    # Fast path: all clients write the code first and as two or three digits, so twelve bytes say what type to decode
     # into. They are a hint only: what does not decode that way, or is something else after all, is decoded in steps.
     header = frame.header
     if header.startswith(_SUCCESS) and _SENT_FIELD in header and frame.serialize_type is _JSON:

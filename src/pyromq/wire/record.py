@@ -1,7 +1,7 @@
 """A message as it rests in the commit log and travels in pull responses: the same bytes.
 
 ``record_layout`` has the layout. Records that end in a checksum were written by PyroMQ or by Apache RocketMQ (5.2 on,
-where it is told to); older readers take it for an ordinary property. With it every flipped bit of a record is found,
+where it is asked to); older readers take it for an ordinary property. With it every flipped bit of a record is found,
 and whatever else leaves its size alone and happens before the checksum; without it only what is in the body and in
 lengths.
 

@@ -33,7 +33,7 @@ from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.headers import REQUEST_HEADERS
 from pyromq.wire.received import Received
 
-_QUEUES_MAX: Final = 256  # whose offsets are told
+_QUEUES_MAX: Final = 256  # whose offsets are reported
 _ACCESS: Final = frozenset(ACCESS_CODES)
 _ON_A_WORKER: Final = PIECE * (PIECES_AT_ONCE + 1)  # as many as make a response a long one
 

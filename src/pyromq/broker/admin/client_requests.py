@@ -47,9 +47,9 @@ class ClientHandler:
         self.notices = MemberNotices(tables.members, tables.groups, clock)
 
     def heartbeat(self, connection: Connection, request: Received[None]) -> HeartbeatResponseHeader:
-        """A client tells which groups it belongs to; groups and their retry topics appear with it.
+        """A client says which groups it belongs to; groups and their retry topics appear with it.
 
-        One group that cannot be served does not take the others with it: they are, and the response tells of it.
+        One group that cannot be served does not take the others with it: they are, and the response reports it.
         """
         heartbeat = decode_heartbeat(request.body)
         self._check(heartbeat)

@@ -36,7 +36,7 @@ class DelayHandler:
         return self._delay_runner.timers.metrics.text()
 
     def runtime(self) -> dict[str, object]:
-        """What RocketMQ's tools read, then what only PyroMQ tells."""
+        """What RocketMQ's tools read, then what only PyroMQ says."""
         schedule, timers, counters = self._delay_runner.schedule, self._delay_runner.timers, self._stats.counters
         progress = schedule.progress()
         levels = {f"scheduleMessageOffset_{level}": f"{cursor},{end}" for level, (cursor, end) in progress.items()}

@@ -1,8 +1,8 @@
 """Notices to the members of a group that its members changed (40 NOTIFY_CONSUMER_IDS_CHANGED).
 
-Small groups are told at once. When thousands of members reconnect, each of them changes the group, and telling all of
-them every time would be a matter of n²: members of a large group are told of all changes of a second together, a part
-of them with each tick of the broker.
+Small groups are notified at once. When thousands of members reconnect, each of them changes the group, and notifying
+all of them every time would be a matter of n²: members of a large group get all changes of a second together, a part of
+them with each tick of the broker.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.shared import ConsumerGroupHeader
 from pyromq.wire.json.heartbeat import MessageModel
 
-AT_ONCE_MAX: Final = 64  # members of a group that is told without delay
+AT_ONCE_MAX: Final = 64  # members of a group that is notified without delay
 INTERVAL_MS: Final = 1_000  # between two rounds of notices to a larger one
 PER_TICK: Final = 500
 
 
 class MemberNotices:
-    """Owner of what is still to be told; ``tick`` every tenth of a second."""
+    """Owner of what is still to be reported; ``tick`` every tenth of a second."""
 
     def __init__(self, members: Members[Connection], groups: Groups, clock: Clock) -> None:
         self._members = members

@@ -1,4 +1,4 @@
-"""Quotas before the handlers: who has used up what it may take is told to come back later.
+"""Quotas before the handlers: who has used up what it may take has to come back later.
 
     send                  SYSTEM_BUSY [FLOW_CONTROL]…   producers pause, or try another broker
     pull                  FLOW_CONTROL                  consumers pause for 20 ms; reads are charged when they leave

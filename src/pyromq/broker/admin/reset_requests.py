@@ -1,7 +1,7 @@
 """Offset resets: moving a group to another place of a topic.
 
-    server side (the default)   the new offset is remembered: it counts at once, and the next pull is told of it
-    through the clients         each connected member is told (220), commits the new offsets and starts anew
+    server side (the default)   the new offset is remembered: it counts at once, and the next pull is notified of it
+    through the clients         each connected member is notified (220), commits the new offsets and starts anew
 
 A request may ask for both: then members that understand it do not wait for their next pull.
 """

@@ -1,4 +1,4 @@
-"""What only this broker can tell: facts of its store, and how often it asked about prepared messages."""
+"""What only this broker can know: facts of its store, and how often it asked about prepared messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Names of RocketMQ's broker.conf that mean nothing here: known, so that a file of a real broker is taken as it is.
 
 They set up what this broker does in one way only, or not at all: thread pools, memory maps, caches, pop, metrics,
-the Controller, RocksDB. A file that has them is told so.
+the Controller, RocksDB. A file that has them gets a note.
 """
 
 from __future__ import annotations

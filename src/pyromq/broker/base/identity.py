@@ -23,7 +23,7 @@ from pyromq.wire.message_id import Host, UniqueIdGenerator
 class Identity:
     """Fixed once the broker listens: the port is part of it."""
 
-    address: Address  # what clients and name servers are told
+    address: Address  # what clients and name servers are given
     host: Host  # the same as records and message ids hold it
 
     def unique_keys(self, clock: Clock) -> Callable[[], str]:
@@ -39,7 +39,7 @@ class Identity:
 
 
 def advertised_host(settings: BrokerSettings) -> str:
-    """What clients are told: never an address that means "all of this machine's"."""
+    """What clients are given: never an address that means "all of this machine's"."""
     host = settings.advertised_host or settings.host
     if is_ip(host) and ip_address(host).is_unspecified:
         return own_ip([host_of(text) for text in settings.nameservers])

@@ -3,7 +3,7 @@
     config/failover.json    {"number":4,"log_number":4,"role":"master","master":"","epochs":[{"number":1,"start":0,
                              "mark":77}, …],"members":["10.0.0.2:10911"]}
 
-``number`` is the highest lease that this broker was told of: it obeys none with a smaller one. ``log_number`` is the
+``number`` is the highest lease that this broker knows of: it obeys none with a smaller one. ``log_number`` is the
 last one under which its log was written, here or where it was copied from. ``epochs`` say from which position on each
 lease wrote the log. A broker that comes under a newer lease cuts what it has behind the position at which the first
 lease after its own ``log_number`` began, or the first one that only one of the two logs has: up to there they are the
@@ -51,7 +51,7 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
     def cut_position(self, epochs: tuple[Epoch, ...]) -> int | None:
         """Up to where this log agrees with one that has these epochs; None: as far as it goes."""
         if not self.log_number:
-            return None  # it was never written under a lease: comparing the logs tells
+            return None  # it was never written under a lease: comparing the logs decides
         later = [each.start for each in epochs if each.number > self.log_number]
         if self.epochs:
             parted = parting(self.epochs, tuple(each for each in epochs if each.number <= self.log_number))
@@ -76,7 +76,7 @@ class Lease:
         self.required: tuple[str, ...] = ()  # replicas that have to have what is acknowledged
         self.renewals = 0  # of the record that the last grant came from
         self.away: dict[str, int] = {}  # members that are not in sync, and since when, in Unix ms
-        self.acknowledged = 0  # end of the last message that a producer was told is safe, or a consumer was shown
+        self.acknowledged = 0  # end of the last message that a producer knows to be safe, or a consumer was shown
         self.cut_messages = 0  # that this broker had alone when it came back, and that are kept in its folder
 
     def load(self, disk: Disk, config: Path) -> None:

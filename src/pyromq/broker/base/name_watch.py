@@ -1,7 +1,7 @@
 """Name watch: does the name of this broker still lead to this broker?
 
 A name server gives a name and id to one address. Whoever registers them with a higher state version takes the route,
-and the broker that had it is told "success" all the same. So the broker asks for the route of the topic that bears its
+and the broker that had it hears "success" all the same. So the broker asks for the route of the topic that bears its
 own name; when that shows another address it says so, asks for the version that the other one is registered with, and
 outranks it. Without access control that is all that can be done: the operator has to find the other one.
 """

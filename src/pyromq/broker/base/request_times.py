@@ -1,6 +1,6 @@
 """How requests ended and how long they took, counted so that the usual ones pay next to nothing.
 
-sends     the group commit tells of all that it answers together; of those that nothing waited for, their number only
+sends     the group commit reports all that it answers together; of those that nothing waited for, their number only
 pulls     ``outcome`` is set when a response leaves; the turn of the connection reads the clock anyway
 others    likewise; those that another process answers, or that wait for name servers, are not timed
 refused   one by one: that is not the way of many

@@ -54,7 +54,7 @@ class BrokerSettings:
     broker_id: int = 0
     host: str = "127.0.0.1"
     port: int = 10911
-    advertised_host: str = ""  # what clients are told; when empty the listening host, or the address of this machine
+    advertised_host: str = ""  # what clients are given; when empty the listening host, or the address of this machine
     vip_port: bool = True  # also listen on port - 2, for old clients; not when the port is picked
     nameservers: tuple[str, ...] = ()  # addresses, or the URL of an address server
     region: str = "DefaultRegion"
@@ -82,7 +82,7 @@ class BrokerSettings:
     groups_max: int = 100_000
     trace_topic: bool = False
     store_replies: bool = True  # of request-reply, in the reply topic of the cluster
-    server_side_reset: bool = True  # pulls are told the new offset; else clients are, which must all be connected
+    server_side_reset: bool = True  # pulls get the new offset; else clients are, which must all be connected
 
     property_filter: bool = True  # SQL92 expressions
     filter_retries: bool = False  # messages in retry topics by the expression for the topic that they come from
@@ -162,7 +162,7 @@ class BrokerSettings:
 
     @property
     def listener(self) -> ListenerSettings:
-        """What the listening side is told. Raises ConfigError."""
+        """What the listening side is given. Raises ConfigError."""
         return ListenerSettings.of(self)
 
     @property

@@ -76,7 +76,7 @@ class TransactionCounts:
 
 @dataclass(frozen=True, slots=True)
 class DayTotals:
-    """A counter at three moments, from which tools tell today's and yesterday's messages."""
+    """A counter at three moments, from which tools compute today's and yesterday's messages."""
 
     yesterday_morning: int = 0
     this_morning: int = 0

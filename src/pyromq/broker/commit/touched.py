@@ -1,4 +1,4 @@
-"""Touched queues: those with new messages, until readers are told of them.
+"""Touched queues: those with new messages, until readers are notified of them.
 
 Queues of one read that the send lane took come in a list, and go into the set only when somebody asks for their names:
 with thousands of busy queues that would cost more than all else about them, and mostly no pull waits.
@@ -16,7 +16,7 @@ _UNNAMED_MAX: Final = 256  # reads; behind a slow flush there could be many
 
 
 class Touched:
-    """Grows until it is told; ``keys`` are all but those of the send lane, which are never the broker's own queues."""
+    """Grows until it is read; ``keys`` are all but those of the send lane, which are never the broker's own queues."""
 
     __slots__ = ("_unnamed", "keys")
 

@@ -8,7 +8,7 @@ it belongs to, before it is delivered: a copy has the same unique key, birth, bo
 it in the log, and was stored when it was due. One copy stands for one message.
 
 In doubt a message is delivered: without a unique key; when its queue got too many messages since to be looked through;
-and when one before it in its level, which is done, cannot be told from it. Senders that use one object for many
+and when one before it in its level, which is done, looks the same. Senders that use one object for many
 messages make such twins, and the copy may be the other one's.
 """
 
@@ -98,7 +98,7 @@ class DeliveredBefore:
         return False
 
     def _has_twin(self, waiting: Record, done: _Newest) -> bool:
-        """Whether a message of its level that is done cannot be told from it, or there are too many to know.
+        """Whether a message of its level that is done cannot be distinguished from it, or there are too many to know.
 
         Timers need no such look: those that agree in their time are done together.
         """

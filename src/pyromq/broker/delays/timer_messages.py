@@ -28,7 +28,7 @@ def cancelled_key(properties: bytes) -> bytes:
 def full_key(properties: bytes, name: bytes) -> bytes:
     """``topic+key``, with the key that stands in the property ``name``."""
     topic, key = find_property(properties, REAL_TOPIC.encode()) or b"", find_property(properties, name) or b""
-    return key if key.startswith(topic + b"+") else topic + b"+" + key  # RocketMQ can be told to write it either way
+    return key if key.startswith(topic + b"+") else topic + b"+" + key  # RocketMQ can be asked to write it either way
 
 
 def due_of(properties: bytes) -> int | None:

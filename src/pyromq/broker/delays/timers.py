@@ -102,7 +102,7 @@ class Timers:
         self._pause_ms = 0  # nothing is tried before that, after a failure
         self._pending = files.pending(clock.now_ms() // SECOND_MS)  # messages that wait, less their cancellations
         self._old_end = self._topic_end()  # nothing is released before cancellations up to here are known
-        self.changed = False  # since ``changed`` was reset: something that a note must tell
+        self.changed = False  # since ``changed`` was reset: something that a note must say
 
     # --- for others ---
 

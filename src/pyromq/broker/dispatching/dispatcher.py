@@ -64,7 +64,7 @@ class Service(Protocol):
         """Open or close them, and let them forget what they know; nothing may overtake what ``waiting`` has."""
 
     def announced(self) -> Coroutine[Any, Any, None] | None:
-        """Ends when everybody knows of a change of topics who has to; None: there is nobody to tell."""
+        """Ends when everybody knows of a change of topics who has to; None: there is nobody to notify."""
 
 
 class RequestDispatcher(Handler):
@@ -76,7 +76,7 @@ class RequestDispatcher(Handler):
         self._service: Service | None = None  # None while the broker has no role
         self._early: dict[Connection, list[Received[Any]]] = {}  # connected, and asked, in the meantime
         self._callers: set[Caller] = set()
-        self._announcing: set[asyncio.Task[None]] = set()  # responses that wait until name servers are told
+        self._announcing: set[asyncio.Task[None]] = set()  # responses that wait until name servers are notified
         # of the service and the plan, for every request
         self._guarded: GuardedAccess | None = None
         self._times = RequestTimes()
@@ -164,7 +164,7 @@ class RequestDispatcher(Handler):
         if self._guarded is not None and request is not None:
             try:
                 self._guarded.principal_of(connection, request)
-            except MQError as refusal:  # strangers are not told what a request should look like
+            except MQError as refusal:  # strangers are not shown what a request should look like
                 send_refusal(connection, request, *refusal_of(refusal))
                 self.turns.spent(connection)
                 return

@@ -133,7 +133,7 @@ class LagTable:
         try:
             entry = next(queue.raw_entries(offset, 1), None) if queue is not None else None
             return self._store.records.stored_ms(entry[0]) if entry else self._clock.now_ms()
-        except (StoreError, OSError):  # a file is gone or damaged: somebody else tells that
+        except (StoreError, OSError):  # a file is gone or damaged: somebody else says that
             return self._clock.now_ms()
 
     def worst(self) -> Generator[None, None, list[QueueLag]]:

@@ -96,7 +96,7 @@ class PullHandler:
         self._access = environment.access
         self._authority = environment.authority
         self.charge: Charge | None = None  # of quotas: hears of what is read
-        self._suggests = self._settings.replication.replica_reads  # clients are told where to read
+        self._suggests = self._settings.replication.replica_reads  # clients are informed where to read
         self.master_is_near: Callable[[], bool] | None = None  # of a replica: whether it follows a master now
         self._to_recheck: list[HeldPull] = []  # the rules have changed since these were admitted
         self.lane: PullLane | None = None

@@ -60,7 +60,7 @@ class Watch:
     connection: Connection
     topics: tuple[str, ...]
     group: str  # for which it watches, if for one
-    state: tuple[int, DataVersion, int]  # of access rules, topics and retention, when everything was told
+    state: tuple[int, DataVersion, int]  # of access rules, topics and retention, when everything was reported
     since_ms: int  # when its client last asked
     changed: dict[QueueKey, None] = field(default_factory=dict)
     is_over: bool = False
@@ -143,7 +143,7 @@ class WatchHandler:
         self._clock = environment.clock
         self._access = environment.access
         self._authority = environment.authority
-        self._may_watch = environment.settings.replication.role is not Role.REPLICA  # it is not told what is visible
+        self._may_watch = environment.settings.replication.role is not Role.REPLICA  # it does not know what is visible
         self._topics = tables.topics
         self._progress = tables.progress
         self._store = store

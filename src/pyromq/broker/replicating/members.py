@@ -15,7 +15,7 @@ from pyromq.replication.replicas import ReplicaConnection, Replicas
 from pyromq.wire.json.membership import MemberReport, MemberStatus
 
 REPORT_INTERVAL_S: Final = 0.25
-_SILENCE_MS: Final = 5_000  # a replica that tells nothing for longer is not told of
+_SILENCE_MS: Final = 5_000  # a replica that says nothing for longer is not reported
 
 
 class _Known(NamedTuple):

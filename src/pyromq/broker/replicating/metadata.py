@@ -10,7 +10,7 @@ away. Its queues go, unless one of them has a record from behind the first of th
 been made again since, and the next round knows more. A table whose version went back was lost and begun anew: what it
 lacks is no deletion.
 
-Each table is taken over by itself: one that fails is told, and keeps none of the others back. A round counts when all
+Each table is taken over by itself: one that fails is logged, and keeps none of the others back. A round counts when all
 were taken over.
 
 Offsets that clients committed here while the master was away are kept apart; each round brings the master those that

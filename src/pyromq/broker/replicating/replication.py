@@ -56,7 +56,7 @@ class KnownMaster:
 
     @property
     def replication_address(self) -> str:
-        """Its port for replicas: as given, as told, or the one behind its port for clients."""
+        """Its port for replicas: as given, as reported, or the one behind its port for clients."""
         given, known = self._given[1], self._reported[1]
         if given or (known and not self._given[0]):
             return given or known

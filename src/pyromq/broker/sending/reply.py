@@ -47,7 +47,7 @@ _NOT_STORED = "0"  # RocketMQ's message id of a reply that was pushed only
 
 
 class ReplyHandler:
-    """Requests 324 and 325. The response tells whether the requester got it, not whether it was stored."""
+    """Requests 324 and 325. The response says whether the requester got it, not whether it was stored."""
 
     def __init__(self, environment: Environment, identity: Identity, tables: Tables, write_path: WritePath) -> None:
         self._store = write_path.store

@@ -1,10 +1,10 @@
 """Send-back: a consumer could not use a message, and wants it later, or never again.
 
     failed message ─▶ a copy with one attempt more ─▶ waits at its delay level ─▶ %RETRY%group ─▶ consumed again
-                                                   └─▶ too many attempts, or told so: %DLQ%group
+                                                   └─▶ too many attempts, or asked for: %DLQ%group
 
 The copy is stored before the response leaves, so the consumer may forget the original once it has the response. A
-consumer of PyroMQ tells why the message failed (``model.failure``); the copy has that as properties.
+consumer of PyroMQ says why the message failed (``model.failure``); the copy has that as properties.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class SendBackHandler:
 
 
 def with_story(properties: str, encoded: str | None) -> str:
-    """The properties of a failed message, and what its consumer tells of the failure.
+    """The properties of a failed message, and what its consumer reports of the failure.
 
     Nothing but the names of a story is taken from there. What is too long, or leaves too little room for what the
     broker adds, is left out: the message goes its way without it.

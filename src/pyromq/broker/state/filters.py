@@ -64,7 +64,7 @@ class Filters:
     # --- changing ---
 
     def register(self, group: str, subscriptions: Iterable[Subscription]) -> None:
-        """What a group subscribes to now. An expression that cannot be used leaves no data: pulls are told why."""
+        """What a group subscribes to now. An expression that cannot be used leaves no data: pulls are answered why."""
         work = 0
         for subscription in subscriptions:
             if subscription.expression_type == SQL_EXPRESSION and not self._is_known(group, subscription):

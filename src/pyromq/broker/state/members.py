@@ -2,7 +2,7 @@
 
 A client is known by its id and reached through a connection. It leaves by saying so, by closing its connection, or by
 silence. Whatever changes the members of a group, or what they subscribe to, makes the others rebalance: the methods
-here only decide, and return the groups to be told.
+here only decide, and return the groups to be notified.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Progress:
         self._is_full = False  # the last new offset was refused
         self._commits = 0  # since the start; the version of the table moves with them
         self._pulled: dict[tuple[str, str, int], int] = {}  # by topic, group and queue: where the next pull begins
-        self._resets: dict[tuple[str, str, int], int] = {}  # likewise: what the next pull is told
+        self._resets: dict[tuple[str, str, int], int] = {}  # likewise: what the next pull is answered
         self._backward_lines = 0  # since ``_backward_since_ms``
         self._backward_since_ms = clock.monotonic_ms()
 
@@ -92,7 +92,7 @@ class Progress:
         return not is_full
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
-        """Where the group's next pull begins, as the last one was told; never before what it has committed."""
+        """Where the group's next pull begins, as the last one was answered; never before what it has committed."""
         return max(self._pulled.get((topic, group, queue_id), 0), self.committed(group, topic, queue_id) or 0)
 
     def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -104,15 +104,15 @@ class Progress:
 
     @property
     def has_resets(self) -> bool:
-        """Whether any pull is to be told where to go on."""
+        """Whether any pull is to be informed where to go on."""
         return bool(self._resets)
 
     def has_reset(self, keys: Iterable[tuple[str, str, int]]) -> bool:
-        """Whether one of these pulls, by topic, group and queue, is to be told where to go on."""
+        """Whether one of these pulls, by topic, group and queue, is to be informed where to go on."""
         return any(key in self._resets for key in keys)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The next pull is told to go on there."""
+        """The next pull is asked to go on there."""
         self._resets[topic, group, queue_id] = offset
         self._table.put(topic, group, queue_id, offset)
 

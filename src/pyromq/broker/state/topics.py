@@ -38,14 +38,12 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.flags import TopicSysFlag
 
 _CHANGES_CHARACTERS_MAX: Final = ATTRIBUTES_MAX * ATTRIBUTE_BYTES_MAX
-_ASKED_FOR: Final = (
-    4  # queues of a topic that a send makes: what clients ask for, RocketMQ's too, unless told otherwise
-)
+_ASKED_FOR: Final = 4  # queues of a topic that a send makes: what clients ask for, RocketMQ's too, unless set otherwise
 _INHERIT, _READ_WRITE = int(Perm.INHERIT), int(Perm.READ_WRITE)
 
 
 class Topics:
-    """Owns the topic table; ``on_change`` is told of every change.
+    """Owns the topic table; ``on_change`` is notified of every change.
 
     What an operator changes is saved before the operator is answered. What a send or a consumer brings about is saved
     soon after, by the table keeper; should a crash come first, ``restore`` makes it again from the queues.
@@ -55,11 +53,11 @@ class Topics:
         self._table = table
         self._settings = settings
         self._clock = clock
-        self.on_change: Callable[[], None] = lambda: None  # name servers have to be told
+        self.on_change: Callable[[], None] = lambda: None  # name servers have to be informed
         self.claim: Callable[[Collection[str]], None] = lambda names: None  # before a client makes these; may refuse
         self._system = frozenset(config.topic_name for config in system_topics(settings)) | SEND_FORBIDDEN
-        self._changed: set[str] = set()  # topics that name servers have not been told of
-        self._all_changed = False  # name servers have to be told everything
+        self._changed: set[str] = set()  # topics that name servers do not know of yet
+        self._all_changed = False  # name servers have to be informed of everything
         self.get: Callable[[str], TopicConfig | None] = table.get
 
     @property

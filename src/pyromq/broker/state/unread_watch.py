@@ -1,4 +1,4 @@
-"""Groups that have not read what the store deletes: who they are, and how they are told of.
+"""Groups that have not read what the store deletes: who they are, and how they are reported.
 
 A group reads a topic if it has committed an offset there, or if members that subscribe to it are connected; where it
 has committed nothing, it has read nothing. Broadcasting groups keep their offsets themselves and are left out.

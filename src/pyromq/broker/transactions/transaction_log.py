@@ -1,4 +1,4 @@
-"""Transaction log: op records tell what became of prepared messages, and how far both topics are done with.
+"""Transaction log: op records say what became of prepared messages, and how far both topics are done with.
 
     half topic   ─┬─ p ─ p ─ p ─ p ─▶      a transaction ends with an op record that names its prepared message. It is
     op topic     ─┴──── op ─── op ──▶      staged behind the final message, in the same commit: of a log that a crash

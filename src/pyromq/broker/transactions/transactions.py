@@ -4,7 +4,7 @@
                               │                          └─ rollback ─▶ op
                               └─ silence ─▶ transaction_checks
 
-The op record tells that the prepared message is dealt with. A producer that ends a transaction twice in the same way
+The op record says that the prepared message is dealt with. A producer that ends a transaction twice in the same way
 gets the same response and nothing happens; one that ends it in two ways is refused the second time.
 """
 

@@ -90,7 +90,7 @@ class Bundle:
 
 
 async def collect(admin: Admin, nameserver: str) -> Bundle:
-    """Everything that admin requests tell, of our brokers or Apache's."""
+    """Everything that admin requests say, of our brokers or Apache's."""
     bundle = Bundle()
     bundle.add("about", _about(nameserver))
     await bundle.ask("findings", admin.health.findings)

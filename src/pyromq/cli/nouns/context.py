@@ -1,4 +1,4 @@
-"""``pyromq context``: clusters by name, so that commands need not be told where they are."""
+"""``pyromq context``: clusters by name, so that commands need not be informed where they are."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def create(
 
     from pyromq.model.topic import GroupConfig
 
-    options.changed(GroupConfig(group_name=group))  # mistakes are told before anybody is asked
+    options.changed(GroupConfig(group_name=group))  # mistakes are reported before anybody is asked
 
     async def put(admin: Admin) -> GroupConfig:
         known = (
@@ -162,7 +162,7 @@ def lag(
 
     async def look(admin: Admin) -> dict[QueueId, QueueProgress]:
         found = await admin.groups.lag(group, topic)
-        if not found:  # nothing to tell, or nothing to tell it about
+        if not found:  # nothing to say, or nothing to say it about
             await admin.groups.require(group)
             if topic:
                 await admin.topics.route(topic)

@@ -180,7 +180,7 @@ def _send_lines(
 
 
 def _say_nothing(done: int) -> None:
-    """Where receipts scroll by, nothing else need be told."""
+    """Where receipts scroll by, nothing else need be reported."""
 
 
 def _write_receipt(topic: str, receipt: SendReceipt, form: Form) -> None:

@@ -56,7 +56,7 @@ class LineSender:
         self._show = show
 
     async def send(self, lines: AsyncIterator[bytes], report: LineReport, *, skip_blank: bool) -> None:
-        """All lines from ``report.first`` on; ends at the first that fails, which the report tells."""
+        """All lines from ``report.first`` on; ends at the first that fails, which the report says."""
         under_way: asyncio.Queue[tuple[int, asyncio.Future[SendReceipt]] | None] = asyncio.Queue(WINDOW)
         settling = asyncio.create_task(self._settle(under_way, report))
         number, is_first = 0, True

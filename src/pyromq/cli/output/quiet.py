@@ -22,6 +22,6 @@ QuietOption = Annotated[bool, Option("--quiet", "-q", callback=be_quiet, help="S
 
 
 def is_quiet() -> bool:
-    """Whether the command that runs was told so; contexts of click share their notes with those inside of them."""
+    """Whether the command was asked to be quiet; contexts of click share their notes with those inside of them."""
     context = click.get_current_context(silent=True)
     return bool(context and context.meta.get(_META))

@@ -67,7 +67,7 @@ def repeat(show: Callable[[], object], pause_s: float, asked: Form | None) -> No
     put = _on_screen if form is Form.TABLE and out.isatty() else _append
     last = ""
     try:
-        frame = _frame_of(show, out)  # what is wrong with the command itself is told at once
+        frame = _frame_of(show, out)  # what is wrong with the command itself is reported at once
         while True:
             put(out, form, frame, pause_s)
             last = frame or last

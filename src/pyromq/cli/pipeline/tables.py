@@ -176,7 +176,7 @@ def write_summary(out: TextIO, asked: Form | None, name: str, done: Any) -> None
     import msgspec
 
     form, row = form_for(asked, out), msgspec.to_builtins(done)
-    row.pop("letters", None)  # each was told of before
+    row.pop("letters", None)  # each was reported before
     if form is Form.TABLE and row.get("is_dry"):
         row = {key: value for key, value in row.items() if value or key == "found"}
     write_fields(out, form, FIELDS[name], row)

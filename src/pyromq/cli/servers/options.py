@@ -274,7 +274,7 @@ class AppLogOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowFlags:
-    """What ``pyromq follow`` is told; everything else it asks the broker that it follows."""
+    """What ``pyromq follow`` is given; everything else it asks the broker that it follows."""
 
     data: Annotated[Path, Option("--data", metavar="DIR", help="Folder of the copy.")] = Path("pyromq-copy")
     host: Annotated[str, Option(help="Address to listen on, for those who read the copy.")] = "127.0.0.1"

@@ -108,7 +108,7 @@ def _gather(
 
 
 def _read(path: Path, schemas: Sequence[Schema]) -> dict[str, dict[str, Given]]:
-    """A TOML file may serve several commands; a file of RocketMQ's is for one server, which its name may tell."""
+    """A TOML file may serve several commands; a file of RocketMQ's is for one server, which its name may say."""
     if not is_rocketmqs(path):
         return read_toml(path, _ALL)
     if NAMESERVER in schemas and (len(schemas) == 1 or path.name.startswith("namesrv")):

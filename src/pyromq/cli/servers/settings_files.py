@@ -98,7 +98,7 @@ def read_text(path: Path) -> str:
 
 
 def read_toml(path: Path, schemas: Sequence[Schema]) -> dict[str, dict[str, Given]]:
-    """The settings by table. Raises ConfigError that names file, line where it can be told, and key."""
+    """The settings by table. Raises ConfigError that names file, line where it is known, and key."""
     text = read_text(path)
     try:
         tables = tomllib.loads(text)

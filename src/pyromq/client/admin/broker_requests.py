@@ -145,7 +145,7 @@ class BrokerRequests:
         return (await self.ask(address, code, header, timeout_ms=timeout_ms)).body
 
     async def _ask_ours(self, address: str, code: RequestCode, kind: type[T], *more: ResponseCode) -> T | None:
-        """Return what brokers of ours tell; None where the request is not known, or refused with one of ``more``."""
+        """Return what brokers of ours say; None where the request is not known, or refused with one of ``more``."""
         try:
             response = await self.ask(address, code)
         except BrokerError as error:
@@ -197,7 +197,7 @@ class BrokerRequests:
     async def popped(
         self, address: str, group: str, topic: str, queue_id: int, offset: int
     ) -> PollingInfoResponseHeader:
-        """Return what became of a message in a group that pops; its fields are None where the broker cannot tell."""
+        """Return what became of a message in a group that pops; its fields are None where the broker cannot know."""
         header = PollingInfoHeader(consumer_group=group, topic=topic, queue_id=queue_id, offset=offset)
         response = await self.ask(address, RequestCode.POLLING_INFO, header)
         return response.header_as(PollingInfoResponseHeader)
@@ -243,7 +243,7 @@ class BrokerRequests:
         return (await self.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)).body
 
     async def consume_directly(self, address: str, header: ConsumeDirectlyHeader) -> bytes:
-        """Return what the member tells that was handed the message."""
+        """Return what the member says that was handed the message."""
         code = RequestCode.CONSUME_MESSAGE_DIRECTLY
         return (await self.ask(address, code, header, timeout_ms=_DIRECT_TIMEOUT_MS)).body
 
@@ -378,11 +378,11 @@ class BrokerRequests:
         return bodies.decode(response.body, bodies.KeyValues).table
 
     async def store_facts(self, address: str) -> StoreFacts | None:
-        """Return None for Apache RocketMQ, which tells nothing of the kind."""
+        """Return None for Apache RocketMQ, which says nothing of the kind."""
         return await self._ask_ours(address, RequestCode.QUERY_STORE_FACTS, StoreFacts)
 
     async def status(self, address: str) -> BrokerStatus | None:
-        """Return None for Apache RocketMQ, which tells nothing of the kind."""
+        """Return None for Apache RocketMQ, which says nothing of the kind."""
         return await self._ask_ours(address, RequestCode.QUERY_MEMBER, BrokerStatus)
 
     async def replication_state(self, address: str) -> bodies.ReplicationState:

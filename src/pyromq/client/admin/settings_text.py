@@ -14,6 +14,6 @@ def settings_text(values: dict[str, str]) -> bytes:
 
 
 def settings_in(body: bytes) -> dict[str, str]:
-    """What servers tell of their settings."""
+    """What servers report as their settings."""
     lines = (line.partition("=") for line in body.decode("utf-8", "replace").splitlines())
     return {key.strip(): value.strip() for key, equals, value in lines if equals}

@@ -1,4 +1,4 @@
-"""Brokers as routes tell of them: which addresses a broker has, and one link to each address."""
+"""Brokers as routes report them: which addresses a broker has, and one link to each address."""
 
 from __future__ import annotations
 

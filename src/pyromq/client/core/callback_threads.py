@@ -99,7 +99,7 @@ class CallbackThreads(Executor):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(function(*args, **kwargs))
-                except BaseException as error:  # the future tells it to whom it concerns
+                except BaseException as error:  # the future reports it to whom it concerns
                     future.set_exception(error)
             del item, future, function, args, kwargs  # a thread that waits holds nothing
             self._done()

@@ -3,7 +3,7 @@
     Client ──┬─ NameServers ── Routes      where topics live
              ├─ Brokers ── Heartbeats      one link per address, and what brokers hear of us
              ├─ Callbacks                  what brokers ask of us
-             └─ roles                      producers and consumers, for heartbeats (``roles`` tells how to join)
+             └─ roles                      producers and consumers, for heartbeats (``roles`` says how to join)
 
 One client is one member of each of its groups: two consumers of the same group need two clients. ``async with`` opens
 and closes it. Everything here belongs to one event loop, and a coroutine that blocks the loop holds up heartbeats: the
@@ -204,7 +204,7 @@ class Client:
         return response
 
     def master_link(self, broker: str) -> Link:
-        """To the master of a broker that a route has told of. Raises ConnectFailedError if it has none."""
+        """To the master of a broker that a route has reported. Raises ConnectFailedError if it has none."""
         address = self.brokers.address(broker)
         if address is None:
             raise ConnectFailedError(f"no master of broker {broker} is known: it is down, or did not register")
@@ -242,7 +242,7 @@ class Client:
         while True:
             try:
                 await self.nameservers.refresh()
-            except ConnectFailedError as error:  # a request to a name server tries again, and its caller is told
+            except ConnectFailedError as error:  # a request to a name server tries again, and its caller is informed
                 logger.warning("no list of name servers: error=%s", error)
             await asyncio.sleep(REFRESH_MS / 1000)
 

@@ -149,7 +149,7 @@ def takes_stories(connection: Connection) -> bool | None:
 
 
 def _learn(connection: Connection, response: Received[Any]) -> None:
-    """A refusal tells nothing, and is taken for no: what is sent then suits every broker."""
+    """A refusal says nothing, and is taken for no: what is sent then suits every broker."""
     connection.session = False
     if response.code == ResponseCode.SUCCESS:
         with suppress(MQError):  # a broker that says it in another way does not say it

@@ -1,7 +1,7 @@
 """Hooks: code of the application that looks on while messages are sent and consumed, for tracing, metrics, policies.
 
 A hook overrides what it needs. ``sending`` and ``listening`` are context managers around the work itself: what they set
-(a contextvar, a current span) holds inside of it. The other methods are told before and after. A hook that is handed to
+(a contextvar, a current span) holds inside of it. The other methods run before and after. A hook that is handed to
 one client sees that client; one that is installed sees every producer and consumer of the process that is made
 afterwards. Clients without a hook pay nothing for any of this.
 """
@@ -110,7 +110,7 @@ class ConsumeHook:
     def mask_error(self, text: str) -> str:
         """What may be stored of the text of an error: it travels with the failed message, and others read it there.
 
-        The class of the error and a hash of its stack are told in any case. If it raises, or returns no text, the text
+        The class of the error and a hash of its stack are kept in any case. If it raises, or returns no text, the text
         is left out.
         """
         return text
@@ -227,7 +227,7 @@ class SendHooks:
         self._ended(send, None, started_ms)
 
     def around_oneway(self, message: Message) -> AbstractContextManager[Sending]:
-        """A block that sends without a response: it has a beginning, but no outcome that could be told."""
+        """A block that sends without a response: it has a beginning, but no outcome that could be reported."""
         send = Sending([message], self._group, is_oneway=True)
         return self._within(send) if self._scopes else nullcontext(send)
 

@@ -35,7 +35,7 @@ class ClientOptions(TypedDict, total=False):
 
     ``credentials`` signs requests, ``tls`` is True or TlsSettings, ``namespace`` is put before the names of topics and
     groups, ``instance_name`` is part of the client id: one that lasts is what broadcasting members on one machine are
-    told apart by. ``client_settings`` has all of this and the rest (time limits, heartbeats).
+    distinguished by. ``client_settings`` has all of this and the rest (time limits, heartbeats).
     """
 
     client_settings: ClientSettings | None
@@ -126,7 +126,7 @@ def check_callable(what: str, function: object, argument: str, *, also_with: str
         raise ConfigError(f"{what} must be a function or a coroutine function, not {function!r}")
     try:
         signature = inspect.signature(function, follow_wrapped=False)  # a wrapper may add arguments
-    except (TypeError, ValueError):  # some built-in functions tell nothing about themselves
+    except (TypeError, ValueError):  # some built-in functions say nothing about themselves
         return
     try:
         signature.bind(None)

@@ -93,8 +93,8 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     sys_flag: int
     namespace: str = ""
     pull: PullFacts | None = None  # None: it was not pulled by a consumer
-    failures_here: int = 0  # of this member alone: failures that no broker could be told of
-    _story: FailureStory | None = None  # likewise: what its properties do not tell yet
+    failures_here: int = 0  # of this member alone: failures that could be reported to no broker
+    _story: FailureStory | None = None  # likewise: what its properties do not say yet
     _properties: dict[str, str] | None = None
     _body: bytes | None = None
 
@@ -280,7 +280,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def failure_story(self) -> FailureStory | None:
-        """Why it failed before, as consumers told it; None if it did not, or nobody told.
+        """Why it failed before, as consumers reported it; None if it did not, or nobody reported.
 
         It grows when its listener fails.
         """

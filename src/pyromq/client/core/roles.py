@@ -55,7 +55,7 @@ class ProducerRole(ClientRole):
     def check_transaction(
         self, message: ReceivedMessage, header: CheckTransactionHeader, connection: Connection
     ) -> bool:
-        """A broker asks how a transaction ended; END_TRANSACTION tells it. False: it will not come."""
+        """A broker asks how a transaction ended; END_TRANSACTION reports it. False: it will not come."""
         return False
 
     def reply_arrived(self, message: ReceivedMessage) -> bool:

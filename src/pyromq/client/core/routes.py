@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Routes:
-    """``ask(topic)`` gets a route or raises; ``on_change(topic, route)`` is told of every new or different one."""
+    """``ask(topic)`` gets a route or raises; ``on_change(topic, route)`` is notified of every new or different one."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Routes:
             question.set_exception(error)
             raise
         else:
-            question.set_result(route)  # first: whatever the roles do that are told of the change, it is known
+            question.set_result(route)  # first: whatever the roles do that are notified of the change, it is known
             self._learn(topic, route)
         finally:
             self._pending_calls.pop(topic, None)

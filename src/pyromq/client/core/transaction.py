@@ -74,7 +74,7 @@ def end_header(group: str, place: PreparedPlace, outcome: TransactionOutcome) ->
 class Transaction:
     """One that is under way. ``id`` is what its check will be asked about; write it down with your own data.
 
-    ``commit``, ``rollback`` and ``unknown`` decide; the broker is told when the block or ``execute`` ends.
+    ``commit``, ``rollback`` and ``unknown`` decide; the broker is informed when the block or ``execute`` ends.
     """
 
     def __init__(self, message: Message, prepared: SendReceipt, place: PreparedPlace, argument: Any = None) -> None:

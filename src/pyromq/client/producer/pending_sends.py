@@ -27,7 +27,7 @@ _LOOK_S: Final = 0.05
 
 
 class PendingSends:
-    """Those of one producer, ``in_flight_max`` at most. ``tasks`` tells which TaskOwner there is now."""
+    """Those of one producer, ``in_flight_max`` at most. ``tasks`` says which TaskOwner there is now."""
 
     def __init__(self, retrying_sender: RetryingSender, tasks: Callable[[], TaskOwner], in_flight_max: int) -> None:
         self._retrying_sender = retrying_sender
@@ -134,7 +134,7 @@ class PendingSends:
 async def _settle(work: Coroutine[Any, Any, SendReceipt], outcome: Outcome) -> None:
     try:
         receipt = await work
-    except Exception as error:  # whatever it is, the future tells it (hooks and selectors may raise all)
+    except Exception as error:  # whatever it is, the future reports it (hooks and selectors may raise all)
         if not outcome.done():
             outcome.set_exception(error)
     else:
@@ -143,6 +143,6 @@ async def _settle(work: Coroutine[Any, Any, SendReceipt], outcome: Outcome) -> N
 
 
 def _left_behind(outcome: Outcome, task: asyncio.Task[None]) -> None:
-    """A client that is closed ends the sends of all its producers, and their futures must tell it."""
+    """A client that is closed ends the sends of all its producers, and their futures must report it."""
     if task.cancelled() and not outcome.done():
         outcome.set_exception(ClientClosedError("the client was closed before the response came"))

@@ -58,7 +58,7 @@ class SlowPath:
         return send.receipts[0]
 
     async def send_oneway(self, message: Message, queue: QueueId | None, selector: QueueSelector | None) -> None:
-        """One attempt, no response: hooks may change the message, but there is no outcome to tell them."""
+        """One attempt, no response: hooks may change the message, but there is no outcome to report to them."""
         timeout_ms = self._settings.answer_ms
         with self._hooks.around_oneway(message) as send:
             message = send.messages[0]

@@ -190,7 +190,7 @@ class ProducerTrace(SendHook):
     def transaction_ended(
         self, place: PreparedPlace, outcome: TransactionOutcome, message: Message | ReceivedMessage
     ) -> None:
-        """The broker was told the outcome."""
+        """The broker has the outcome."""
         self._dispatcher.add(
             TransactionEnded(
                 time_ms=self._clock.now_ms(),
@@ -240,7 +240,7 @@ class ConsumerTrace(ConsumeHook):
                 ConsumeEnded(
                     request_id=str(began),
                     message_id=message.message_id,
-                    cost_ms=elapsed_ms // max(1, len(messages)),  # each message's share, as RocketMQ tells it
+                    cost_ms=elapsed_ms // max(1, len(messages)),  # each message's share, as RocketMQ reports it
                     is_success=code == ConsumeCode.SUCCESS,
                     keys=" ".join(message.keys),
                     code=ConsumeCode(code),

@@ -105,8 +105,8 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
     ) -> AbstractContextManager[Transaction]:
         """A block of local work between prepared message and outcome; raises as ``send`` does before it begins.
 
-        Leaving it normally is COMMIT, an exception ROLLBACK, unless the transaction was told otherwise. An interrupt
-        (Ctrl-C) is UNKNOWN. Where your own commit may fail without telling whether it happened, call
+        Leaving it normally is COMMIT, an exception ROLLBACK, unless the transaction was decided otherwise. An interrupt
+        (Ctrl-C) is UNKNOWN. Where your own commit may fail without saying whether it happened, call
         ``transaction.unknown()`` before it and ``transaction.commit()`` after it.
         """
         return self._block(*message_and_arguments(message, value, how))

@@ -192,8 +192,8 @@ class TransactionProducer:
     ) -> AbstractAsyncContextManager[Transaction]:
         """A block of local work between prepared message and outcome; raises as ``send`` does before it begins.
 
-        Leaving it normally is COMMIT, an exception ROLLBACK, unless the transaction was told otherwise. An interrupt
-        (cancellation, Ctrl-C) is UNKNOWN. Where your own commit may fail without telling whether it happened, call
+        Leaving it normally is COMMIT, an exception ROLLBACK, unless the transaction was decided otherwise. An interrupt
+        (cancellation, Ctrl-C) is UNKNOWN. Where your own commit may fail without saying whether it happened, call
         ``transaction.unknown()`` before it and ``transaction.commit()`` after it.
         """
         return self._block(*message_and_arguments(message, value, how))
@@ -239,7 +239,7 @@ class TransactionProducer:
         return transaction
 
     async def finish(self, transaction: Transaction, error: Exception | None = None) -> TransactionReceipt:
-        """Tells the broker what was decided. Raises nothing: what cannot be told now will be asked about."""
+        """Reports to the broker what was decided. Raises nothing: what cannot be reported now will be asked about."""
         outcome = transaction.decided or _UNKNOWN
         unreported: MQError | None = None
         try:
@@ -257,7 +257,7 @@ class TransactionProducer:
         return transaction.receipt
 
     def abandon(self, transaction: Transaction) -> None:
-        """After an interrupt: tells what was decided if that takes no waiting, else the broker will ask."""
+        """After an interrupt: says what was decided if that takes no waiting, else the broker will ask."""
         self._under_way.pop(transaction.place.transaction_id, None)
         with suppress(MQError):
             connection = self.client.master_link(transaction.prepared.queue.broker).ready

@@ -60,7 +60,7 @@ class Handed(NamedTuple):
 
 
 class MessageStream:
-    """The messages of one subscription. ``find_place`` is asked when it is opened. One task reads, one tells."""
+    """The messages of one subscription. ``find_place`` is asked when it is opened. One task reads, one acknowledges."""
 
     def __init__(
         self, subscription: AirflowSubscription, find_place: Callable[[], Awaitable[ClusterConnection]]

@@ -31,7 +31,7 @@ _NO_CONTEXT: Final = Context()
 
 
 def with_context(message: Message, context: Context | None = None) -> Message:
-    """The message with a context, the current one unless told otherwise; one that has a context keeps it.
+    """The message with a context, the current one unless set otherwise; one that has a context keeps it.
 
     For messages that are sent later, and elsewhere: an outbox keeps it with the message. When there is no room among
     the properties, or nothing to write, it is the message itself.

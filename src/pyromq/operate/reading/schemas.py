@@ -1,6 +1,6 @@
 """What is in a topic: content types and schema names that its newest messages say of themselves.
 
-A topic has no schema of its own: producers write what they write. The newest messages of its queues tell, and how many
+A topic has no schema of its own: producers write what they write. The newest messages of its queues say, and how many
 are looked at is bounded, whatever the topic holds.
 """
 

@@ -78,7 +78,7 @@ def consume(
     batches of Arrow and returns one verdict per row, or None when all are done; ``columns`` adds to those that are
     there. ``start`` is for a group that has no progress yet: latest or earliest. Without ``checkpoint`` a restart goes
     on from the group's progress at the brokers. ``trigger`` as Spark's ``trigger(**trigger)``, ``options`` as the
-    source has them. What fails tells why: ``code_version`` names the version of the code, ``mask_error`` gets the text
+    source has them. What fails says why: ``code_version`` names the version of the code, ``mask_error`` gets the text
     of an error and returns what may be stored of it. Raises OptionError, SchemaError, ConfigError, and TypeError for an
     option that does not exist.
     """

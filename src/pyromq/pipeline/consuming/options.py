@@ -45,7 +45,7 @@ class ConsumeSettings:
     trigger: Mapping[str, Any] | None = None  # arguments of Spark's ``trigger``; None: as fast as possible
     options: Mapping[str, object] | None = None  # of the source
     name: str = ""  # of the query
-    code_version: str = ""  # of the handler, in what failed rows tell; PYROMQ_CODE_VERSION when empty
+    code_version: str = ""  # of the handler, in what failed rows say; PYROMQ_CODE_VERSION when empty
     mask_error: Mask | None = None  # gets the text of an error, returns what may be stored of it
 
     def __post_init__(self) -> None:

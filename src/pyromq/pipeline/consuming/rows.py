@@ -38,7 +38,7 @@ class Record(msgspec.Struct, gc=False):
     position: int
     raw_properties: str
     body: bytes  # of a row that reaches a handler; None when it cannot be decompressed
-    _story: FailureStory | None = None  # what its properties do not tell yet
+    _story: FailureStory | None = None  # what its properties do not say yet
 
     @property
     def topic(self) -> str:
@@ -63,7 +63,7 @@ class Record(msgspec.Struct, gc=False):
 
     @property
     def failure_story(self) -> FailureStory | None:
-        """Why it failed before, as consumers told it; None if it did not, or nobody told."""
+        """Why it failed before, as consumers reported it; None if it did not, or nobody reported."""
         return self._story or FailureStory.of(self.properties)
 
     @property

@@ -70,7 +70,7 @@ def fate_of(record: Record, verdict: Retry | Dead, batch: str) -> Fate:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What rows that are not done tell of it: ``mask`` gets the text of an error and returns what may be stored."""
+    """What rows that are not done say about it: ``mask`` gets the text of an error and returns what may be stored."""
 
     code_version: str = ""
     mask: Mask | None = None

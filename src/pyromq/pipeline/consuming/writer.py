@@ -49,7 +49,7 @@ class Work:
     failure_share_max: float = 1.0
 
     def telling(self) -> Telling:
-        """What rows that are not done tell of it."""
+        """What rows that are not done report about it."""
         return Telling(self.code_version, pickle.loads(self.mask) if self.mask else None)
 
     def as_option(self) -> str:

@@ -1,7 +1,7 @@
 """Border to Spark: an error of ours leaves a worker as one sentence.
 
 Spark puts the traceback of a worker before the text of its error, and a driver prints both of them again. For an error
-that says by itself what to do (``MQError``) the worker is told to send the text alone. It ends with the error, so no
+that says by itself what to do (``MQError``) the worker is asked to send the text alone. It ends with the error, so no
 other one is shortened. Where the code runs in another process than a worker nothing changes.
 """
 

@@ -111,7 +111,7 @@ class OptionTable:
     ignored: frozenset[str] = frozenset()  # what Spark adds, in lower case
 
     def parse(self, given: Mapping[str, str], use: Use, mistakes: Mistakes) -> Iterator[tuple[SourceOption, Any]]:
-        """Each option that is given and right, with its value; of the others ``mistakes`` tell."""
+        """Each option that is given and right, with its value; of the others ``mistakes`` say."""
         by_lower_name = {option.name.lower(): option for option in self.options}
         for key, text in given.items():
             if key.lower() in self.ignored:
@@ -153,7 +153,7 @@ _INSTEAD: Final = {
 
 
 class Mistakes:
-    """In options, as they are found, so that all are told at once; of each option the first."""
+    """In options, as they are found, so that all are reported at once; of each option the first."""
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
@@ -163,11 +163,11 @@ class Mistakes:
         self._found.setdefault(option, reason)
 
     def excuse(self, option: str) -> None:
-        """That it is missing follows from a mistake that is told already."""
+        """That it is missing follows from a mistake that is reported already."""
         self._excused.add(option)
 
     def check(self, rules: Iterable[Rule]) -> None:
-        """What no option can tell alone; not where one of the options is wrong by itself."""
+        """What no option can know alone; not where one of the options is wrong by itself."""
         for option, holds, reason, *others in rules:
             known = self._found.keys() | self._excused
             if not holds and not known & {option, *others}:

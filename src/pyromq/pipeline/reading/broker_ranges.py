@@ -124,7 +124,7 @@ class BrokerRanges:
     # --- what changed ---
 
     def news(self) -> Rows | None:
-        """What the broker has told since the last call; None when all has to be asked again. Raises MQError."""
+        """What the broker has reported since the last call; None when all has to be asked again. Raises MQError."""
         if not self._watch_id:
             return None
         if self._waiting is None or not self._waiting.done():
@@ -162,7 +162,7 @@ class BrokerRanges:
             wait_ms = 0
 
     def forget(self) -> None:
-        """What was told before counts no more."""
+        """What was reported before counts no more."""
         self._watch_id = 0
         if self._waiting is not None:
             self._waiting.cancel()

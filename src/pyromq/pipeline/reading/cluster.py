@@ -46,7 +46,7 @@ class Cluster:
     """For one query; every method waits for brokers, and raises SourceUnreachableError when they stay away.
 
     ``asks_anew``: for a batch, which is planned once and must not miss a queue that is younger than the routes a worker
-    has kept from the batch before. ``watches``: for a stream, which asks again and again; brokers then tell it only
+    has kept from the batch before. ``watches``: for a stream, which asks again and again; brokers then report it only
     what changed (``broker_ranges``), and it looks for new queues every ``discoveryInterval``.
     """
 
@@ -71,7 +71,7 @@ class Cluster:
         self._is_introduced = False  # whether brokers know the group
         self._brokers: dict[str, BrokerRanges] = {}  # by address
         self._faces: dict[str, BrokerRanges] = {}  # by address, for what is asked beside
-        self._table: dict[QueueId, HeldRange] = {}  # what queues held when brokers last told
+        self._table: dict[QueueId, HeldRange] = {}  # what queues held when brokers last reported
         self._names: dict[str, str] = {}  # of the brokers that have them, by address
         self._is_whole = False  # whether no topic was missing then
         self._looked_ms: int | None = None  # when everything was asked
@@ -92,7 +92,7 @@ class Cluster:
     def held(self, *, missing_ok: bool = False, fresh: bool = True) -> dict[QueueId, HeldRange]:
         """Every queue of every topic that is read. The same object when nothing changed; it is never changed itself.
 
-        ``fresh``: as it is now; otherwise as brokers have told by now, which may be some milliseconds late. Raises
+        ``fresh``: as it is now; otherwise as brokers have reported by now, which may be some milliseconds late. Raises
         BrokerError for a filter that is not understood; TopicNotFoundError, NoPermissionError unless ``missing_ok``.
         """
         return self._surely("asking brokers for their queues", lambda: self._held(missing_ok, fresh))
@@ -116,7 +116,7 @@ class Cluster:
         return self._table
 
     def _may_trust(self, missing_ok: bool) -> bool:
-        """Whether what brokers told can be brought up to date by what they tell of changes."""
+        """Whether what brokers reported can be brought up to date by what they report of changes."""
         if self._looked_ms is None or not self._watches or not (missing_ok or self._is_whole):
             return False
         is_due = self._clock.monotonic_ms() - self._looked_ms >= self._options.discovery_ms
@@ -127,7 +127,7 @@ class Cluster:
         return bool(self._brokers) and all(each.is_watched for each in self._brokers.values())
 
     def _take_news(self) -> bool:
-        """Whether brokers told all that there is to know. Raises MQError."""
+        """Whether brokers reported all that there is to know. Raises MQError."""
         changed: dict[QueueId, HeldRange] = {}
         for address, broker in self._brokers.items():
             news = broker.news()

@@ -1,7 +1,7 @@
 """Streaming reads without Spark: where a query starts, where each batch ends, what it reads.
 
 Spark calls ``latest`` with the end of the last batch it has committed: everything before it is done, so that is what
-the group is told. The start of a query is stored in the group before Spark hears of it (``starts`` says why).
+the group is informed. The start of a query is stored in the group before Spark hears of it (``starts`` says why).
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Stream:
         self._latest: Offsets = {}  # where queues end, as of the last look
         self._end: Offsets = {}  # where the planned batch ends
         self._known: Offsets = {}  # what the group knows
-        self._reported_start: Offsets | None = None  # all of it is told
-        self._reported_ms = 0  # when something was last told
+        self._reported_start: Offsets | None = None  # all of it is reported
+        self._reported_ms = 0  # when something was last reported
         self._is_reported_again = True  # nothing is to be repeated
         self._usage = GroupUsage()  # who else moves the group
         self._reported: tuple[tuple[object, ...], dict[str, Any]] | None = None  # of what, and how it was reported
@@ -183,7 +183,7 @@ class Stream:
             self._given_up -= back
 
     def _look_for_strangers(self, start: Offsets) -> None:
-        """A topic that was made anew between two lives and is longer than before cannot be told from the old one."""
+        """A topic that was made anew between two lives and is longer than before looks like the old one."""
         self._has_looked, held = True, self._cluster.held(missing_ok=True)
         begun = {queue for queue in start.keys() & held.keys() if start[queue] > held[queue].first}
         for queue in sorted(begun - self._cluster.stored(begun).keys()):
@@ -242,7 +242,7 @@ class Stream:
     # --- progress ---
 
     def tell(self, start: Offsets) -> None:
-        """The group stands where the last committed batch ended; a failure is logged, the next batch tells more."""
+        """The group stands where the last committed batch ended; a failure is logged, the next batch says more."""
         now_ms = self._clock.monotonic_ms()
         is_again = not self._is_reported_again and now_ms - self._reported_ms >= _REPORT_AGAIN_MS
         if start is self._reported_start and not is_again:

@@ -62,7 +62,7 @@ async def answer(options: SinkOptions, watched: int) -> None:
         Client(client_settings(options.reaching)) as client,
         TransactionProducer(group=options.group, topics=options.topics, check=check, client=client),
     ):
-        while _is_there(watched):  # noqa: ASYNC110  # no event tells of the end of another process
+        while _is_there(watched):  # noqa: ASYNC110  # no event reports the end of another process
             await asyncio.sleep(_LOOK_S)
 
 

@@ -1,6 +1,6 @@
 """Spark's daemon of Python workers, quiet where Spark needs no more of an answer.
 
-Spark closes the socket of a worker that has told enough: a task whose rows are limited, a process that helped to plan.
+Spark closes the socket of a worker that has said enough: a task whose rows are limited, a process that helped to plan.
 The worker finds out when it writes its last bytes, and ends; the daemon prints a traceback for that, which looks like a
 failure and is none. Errors of tasks are another matter: a worker hands them to Spark, and the daemon prints others.
 

@@ -39,7 +39,7 @@ class GroupPosition:
 def progress_of(sources: Iterable[Any]) -> list[GroupPosition]:
     """Positions of a query's sources that are ours; others report something else as their latest offset.
 
-    Only of queues that were there when the source looked: a topic that was deleted must not be told of, and if it was
+    Only of queues that were there when the source looked: a topic that was deleted must not be reported, and if it was
     made anew it begins anew.
     """
     found = []
@@ -109,11 +109,11 @@ class ProgressListener(StreamingQueryListener):
         """Do nothing: there is nothing new."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """The last batch was told of when it was done."""
+        """The last batch was reported when it was done."""
         self.hear_end(str(event.id), event.exception or "")
 
     def _report(self, progress: GroupPosition) -> None:
-        """A listener must not raise: the next batch tells more than this one."""
+        """A listener must not raise: the next batch says more than this one."""
         key = progress.nameserver, progress.group
         try:
             if key not in self._clusters:
@@ -141,7 +141,7 @@ class _Ear:
         """Nothing new."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """The last batch was told of when it was done."""
+        """The last batch was reported when it was done."""
         error = event.exception()  # an Option of Scala
         self._listener.hear_end(event.id().toString(), error.get() if error.isDefined() else "")
 

@@ -138,8 +138,8 @@ def register(spark: SparkSession, **options: str) -> None:
     """Makes ``format("pyromq")`` known to a session, and lets groups know of every batch that is done.
 
     ``options`` as the source has them (``accessKey``, ``secretKey``, ``tls…``): how to reach clusters that ask for
-    credentials, to tell groups how far they are. They are told from this process; where it cannot reach the brokers, as
-    may be with Spark Connect, the source tells them at the beginning of the next trigger.
+    credentials, to report how far groups are. This is done from this process; where it cannot reach the brokers, as
+    may be with Spark Connect, the source reports it at the beginning of the next trigger.
     """
     from pyromq.pipeline.spark.progress import ProgressListener
     from pyromq.pipeline.spark.source import PyromqDataSource

@@ -115,7 +115,7 @@ def _topic_places(records: Records) -> tuple[Ints, Ints]:
 
 
 def whole_records(stretch: LogStretch, *, verify: bool = True) -> Iterator[Records]:
-    """Runs of whole records, some MiB at a time; damage between them is passed over and told to the log."""
+    """Runs of whole records, some MiB at a time; damage between them is passed over and logged."""
     if stretch.begin >= stretch.end:
         return
     with stretch.path.open("rb") as file:

@@ -115,7 +115,7 @@ class DerivedCheck:
         )
 
     def _was_deleted(self, key: QueueKey) -> bool | None:
-        """Whether a queue without files is one whose topic was deleted; None when nothing tells."""
+        """Whether a queue without files is one whose topic was deleted; None when nothing says."""
         run = self._world.runs.get(key)
         if run is not None and run.files:
             return False

@@ -34,7 +34,7 @@ _MAY_BE_MISSING = -1  # as the last position of a file that holds nothing
 class QueueSeal(NamedTuple):
     """A promise about one queue file: its first ``used_bytes`` have this CRC-32 and are durable.
 
-    ``last_position``, of the last entry, tells whether the file may be missing: only when the log starts behind it.
+    ``last_position``, of the last entry, says whether the file may be missing: only when the log starts behind it.
     """
 
     base: int
@@ -44,7 +44,7 @@ class QueueSeal(NamedTuple):
 
 
 class ConsumeQueue(QueueTail):
-    """A tail and its files: reads what is in them, [first, end), and writes owed entries when told to."""
+    """A tail and its files: reads what is in them, [first, end), and writes owed entries when asked to."""
 
     def __init__(self, topic: str, queue_id: int, segments: SegmentList) -> None:
         super().__init__(topic, queue_id)

@@ -19,7 +19,7 @@ class EntryBacklog:
     """Which queues have staged entries, and which are owed some; owned by the store, on its thread."""
 
     def __init__(self, entries_max: int, note: Callable[[int], None]) -> None:
-        """``note`` is told the position of ``note_when_written`` as soon as the entries before it are written."""
+        """``note`` gets the position of ``note_when_written`` as soon as the entries before it are written."""
         self._entries_max = entries_max
         self._note = note
         self.line = QueueLine()

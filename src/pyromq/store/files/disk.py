@@ -233,7 +233,7 @@ class RealFile:
                 at = os.lseek(self._fd, start, os.SEEK_HOLE)
                 extents.append((start, at))
         except OSError as error:
-            if error.errno != errno.ENXIO:  # not "no data behind this point": the file system cannot tell
+            if error.errno != errno.ENXIO:  # not "no data behind this point": the file system cannot know
                 extents.append((at, self.size))
         return extents
 

@@ -3,7 +3,7 @@
     byte   0 ........ | ........ 4088    4092        4096
            fields       zeros    PYRO    CRC-32 of the fields      big-endian
 
-RocketMQ reads and writes the fields alone and leaves the rest as it is. So the mark tells whether PyroMQ wrote the
+RocketMQ reads and writes the fields alone and leaves the rest as it is. So the mark says whether PyroMQ wrote the
 fields last, and wrote them whole.
 """
 

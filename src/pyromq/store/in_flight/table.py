@@ -83,7 +83,7 @@ class InFlightTable:
     # --- time ---
 
     def watch(self, queue: InFlightQueue, out: HandOut) -> None:
-        """``expired`` tells when its time is over."""
+        """``expired`` says when its time is over."""
         heappush(self._expiries, (out.until_ms, next(self._sequence), queue, out))
         if len(self._expiries) > _SLACK and not self._expiries[0][2].rows:
             self._drop_settled()

@@ -24,7 +24,7 @@ class FlushJob:
 
     end: int
     files: tuple[DiskFile, ...]
-    error: OSError | None = None  # seen at once, before the owner's thread is told
+    error: OSError | None = None  # seen at once, before the owner's thread is notified
 
     def run(self) -> None:
         """Flush the files. Raises OSError, also when another program removed a file: what it held is not durable, but

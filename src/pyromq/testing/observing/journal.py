@@ -21,7 +21,7 @@ BYTES_MAX: Final = 64 << 20
 
 
 class JournalEventKind(StrEnum):
-    STORED = "stored"  # and its producer was not told
+    STORED = "stored"  # and its producer does not know it
     ACKNOWLEDGED = "acknowledged"
     DELIVERED = "delivered"
     BEGAN = "began"  # a listener has it

@@ -1,4 +1,4 @@
-"""Traffic of a broker: what goes wrong in it (``faults``), and what it tells (``journal``)."""
+"""Traffic of a broker: what goes wrong in it (``faults``), and what it says (``journal``)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Fault switches: what goes wrong, in which requests, on purpose and always in the same way.
 
-    broker.faults.lose_response("orders")              # of the next send: stored, but its sender is never told
+    broker.faults.lose_response("orders")              # of the next send: stored, but its sender never hears of it
     broker.faults.refuse("orders", times=3)            # SYSTEM_BUSY for three sends
     broker.faults.slow("orders", seconds=5)            # by the broker's clock, virtual or real
     broker.faults.deliver_twice("orders")              # stored twice, as after a producer's second attempt
@@ -10,7 +10,7 @@
     with broker.faults.nameserver_away(): ...
 
 Every switch takes a topic, a group, and which ``requests`` it is about (``"send"`` if nothing is said), how many it
-lets pass first (``skip``) and how many it hits (``times``; None for all). ``happened`` tells what did.
+lets pass first (``skip``) and how many it hits (``times``; None for all). ``happened`` says what did.
 """
 
 from __future__ import annotations

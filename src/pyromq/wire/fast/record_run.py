@@ -1,6 +1,6 @@
 """Many records at once, as recovery scans a log: the usual kind only, without a call for each.
 
-The plain form is ``record.scan_record``, which also tells what is wrong.
+The plain form is ``record.scan_record``, which also says what is wrong.
 """
 
 from __future__ import annotations

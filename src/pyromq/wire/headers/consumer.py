@@ -143,7 +143,7 @@ class SendBackHeader(Header, frozen=True, kw_only=True):
     origin_topic: str | None = None
     unit_mode: bool | None = None
     max_reconsume_times: Int32 | None = None
-    failure_story: str | None = None  # PyroMQ's own: properties that tell why it failed (``model.failure``)
+    failure_story: str | None = None  # PyroMQ's own: properties that say why it failed (``model.failure``)
 
 
 class QueryRangesHeader(Header, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-r"""Values to the JSON dialect of RocketMQ's bodies and configuration files; ``java_json`` tells about the dialect.
+r"""Values to the JSON dialect of RocketMQ's bodies and configuration files; ``java_json`` describes the dialect.
 
 Compact, because Go cuts routes out of the raw text. Fields are sorted by name, None fields left out, enums written by
 name (flags as numbers), text not escaped beyond need. Structs are written under their wire names. A None inside a list

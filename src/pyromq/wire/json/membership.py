@@ -1,4 +1,4 @@
-"""Brokers under failover agents: what they tell of themselves, what agents tell them, and who follows whom.
+"""Brokers under failover agents: what they report, what agents send them, and who follows whom.
 
     31020            ─▶ {"address":"10.0.0.1:10911","role":"master","number":3,"end":1048576,"replicas":[…], …}
     31021, 31022     {"action":"grant","number":3,"untilS":8123.25,"required":["10.0.0.2:10911"]}
@@ -79,13 +79,13 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     number: int  # of the lease under which it was promoted, or which it follows; 0 before the first
     end: int  # of its log
     metadata: int
-    acknowledged: int = 0  # end of the last message that a producer was told is safe, or a consumer was shown
+    acknowledged: int = 0  # end of the last message that a producer knows to be safe, or a consumer was shown
     required: tuple[str, ...] = ()  # replicas that it waits for before it acknowledges
     waits: bool = True  # False: it acknowledges without waiting for replicas
     master: str = ""  # whom it follows
     replicas: tuple[MemberStatus, ...] = ()
     held: bool = False  # it takes no sends, for a planned change
-    changing: bool = False  # of its role: what it was told to be, it is about to be
+    changing: bool = False  # of its role: what it was asked to be, it is about to be
     log_damaged: bool = False  # a scrub found its log changed on disk: others should be master
     # beyond what an agent decides by
     name: str = ""

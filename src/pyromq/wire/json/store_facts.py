@@ -1,4 +1,4 @@
-"""What a broker tells about its store (31010), and how often it asked about prepared messages (31011).
+"""What a broker says about its store (31010), and how often it asked about prepared messages (31011).
 
     {"end_position":1048576,"segments":[{"base":0,"bytes":1073741824,"name":"00000000000000000000", …}], …}
 

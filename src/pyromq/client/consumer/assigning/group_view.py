@@ -1,6 +1,6 @@
 """Group view: what is subscribed, which queues that means, and which other members there are.
 
-Subscriptions are of two kinds. ``wanted`` is what the application asked for; ``effective`` is what brokers are told in
+Subscriptions are of two kinds. ``wanted`` is what the application asked for; ``effective`` is what brokers get in
 heartbeats, and what pulls go by. They differ for a moment after a change: no pull may be under way when brokers hear of
 the new expression, because one that a broker holds goes on by the old one and would pass over messages of the new.
 """
@@ -138,7 +138,7 @@ class RebalanceView:
         self.absent.add(topic)
         if (
             looks == 1
-        ):  # the broker that just created it may be on its way to tell; and retry topics come with heartbeats
+        ):  # the broker that just created it may be on its way to say; and retry topics come with heartbeats
             logger.info("no route yet: topic=%s error=%s", topic, error)
         if looks != _LOOKS_BEFORE_WARNING or topic.startswith(RETRY_PREFIX):
             return

@@ -29,7 +29,7 @@ class Group(Protocol):
         """Topics that the group subscribes to."""
 
     async def prepare(self) -> None:
-        """Before a round: routes are asked for, and brokers told what the group subscribes."""
+        """Before a round: routes are asked for, and brokers informed what the group subscribes."""
 
     def queues_of(self, topic: str) -> Collection[QueueId] | None:
         """All queues of a topic; None when its route is not known."""

@@ -65,7 +65,7 @@ class BrokerCalls:
     # --- members ---
 
     async def members(self, route: TopicRoute) -> list[str] | None:
-        """The members of the group, as a broker of the topic knows them; None when none can tell now."""
+        """The members of the group, as a broker of the topic knows them; None when none can know now."""
         addresses = [address for broker in route.broker_datas if (address := broker.readable_addr())]
         self._client.rng.shuffle(addresses)
         addresses.sort(key=self._client.silence.is_silent)  # those last
@@ -85,7 +85,7 @@ class BrokerCalls:
         """A broker that creates no groups takes our heartbeat and forgets it; said when it lasts, once."""
         self._unknown[broker] = times = self._unknown.get(broker, 0) + 1
         logger.info("members not known: group=%s broker=%s error=%s", self._group, broker, error)
-        if times == _UNKNOWN_TIMES and not isinstance(error, NoPermissionError):  # heartbeats tell of that
+        if times == _UNKNOWN_TIMES and not isinstance(error, NoPermissionError):  # heartbeats report that
             logger.warning(
                 "group %r: broker %s does not know its members, nothing is consumed; waiting. If the group does not "
                 "exist, create it (pyromq group create): error=%s",
@@ -226,7 +226,7 @@ class BrokerCalls:
         return await self._master(broker).request(_SEND_BACK, signed, timeout_ms=SEND_BACK_MS)
 
     async def takes_stories(self, broker: str) -> bool:
-        """Whether ``send_back`` may tell why a message failed."""
+        """Whether ``send_back`` may say why a message failed."""
         return await self._client.takes_stories(self._master(broker))
 
     def begin_send_back(self, broker: str, header: SendBackHeader) -> asyncio.Future[Received[Any]] | None:

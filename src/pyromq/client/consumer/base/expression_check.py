@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class ExpressionCheck:
-    """For one group. A broker that cannot be asked now cannot refuse: its response to a pull will tell."""
+    """For one group. A broker that cannot be asked now cannot refuse: its response to a pull will say."""
 
     def __init__(self, client: Client, group: str) -> None:
         self._client = client

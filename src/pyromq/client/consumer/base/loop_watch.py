@@ -1,6 +1,6 @@
 """Loop watch: notices that a coroutine listener keeps the event loop from everything else, and says so once.
 
-A tick every half second tells when the loop last had a turn. A listener that took long is no news while the loop ticks;
+A tick every half second says when the loop last had a turn. A listener that took long is no news while the loop ticks;
 one during which it did not tick has blocked it: heartbeats, pulls and lock renewals waited, too.
 """
 

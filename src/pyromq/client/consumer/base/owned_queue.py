@@ -1,7 +1,7 @@
 """OwnedQueue: a queue from the moment it is taken to its release, with its buffer and where pulling stands.
 
 Its states and what may follow what are tables in ``rules.queue_state`` (read that first: it defines the terms). This
-class is the only writer of them. Each event is a method; this is what tells it:
+class is the only writer of them. Each event is a method; this is what reports it:
 
     event            told by                                                          changes
     (made)           OwnedQueues, when a rebalance took the queue                     OWNED

@@ -1,4 +1,4 @@
-"""Running info: what a consumer tells about itself when a tool asks through the broker (307 GET_CONSUMER_RUNNING_INFO).
+"""Running info: what a consumer says about itself when a tool asks through the broker (307 GET_CONSUMER_RUNNING_INFO).
 
 Everything is looked up on the loop; the response is RocketMQ's ConsumerRunningInfo, word for word (its
 ``droped`` too). Java's ``jstack`` becomes a text with the stacks of all threads and tasks. Options are shown as they
@@ -129,7 +129,7 @@ def queue_info(
 ) -> QueueInfo:
     """A queue of ours; its times are monotonic, and the last argument turns them into wall-clock time.
 
-    What is taken is told of orderly consumers only, as RocketMQ does: there it is taken and not yet committed.
+    What is taken is reported of orderly consumers only, as RocketMQ does: there it is taken and not yet committed.
     """
     state = owned.settle().state()
     return QueueInfo(
@@ -185,7 +185,7 @@ def _head_name(head: HeadOfLine) -> str:
 
 
 def heads_of_line(body: bytes) -> list[HeadOfLine]:
-    """Which messages hold up a consumer, longest-running listener first; none for clients that do not tell.
+    """Which messages hold up a consumer, longest-running listener first; none for clients that do not say.
 
     Raises RemoteProtocolError for a body that is no running info.
     """
@@ -194,7 +194,7 @@ def heads_of_line(body: bytes) -> list[HeadOfLine]:
 
 
 def flow_counts(body: bytes) -> dict[Hold, int]:
-    """How often each rule of flow control applied; empty for clients that do not tell. Raises RemoteProtocolError."""
+    """How often each rule of flow control applied; empty for clients that do not say. Raises RemoteProtocolError."""
     properties, rules = _properties(body), Hold.__members__
     names = {
         name.removeprefix(_FLOW_PREFIX): text for name, text in properties.items() if name.startswith(_FLOW_PREFIX)

@@ -104,7 +104,7 @@ class PushConsumerSettings(MemberSettings):
     auto_commit: bool = True  # orderly: False leaves it to the listener's COMMIT and ROLLBACK
     lock_ms: int = RENEW_MS  # orderly: how often locks are renewed
     code_version: str = ""  # of the application, in the story of a failure; PYROMQ_CODE_VERSION when empty
-    failure_stories: bool = True  # failed messages tell why (``pyromq.model.failure``)
+    failure_stories: bool = True  # failed messages say why (``pyromq.model.failure``)
 
     def __post_init__(self) -> None:
         MemberSettings.__post_init__(self)
@@ -226,7 +226,7 @@ class PushConsumerOptions(_PushConsumerOptions, total=False):
     ``batch_listener`` takes the place of ``listener`` and gets up to ``batch_max`` messages at once. ``hooks`` look on
     while listeners are called; ``trace`` writes what they do to RocketMQ's trace topic, or to the topic that it names.
     ``skip_when_behind=100_000`` skips what stands further back in a queue than that, as if it had been consumed.
-    ``code_version`` names the version of the application in what failed messages tell.
+    ``code_version`` names the version of the application in what failed messages say.
     ``consume_timeout`` is ``consume_timeout_ms`` as timedelta or seconds. ``mode="pop"`` shares messages instead of
     queues between the members of the group; ``invisible`` (``invisible_ms``, 60 s) is how long one of them is hidden
     from the others, and is renewed while a listener has it. The others are fields of ``PushConsumerSettings``.

@@ -1,7 +1,7 @@
 """Consume timeouts: listeners that take too long are found when their time is over, not at the next round of some scan.
 
 The listener that runs longest is the next whose time can be over, and one that begins later ends later. So a look now
-tells when to look again: when the oldest is due, or after one whole timeout when none runs.
+says when to look again: when the oldest is due, or after one whole timeout when none runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Late = Callable[[OwnedQueue, list[ReceivedMessage]], None]
 
 
 class ConsumeTimeouts:
-    """``late(queue, messages)`` is told of each message once; ``timeout_ms`` may be changed at any time."""
+    """``late(queue, messages)`` is notified of each message once; ``timeout_ms`` may be changed at any time."""
 
     def __init__(self, clock: Clock, timeout_ms: int, late: Late) -> None:
         self._clock = clock

@@ -13,11 +13,11 @@ from pyromq.wire.json import java_json
 async def consume_directly(
     listener: Listener, message: ReceivedMessage, clock: Clock, *, orderly: bool, auto_commit: bool
 ) -> bytes:
-    """JSON of the outcome (RocketMQ: ConsumeMessageDirectlyResult); what the listener raises is told in it."""
+    """JSON of the outcome (RocketMQ: ConsumeMessageDirectlyResult); what the listener raises is reported in it."""
     began, remark = clock.monotonic_s(), None
     try:
         verdict = _word(await listener.invoke([message]))
-    except Exception as error:  # what the listener raises is told
+    except Exception as error:  # what the listener raises is reported
         verdict, remark = "CR_THROW_EXCEPTION", f"{type(error).__name__}: {error}"
     response = {
         "autoCommit": auto_commit,

@@ -40,7 +40,7 @@ _SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop
 
 
 class OrderlyService:
-    """One per consumer; the loop owns it. ``lost(queue)`` is told of a queue whose lock is not held any more.
+    """One per consumer; the loop owns it. ``lost(queue)`` is notified of a queue whose lock is not held any more.
 
     Progress is in the buffers; GroupMember commits it.
     """

@@ -6,7 +6,7 @@ covered while listeners work; flow control is what holds it back.
 A queue may be shorter than what was read of it: without synchronous flush a power failure costs a log its end. The
 broker says only where the queue ends now, and what was sent since then lies before that. So the loop goes back to the
 first message that was stored after all those it has seen, with a margin for clocks; some may come twice, none is
-skipped. (Once the queue has grown beyond where we are, nothing tells that there was a cut.)
+skipped. (Once the queue has grown beyond where we are, nothing says that there was a cut.)
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class PullTarget(ABC):
 
     @abstractmethod
     def pull_refused(self, error: NoPermissionError) -> bool:
-        """Access control refused a pull; whether that is final, and told already."""
+        """Access control refused a pull; whether that is final, and reported already."""
 
 
 class Puller:

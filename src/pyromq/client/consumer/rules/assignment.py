@@ -79,7 +79,7 @@ def wanted_queues(
     *,
     model: MessageModel = MessageModel.CLUSTERING,
 ) -> frozenset[QueueId] | None:
-    """The own share; None when it cannot be told now: no route yet, no broker that knew the members.
+    """The own share; None when it cannot be known now: no route yet, no broker that knew the members.
 
     In broadcasting every member has every queue. In clustering a member whom the others do not see has nothing: they
     share without it.

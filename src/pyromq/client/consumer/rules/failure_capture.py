@@ -6,8 +6,8 @@
 
 Only names of modules and functions are hashed: no line numbers, no addresses, no values. Frames of PyroMQ around the
 listener, comprehensions and the repetitions of a recursion are left out, so the hash says nothing of how a listener was
-called or how deep it was. Whatever an exception does when it is looked at, there is a failure to tell of; and what a
-hook could not mask is not told.
+called or how deep it was. Whatever an exception does when it is looked at, there is a failure to report; and what a
+hook could not mask is not reported.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class FlowLimits:
 
 
 class BufferLoad(Protocol):
-    """What a buffer tells about itself."""
+    """What a buffer says about itself."""
 
     def __len__(self) -> int: ...
 

@@ -73,7 +73,7 @@ class MemberOffsets:
         return {queue: self._offsets[queue] for queue in sorted(queues) if queue in self._offsets}
 
     def of_topic(self, topic: str) -> dict[QueueId, Offset]:
-        """What a broker is told when it asks where the consumer is (221)."""
+        """What a broker gets when it asks where the consumer is (221)."""
         return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}
 
     def snapshot(self) -> dict[QueueId, Offset]:

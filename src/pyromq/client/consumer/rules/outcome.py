@@ -11,7 +11,7 @@
     a body that does not decode    the same                                dropped
 
 A message that was sent back is finished; one that could not be sent back is tried here again after five seconds, with
-one attempt more. ``orderly_outcome`` tells about orderly consumers.
+one attempt more. ``orderly_outcome`` is for orderly consumers.
 """
 
 from __future__ import annotations

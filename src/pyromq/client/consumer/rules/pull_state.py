@@ -1,4 +1,4 @@
-"""State machine of the pull loop of one queue, without I/O: the loop asks what to do, does it, tells how it went.
+"""State machine of the pull loop of one queue, without I/O: the loop asks what to do, does it, says how it went.
 
     next_step ──▶ Pull ──▶ answered / failed ──▶ Accept, Wait, DropQueue ──▶ next_step …
               ──▶ Wait, Stop

@@ -10,7 +10,7 @@ A message that failed goes back to its broker in one of two forms:
                 than it may have becomes a dead letter, and so does any copy of a group that holds locks on queues,
                 which only orderly consumers do
 
-``base.send_back`` sends both, for consumers and for the pipeline. Either tells why the message failed
+``base.send_back`` sends both, for consumers and for the pipeline. Either says why the message failed
 (``model.failure``): a send-back to a broker that is known to take that (PyroMQ's; Apache's would drop it), else the
 copy. A story that makes the properties too long is left out.
 """
@@ -64,7 +64,7 @@ class FailedMessage(Protocol):
 
     @property
     def unreported_story(self) -> FailureStory | None:
-        """Why it failed, this time and before; None when its properties tell all there is to tell."""
+        """Why it failed, this time and before; None when its properties say all there is."""
 
 
 def send_back_header(

@@ -63,7 +63,7 @@ def send_back_steps(
 ) -> tuple[Step, ...]:
     """Return the steps for one message; ``attempts_max`` is the group's, None as the broker knows it.
 
-    ``takes_story``: the message has none to tell, or its broker takes it with a send-back.
+    ``takes_story``: the message has none to say, or its broker takes it with a send-back.
     """
     attempt, level = message.delivery_attempt, fate.delay_level
     if fate.facts:  # one attempt more than it may have

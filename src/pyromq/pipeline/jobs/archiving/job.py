@@ -68,7 +68,7 @@ def archive(spark: SparkSession, selection: Selection, path: str, **options: Unp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """What both writers are told."""
+    """What both writers are given."""
 
     selection: Selection
     path: str

@@ -105,7 +105,7 @@ def rows_of(files: list[StagedFile]) -> pa.RecordBatch:
 def _prefix(run: str) -> str:
     """Prefix of the files of this attempt of this task; no two attempts share one.
 
-    Tasks of Spark Connect are not told of which query and batch they are: there the run tells attempts apart.
+    Tasks of Spark Connect do not know of which query and batch they are: there the run distinguishes attempts.
     """
     context = TaskContext.get()
     if context is None:

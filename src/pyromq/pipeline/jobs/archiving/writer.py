@@ -42,7 +42,7 @@ class _OpenFile:
             path,
             schema,
             compression=compression,
-            # dictionaries and statistics of bodies cost much and tell nothing
+            # dictionaries and statistics of bodies cost much and say nothing
             use_dictionary=[name for name in _REPEATED if name in names],
             write_statistics=[name for name in _REPORTING if name in names],
         )

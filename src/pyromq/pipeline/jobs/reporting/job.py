@@ -104,7 +104,7 @@ _STEPS: Final = 7
 
 
 def report(spark: SparkSession, topics: Sequence[str], **options: Unpack[ReportOptions]) -> Report:
-    """Groups that the trace tells of need not be named; of other ``groups`` retries, dead letters and lag are known.
+    """Groups that the trace reports need not be named; of other ``groups`` retries, dead letters and lag are known.
 
     Raises what the source raises, and TypeError for an option that does not exist.
     """

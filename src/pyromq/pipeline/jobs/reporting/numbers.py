@@ -50,7 +50,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many messages a group got for the n-th time; 1 is the first, which only the trace tells of."""
+    """How many messages a group got for the n-th time; 1 is the first, which only the trace reports."""
 
     group: str
     attempt: int
@@ -82,7 +82,7 @@ class HandledTwice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadCause(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters of one error: of one class and stack hash where consumers told them, else of one cause.
+    """Dead letters of one error: of one class and stack hash where consumers reported them, else of one cause.
 
     ``cause`` is that of the newest of them. The last of many has no group and topic: it counts the dead letters of all
     those that are not named.

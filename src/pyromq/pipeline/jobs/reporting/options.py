@@ -27,7 +27,7 @@ class ReportOptions(TypedDict, total=False):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSettings:
     nameserver: str = ""
-    groups: Sequence[str] = ()  # to tell of although they write no trace
+    groups: Sequence[str] = ()  # to report although they write no trace
     begin: int | None = None  # milliseconds since 1970: messages stored then or later; None: from the oldest on
     end: int | None = None  # messages stored before; None: all
     trace_topic: str = TRACE_TOPIC

@@ -2,7 +2,7 @@
 
 messages    topic, place, queue_offset, message_id, keys, born_ms, stored_ms
 deliveries  a row for each time that one of these messages was handed to a group (``deliveries_frame``)
-outcomes    a row for each message and group that the trace tells of (``outcomes_frame``)
+outcomes    a row for each message and group that the trace reports (``outcomes_frame``)
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def duplicates(messages: DataFrame) -> tuple[tuple[Duplicate, ...], int]:
 def deliveries_frame(messages: DataFrame, handled: DataFrame) -> DataFrame:
     """``handled_frame`` has the columns; and ``topic, stored_ms, born_ms`` of the message.
 
-    The trace topic tells of all topics: what these messages do not have is left out. A message id may be there twice in
+    The trace topic is about all topics: what these messages do not have is left out. A message id may be there twice in
     a topic, for producers send again when they do not hear: the first one counts.
     """
     from pyspark.sql import functions as F  # noqa: N812

@@ -27,7 +27,7 @@ def handled_frame(trace: DataFrame) -> DataFrame:
     """One row for each time that a message was handed to a listener.
 
     ``group, message_id, keys, attempt, began_ms, ended_ms, cost_ms, is_success``; the last three are null where
-    nothing was told of the end. ``trace`` has the column ``body``, and is read once.
+    nothing was reported of the end. ``trace`` has the column ``body``, and is read once.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -99,7 +99,7 @@ def trace_frame(spark: SparkSession, reading: Selection, topic: str) -> DataFram
     """Read a trace topic in the form of ``handled_frame``; None when there is no such topic."""
     if not existing(reading, (topic,)):
         return None
-    trace = msgspec.structs.replace(reading, topics=(topic,), end=None)  # it is written after what it tells of
+    trace = msgspec.structs.replace(reading, topics=(topic,), end=None)  # it is written after what it reports
     return handled_frame(trace.frame(spark, "body"))
 
 
@@ -139,7 +139,7 @@ def dead_causes(spark: SparkSession, reading: Selection, groups: Iterable[str]) 
 
 
 def _reported_columns() -> dict[str, Column]:
-    """``error_class, stack, cause, seen_first, seen_last``: what a dead letter tells of its last error."""
+    """``error_class, stack, cause, seen_first, seen_last``: what a dead letter reports of its last error."""
     from pyspark.sql import functions as F  # noqa: N812
 
     def told(name: str) -> Column:

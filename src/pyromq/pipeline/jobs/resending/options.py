@@ -68,7 +68,7 @@ class RedriveSettings:
     errors: Sequence[str] = ()  # only letters with one of these: classes, with or without their module, or stack hashes
     begin: int | None = None  # milliseconds since 1970: dead letters of then or later; None: from the oldest on
     end: int | Mapping[str, object] | None = None  # before that time, or these offsets; None: all there are now
-    dry_run: bool = True  # only tell what would become of each
+    dry_run: bool = True  # only say what would become of each
     canary: int = 0  # dead letters to send first, watching what becomes of them; 0: no canary
     canary_wait_s: float = 30.0  # how long to watch them
     rate: float | None = None  # messages a second at most; None: as fast as brokers take them

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Redriving(ShownSummary, frozen=True, kw_only=True):
-    """What became of the dead letters; ``letters`` tells of each."""
+    """What became of the dead letters; ``letters`` reports each."""
 
     group: str
     is_dry: bool
@@ -55,7 +55,7 @@ class Redriving(ShownSummary, frozen=True, kw_only=True):
 
 
 def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) -> Redriving:
-    """Tell what would become of each dead letter; with ``dry_run=False`` send them, at most ``rate`` a second.
+    """Say what would become of each dead letter; with ``dry_run=False`` send them, at most ``rate`` a second.
 
     ``where`` is a condition over the source's columns (``properties['DLQ_ERROR'] LIKE '%timeout%'``), ``errors`` are
     classes or stack hashes, ``begin`` and ``end`` (milliseconds) are when messages died. Every group of the topic gets

@@ -94,7 +94,7 @@ def _drop_repetitions(messages: DataFrame, settings: DedupeSettings) -> DataFram
 
 
 class _Dropped:
-    """What the operator says of each batch it left out; Spark tells of a batch more than once."""
+    """What the operator says of each batch it left out; Spark reports a batch more than once."""
 
     def __init__(self) -> None:
         self._by_batch: dict[int, int] = {}

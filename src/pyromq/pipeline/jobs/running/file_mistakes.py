@@ -100,7 +100,7 @@ def repeated_keys(text: str) -> list[tuple[str, str]]:
     import yaml  # type: ignore[import-untyped]
 
     found: list[tuple[str, str]] = []
-    looked_at: set[Any] = set()  # a table that aliases repeat is told of where it stands
+    looked_at: set[Any] = set()  # a table that aliases repeat is reported where it stands
 
     def look(node: Any, place: str) -> None:
         if node in looked_at:

@@ -13,7 +13,7 @@
     kind = "parquet"
     path = "paid"
 
-YAML has the same names: lists ``step`` and ``sink``. Paths are relative to the file. All mistakes are told at once,
+YAML has the same names: lists ``step`` and ``sink``. Paths are relative to the file. All mistakes are reported at once,
 each with its place in the file.
 """
 
@@ -123,7 +123,7 @@ def _is_reaching(option: str) -> bool:
 
 
 def read_pipeline_file(path: Path) -> PipelineFile:
-    """With functions of Python steps looked for beside it. Raises PipelineFileError, which tells all mistakes."""
+    """With functions of Python steps looked for beside it. Raises PipelineFileError, which lists all mistakes."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -139,7 +139,7 @@ def parse_pipeline(
 ) -> PipelineFile:
     """``folder`` is where modules of Python steps may lie; without it their functions are not looked for.
 
-    Raises PipelineFileError, which tells all mistakes.
+    Raises PipelineFileError, which lists all mistakes.
     """
     mistakes = FileMistakes(where)
     raw = _from_yaml(text, where, mistakes) if is_yaml else _from_toml(text, where)
@@ -202,7 +202,7 @@ def _check_source(found: PipelineFile, mistakes: FileMistakes) -> SourceOptions 
         return None
     group = found.group_of(0) if found.sink else found.name
     if not _is_name(group.replace("-", "_")) and "group" not in found.source:
-        group = "any"  # the name is wrong, which is told
+        group = "any"  # the name is wrong, which is reported
     try:
         return parse_options(found.source_options(group), Use.BATCH if found.mode == "batch" else Use.STREAM)
     except OptionError as error:
@@ -270,7 +270,7 @@ def _check_topic_options(found: PipelineFile, sink: Sink, place: str, mistakes: 
         for option, reason in error.mistakes:
             shared = option.lower() not in {name.lower() for name in sink.options} and mistakes.has(f"source.{option}")
             where = f"{place}.topic" if option == "topic" else f"{place}.options.{option}"
-            if not shared:  # what the source says of reaching brokers was told there
+            if not shared:  # what the source says of reaching brokers was reported there
                 mistakes.add(where, reason)
 
 

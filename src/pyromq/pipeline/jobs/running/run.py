@@ -38,7 +38,7 @@ _OF_THE_SOURCE = frozenset(("message_id", "queue_offset", "store_time"))
 
 
 class SinkRan(msgspec.Struct, frozen=True, kw_only=True):
-    """``rows`` that were written to it, and how many its query ``read``; None where Spark does not tell.
+    """``rows`` that were written to it, and how many its query ``read``; None where Spark does not say.
 
     Spark counts what a stream reads and not what a batch does, and of rows that it shows in a batch it reads a few.
     """

@@ -1,6 +1,6 @@
 """SQL of steps, checked without Spark: starting it takes seconds, and most slips can be seen in the text.
 
-What is told: a text that is empty, ends in the middle (quotes, brackets, comments), has several statements, begins with
+Refused are: a text that is empty, ends in the middle (quotes, brackets, comments), has several statements, begins with
 no query, reads nothing though it names a view, or reads a view that is misspelt or comes later. All else Spark's parser
 finds when the pipeline is run, before anything is written; a table of the catalog may have any name.
 """
