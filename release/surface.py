@@ -40,7 +40,7 @@ def recorded() -> list[str]:
     return RECORDED.read_text(encoding="utf-8").splitlines() if RECORDED.exists() else []
 
 
-def untold(changed: Iterable[str], changelog: str) -> list[str]:
+def unreported(changed: Iterable[str], changelog: str) -> list[str]:
     """Lines whose name the part Unreleased of a changelog does not mention; a class takes its members along."""
     unreleased = re.split(r"^## (?!Unreleased)", changelog, maxsplit=1, flags=re.MULTILINE)[0]
     lines = list(changed)
@@ -151,7 +151,7 @@ def main() -> int:
     """Record the surface as it is; says what came and went, and refuses what goes without a word in the changelog."""
     now, before = surface(), recorded()
     gone = [line for line in before if line not in set(now)]
-    if silent := untold(gone, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")):
+    if silent := unreported(gone, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")):
         print("these go, and CHANGELOG.md does not say so under Unreleased:", *silent, sep="\n  ")
         return 1
     RECORDED.write_text("".join(f"{line}\n" for line in now), encoding="utf-8")
