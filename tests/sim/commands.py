@@ -12,8 +12,13 @@ ROOT = Path(__file__).parents[2]
 
 def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     """``python -m tests.sim``; the caller looks at the exit code and the last line."""
+    return run_python("-m", "tests.sim", *arguments)
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python with fixed hashes, which simulations need."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", "TZ": "UTC"}
-    command = [sys.executable, "-m", "tests.sim", *arguments]
+    command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=800, check=False)
 
 

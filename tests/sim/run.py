@@ -78,6 +78,7 @@ def run(plan: Plan) -> Outcome:
     sys.unraisablehook = lambda _: None  # what the last blocks of tasks that never end would like to say
     try:
         outcome = _run(plan)
+        asyncio.set_event_loop(None)  # else those blocks begin tasks on a loop that never runs, and keeps them for ever
         gc.collect()
     finally:
         sys.unraisablehook = told
