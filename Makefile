@@ -63,8 +63,8 @@ helm:  ## helm for the tests of the chart, built from Go's module proxy into .ca
 	  GOBIN=$(CURDIR)/.cache/tools timeout 900 go install helm.sh/helm/v3/cmd/helm@v3.16.4 >/dev/null 2>&1; \
 	} || echo "no helm here, and none could be built: the chart is looked at, not rendered"
 
-screenshots: $(READY)  ## pictures of the console in docs/images, both themes; needs Chromium
-	$(BIN)/python -m tests.console.browser.screenshots docs/images
+screenshots: $(READY)  ## pictures of the console in docs/images, and of every page in .cache/screenshots; needs Chromium
+	$(BIN)/python -m tests.console.browser.screenshots docs/images .cache/screenshots
 
 airflow: $(AIRFLOW)/.ready  ## our Airflow provider with the real Apache Airflow, in an environment of its own: a hundred packages
 	AIRFLOW_HOME=$(AIRFLOW)/home $(AIRFLOW)/bin/python -m pytest -p no:cacheprovider tests/airflow

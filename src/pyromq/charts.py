@@ -3,8 +3,8 @@
 Colours are classes (``s0`` … ``s5``) that the page's style sheet gives a colour, because the console's policy allows no
 style attributes. Everything returned is escaped; templates take it as it is (``__html__``).
 
-Line and column charts are as wide as their card: places across are shares of the width, so that letters and strokes
-keep their size. The style sheet gives them room for labels (``.chart.lines``). A line chart carries its points in
+Line and column charts fill their card: places are shares of its width and height, so that letters and strokes keep
+their size. The style sheet gives them room for labels (``.chart.lines``). A line chart carries its points in
 ``data-chart``, from which a script shows values under the pointer; times carry milliseconds (``data-ms``), so that a
 script can show them in the reader's zone.
 """
@@ -124,12 +124,16 @@ class _Plot:
     def y(self, value: float) -> float:
         return self.floor - (self.floor - self.margin) * value / self.ticks[-1]
 
+    def down(self, y: float) -> str:
+        """How far down a place is, as a share of the height."""
+        return f"{y / self.height:.2%}"
+
     def grid(self) -> str:
         parts = []
         for value in self.ticks:
-            y = self.y(value)
-            parts.append(f'<line class="grid" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>')
-            parts.append(f'<text x="-6" y="{y + 4:.1f}" text-anchor="end">{tick_label(value, self.unit)}</text>')
+            y = self.down(self.y(value))
+            parts.append(f'<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>')
+            parts.append(f'<text x="-6" y="{y}" dy="4" text-anchor="end">{tick_label(value, self.unit)}</text>')
         if self.unit:
             parts.append(f'<text x="-6" y="{_UNIT_TOP}" class="unit">{escape(self.unit)}{_ZONE}</text>')
         return "".join(parts)
@@ -139,7 +143,7 @@ class _Plot:
         ticks = time_ticks(self.begin, self.end)
         step = ticks[1] - ticks[0] if ticks[1:] else self.end - self.begin
         return "".join(
-            f'<text class="tick" x="{self.share(at):.2%}" y="{self.floor + 16}" text-anchor="middle" '
+            f'<text class="tick" x="{self.share(at):.2%}" y="{self.down(self.floor)}" dy="16" text-anchor="middle" '
             f'data-ms="{at}" data-step="{step}">{_time_label(at, step)}</text>'
             for at in ticks
             if 0.02 < self.share(at) < 0.98 or len(ticks) == 1
@@ -170,7 +174,7 @@ def line_chart(lines: Sequence[Series], title: str, axes: Axes | None = None) ->
     inner = "".join(
         plot.line(stretch, number % COLOURS) for number, line in enumerate(drawn) for stretch in _stretches(line.points)
     )
-    box = f'viewBox="0 0 {_PLOT} {axes.height}" width="100%" height="{axes.height}" preserveAspectRatio="none"'
+    box = f'viewBox="0 0 {_PLOT} {axes.height}" width="100%" height="100%" preserveAspectRatio="none"'
     parts = [plot.grid(), plot.times(), f'<svg class="plot" {box}>{inner}</svg>']
     said = f"{title}: {', '.join(_in_words(line, axes.unit) for line in drawn)}"
     data = escape(msgspec.json.encode(_chart_data(drawn, plot)).decode())
@@ -191,7 +195,7 @@ def _chart_data(lines: Sequence[Series], plot: _Plot) -> dict[str, object]:
         for line in lines
     ]
     box = {"begin": plot.begin, "end": plot.end, "unit": plot.unit, "series": series}
-    return {**box, "top": plot.ticks[-1], "ceiling": plot.margin, "floor": plot.floor}
+    return {**box, "ceiling": plot.down(plot.margin), "floor": plot.down(plot.floor)}
 
 
 def _in_words(line: Series, unit: str) -> str:
@@ -234,16 +238,17 @@ def column_chart(columns: Sequence[Bar], title: str, *, height: int = 180, names
     parts = [plot.grid()]
     for number, column in enumerate(columns):
         x, y = number * step, plot.y(column.highest)
-        place = f'x="{x + step * 0.1:.2f}%" y="{y:.1f}" width="{step * 0.8:.2f}%" height="{plot.floor - y:.1f}" rx="2"'
+        tall = plot.down(plot.floor - y)
+        place = f'x="{x + step * 0.1:.2f}%" y="{plot.down(y)}" width="{step * 0.8:.2f}%" height="{tall}" rx="2"'
         hint = _hint(f"{column.name}: {column.shown or short_number(column.highest)}")
         drawn = f'<rect class="bar s{column.colour % COLOURS}" {place}>{hint}</rect>'
         if column.href:  # the whole height can be hit, however small the column is
-            hit = f'<rect class="hit" x="{x:.2f}%" y="0" width="{step:.2f}%" height="{height}">{hint}</rect>'
+            hit = f'<rect class="hit" x="{x:.2f}%" y="0" width="{step:.2f}%" height="100%">{hint}</rect>'
             label = escape(f"{column.name}: {column.shown or short_number(column.highest)}")
             drawn = f'<a href="{escape(column.href)}" aria-label="{label}">{hit}{drawn}</a>'
         parts.append(drawn)
         if number % named == 0:
-            place = f'x="{x + step / 2:.2f}%" y="{height - 6}" text-anchor="middle"'
+            place = f'x="{x + step / 2:.2f}%" y="{plot.down(plot.floor)}" dy="16" text-anchor="middle"'
             parts.append(f"<text {place}>{escape(column.name)}</text>")
     role = "group" if any(column.href for column in columns) else "img"
     return _svg(f'height="{height}"', title, parts, "chart lines columns", role)

@@ -1,6 +1,7 @@
-"""Pictures of the console for README and docs: ``python -m tests.console.browser.screenshots docs/images``.
+"""Pictures of the console: ``python -m tests.console.browser.screenshots docs/images .cache/screenshots``.
 
-A busy shop is served and looked at in both themes. Pictures are PNG with a palette, small enough for a repository.
+A busy shop is served. Into the first folder go the pictures of README and docs, PNG with a palette, small enough for a
+repository; into the second every page, in both themes and both widths, for somebody to look at.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from tests.console.browser.chromium import MISSING, Complaints, find_chromium, open_browser, open_context
 from tests.console.browser.conftest import sign_in
+from tests.console.browser.registry import addresses, message_addresses, opened
 from tests.console.browser.served import Served, served_shop
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 BYTES_MAX: Final = 150_000
 _CHART_MS: Final = 60_000
 SIZE: Final = {"width": 1280, "height": 800}
+THEMES: Final = ("light", "dark")
+WIDTHS: Final = (1440, 390)
 _SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _CHANNELS: Final = {2: 3, 6: 4}  # colour types of PNG
 
@@ -67,6 +71,27 @@ def take(browser: Browser, served: Served, folder: Path) -> dict[str, int]:
             sizes[picture.name] = len(image)
     assert not complaints.texts and not complaints.strangers, complaints
     return sizes
+
+
+def take_all(browser: Browser, served: Served, folder: Path, only: str = "") -> list[Path]:
+    """Every page of the registry from top to bottom, in both themes and both widths; ``only`` those with that text."""
+    complaints, made = Complaints(), []
+    with open_context(browser, complaints, base_url=served.url, reduced_motion="reduce") as context:
+        page = context.new_page()
+        sign_in(page, served)
+        for address in [*addresses(), *message_addresses(page)]:
+            for theme in THEMES if only in address else ():
+                for width in WIDTHS:
+                    shown: Any = theme
+                    page.emulate_media(color_scheme=shown)
+                    page.set_viewport_size({"width": width, "height": 900})
+                    if not opened(page, address):
+                        continue
+                    name = re.sub(r"\W+", "-", address).strip("-") or "overview"
+                    made.append(folder / f"{name}-{theme}-{width}.png")
+                    page.screenshot(path=made[-1], full_page=True)
+    assert not complaints.texts and not complaints.strangers, complaints
+    return made
 
 
 def _shot(page: Page, picture: Picture) -> bytes:
@@ -155,20 +180,23 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, every: Path | None = None) -> int:
     if not find_chromium():
         sys.stderr.write(f"{MISSING}\n")
         return 1
-    folder.mkdir(parents=True, exist_ok=True)
+    for each in filter(None, (folder, every)):
+        each.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as data,
         open_browser() as browser,
         served_shop(Path(data), trades=True) as served,
     ):
+        if every is not None:
+            sys.stdout.write(f"{len(take_all(browser, served, every))} pictures of all pages in {every}\n")
         for name, size in take(browser, served, folder).items():
             sys.stdout.write(f"{folder / name}.png  {size // 1024} KiB\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images")))
+    sys.exit(main(*map(Path, sys.argv[1:] or ["docs/images"])))

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyromq.console import pages
-from pyromq.console.web.discovery import declared_in
-from pyromq.console.web.pages import Pages
 from tests.console.browser.chromium import Complaints, open_context
 from tests.console.browser.conftest import sign_in
+from tests.console.browser.registry import addresses, opened
 from tests.console.browser.served import Served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-Error: Any = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").Error
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [pytest.mark.browser, pytest.mark.more]
 
 PHONE = 390
@@ -29,38 +27,12 @@ LOOK = """() => ({
     sources: [...document.querySelectorAll("[src], link[href]")].map(
         each => each.getAttribute("src") || each.getAttribute("href")),
 })"""
-KNOWN = {  # parts of addresses that vary, by what the busy shop has
-    "topic": "orders",
-    "group": "billing",
-    "broker": "broker-a",
-    "key": "fileReservedTime",
-}
-
-WITH_QUERY = {"/messages/export", "/groups/{group}/members"}  # say which; others test them
-
-
-def addresses() -> list[str]:
-    """Of the registry: pages that are neither streams nor need something that is not there."""
-    every = [route for module in declared_in(pages, "pages", Pages) for route in module.routes]
-    routes = [each for each in every if each.method == "GET" and not each.is_stream]
-    found = []
-    for route in routes:
-        names = re.findall(r"{(\w+)}", route.path)
-        if route.role is not None and set(names) <= set(KNOWN) and route.path not in WITH_QUERY:
-            found.append(re.sub(r"{(\w+)}", lambda match: KNOWN[match[1]], route.path))
-    return sorted(set(found))
 
 
 def open_all(page: Page) -> Iterator[str]:
     for address in addresses():
-        try:
-            answer = page.goto(address)
-        except Error as error:
-            if "Download is starting" not in str(error):  # something to save is no page
-                raise
-            continue
-        assert answer is not None and answer.ok, f"{address}: {answer and answer.status}"
-        yield address
+        if opened(page, address):
+            yield address
 
 
 def test_a_person_signs_in_and_out(browser: Browser, console: Served, complaints: Complaints) -> None:

@@ -61,6 +61,11 @@ class TimeSpan(Enum):
     def ms(self) -> int:
         return {TimeSpan.QUARTER: 15 * MINUTE_MS, TimeSpan.DAY: DAY_MS, TimeSpan.WEEK: 7 * DAY_MS}[self]
 
+    def begin_ms(self, now_ms: int, first_ms: int) -> int:
+        """Where a chart begins: with the span, or with the first sample while there are few, which then have room."""
+        least_ms = {TimeSpan.QUARTER: 2 * MINUTE_MS, TimeSpan.DAY: 3 * HOUR_MS, TimeSpan.WEEK: DAY_MS}[self]
+        return min(max(now_ms - self.ms, first_ms), now_ms - least_ms)
+
     @property
     def tier(self) -> Tier:
         return {TimeSpan.QUARTER: RECENT, TimeSpan.DAY: DAY, TimeSpan.WEEK: WEEK}[self]

@@ -6,6 +6,7 @@ import asyncio
 
 from pyromq.console.auth.accounts import ADMIN, VIEWER
 from pyromq.console.auth.roles import ConsoleRole
+from pyromq.console.web.forms import about_field
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
 
@@ -17,18 +18,19 @@ async def access(visit: Visit) -> Drawn:
     return Drawn("access.html", {"tokens": visit.desk.accounts.tokens, "accounts": visit.desk.accounts.names})
 
 
-@pages.action("/access/tokens")
+@pages.action("/access/tokens", again="/access")
 async def add_token(visit: Visit) -> Moved:
     try:
         role = ConsoleRole(visit.form.get("role", ConsoleRole.READER.value))
     except ValueError as error:
         raise BadRequestError("a token is read-only or an operator's") from error
     name = visit.form.get("name", "")
-    token = visit.desk.accounts.add_token(name, role)
+    with about_field("name"):
+        token = visit.desk.accounts.add_token(name, role)
     return Moved("/access", said=f"The token {name.strip()} is shown this once; only its hash is kept:", secret=token)
 
 
-@pages.action("/access/tokens/revoke")
+@pages.action("/access/tokens/revoke", again="/access")
 async def revoke_token(visit: Visit) -> Moved:
     name = visit.form.get("name", "")
     visit.desk.accounts.revoke_token(name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pyromq.console.history.names import broker_number
 from pyromq.console.views.brokers import in_words, require_broker
 from pyromq.console.views.cluster import cluster_view
 from pyromq.console.views.hot_settings import HOT, changes_of
 from pyromq.console.views.replication import replication_view
+from pyromq.console.views.trends import trend_chart
 from pyromq.console.web.formatting import link
+from pyromq.console.web.forms import about_field
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
 from pyromq.wording import counted
@@ -29,7 +32,17 @@ async def broker(visit: Visit) -> Drawn:
     name = visit.path["broker"]
     await require_broker(visit.desk, name)
     told = await visit.desk.admin.brokers.runtime(name)
-    return Drawn("broker.html", {"broker": name, "groups": in_words(told, visit.now_ms)}, title=name)
+    master = f"{name}/0"
+    rates = {"in": broker_number(master, "in"), "out": broker_number(master, "out")}
+    free = {"free": broker_number(master, "free")}
+    model = {
+        "broker": name,
+        "groups": in_words(told, visit.now_ms),
+        "span": visit.span,
+        "rates": trend_chart(visit.desk, visit.span, f"Messages a second of {name}", rates),
+        "free": trend_chart(visit.desk, visit.span, f"Free disk of {name}", free, "bytes"),
+    }
+    return Drawn("broker.html", model, title=name)
 
 
 @pages.page("/brokers/{broker}/settings", title="Settings")
@@ -58,12 +71,14 @@ async def setting(visit: Visit) -> Drawn:
     return Drawn("broker_setting.html", {"broker": name, "setting": HOT[key], "value": config.get(key, "")}, title=key)
 
 
-@pages.action("/brokers/{broker}/settings/preview", title="Preview")
+@pages.action("/brokers/{broker}/settings/preview", title="Preview", again="/brokers/{broker}/settings/{key}")
 async def preview(visit: Visit) -> Drawn:
     """What would change; nothing does yet."""
     name, key = visit.path["broker"], visit.form.get("key", "")
     await require_broker(visit.desk, name)
-    changes = changes_of(await visit.desk.admin.brokers.config(name), {key: visit.form.get("value", "")})
+    config = await visit.desk.admin.brokers.config(name)
+    with about_field("value"):
+        changes = changes_of(config, {key: visit.form.get("value", "")})
     model = {"broker": name, "changes": changes, "hot": HOT}
     return Drawn("broker_preview.html", model, title=f"Change {counted(len(changes), 'setting')} of {name}?")
 

@@ -9,6 +9,7 @@ import msgspec
 
 from pyromq.console.views.times import read_moment
 from pyromq.console.web.formatting import link
+from pyromq.console.web.forms import about_field
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery
 from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
@@ -61,7 +62,10 @@ async def copy(visit: Visit) -> Drawn:
 async def start_copy(visit: Visit) -> Moved:
     form, now_ms = visit.form, visit.now_ms
     given: dict[str, object] = {name: form.get(name, "").strip() for name in ("topic", "to_topic", "tag", "sql")}
-    begin_ms, end_ms = read_moment(form.get("begin", ""), now_ms), read_moment(form.get("end", ""), now_ms)
+    with about_field("begin"):
+        begin_ms = read_moment(form.get("begin", ""), now_ms)
+    with about_field("end"):
+        end_ms = read_moment(form.get("end", ""), now_ms)
     given |= {} if begin_ms is None else {"begin_ms": begin_ms}
     given |= {} if end_ms is None else {"end_ms": end_ms}
     try:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyromq.console.views.users import ACTIONS, TEMPLATES, entry_of, new_secret, read_users, words_of
 from pyromq.console.web.formatting import link
+from pyromq.console.web.forms import about_field
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
 from pyromq.errors import MQError
@@ -49,7 +50,8 @@ async def create(visit: Visit) -> Moved:
     """Its password is made here and shown once."""
     name, is_super = visit.form.get("name", "").strip(), visit.form.get("type") == "super"
     password = new_secret()
-    await visit.desk.admin.access.create_user(name, password, is_super=is_super)
+    with about_field("name"):
+        await visit.desk.admin.access.create_user(name, password, is_super=is_super)
     more = "" if is_super else " It may do nothing yet: give it a role below."
     return Moved(
         link("users", name), said=f"User {name} was created.{more} Its password, shown this once:", secret=password
@@ -81,7 +83,7 @@ async def delete(visit: Visit) -> Moved:
     return Moved("/users", said=f"User {name} and its policies are deleted.")
 
 
-@pages.action("/users/{user}/template")
+@pages.action("/users/{user}/template", again="/users/{user}")
 async def apply(visit: Visit) -> Moved:
     name, form = visit.path["user"], visit.form
     entries = await visit.desk.admin.access.apply_template(
@@ -90,10 +92,11 @@ async def apply(visit: Visit) -> Moved:
     return Moved(link("users", name), said=f"{name} has {len(entries)} entries of the role {form.get('template', '')}.")
 
 
-@pages.action("/users/{user}/policy")
+@pages.action("/users/{user}/policy", again="/users/{user}")
 async def allow(visit: Visit) -> Moved:
     name = visit.path["user"]
-    entry = entry_of(visit.form, visit.all_of("actions"))
+    with about_field("resource"):
+        entry = entry_of(visit.form, visit.all_of("actions"))
     await visit.desk.admin.access.set_policy(name, [entry], default=visit.form.get("default") == "yes")
     return Moved(
         link("users", name), said=f"{name}: {entry.decision} {', '.join(entry.actions or ())} on {entry.resource}."

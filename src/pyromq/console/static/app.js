@@ -32,6 +32,11 @@ function switchDensity() {
 const confirmDialog = document.getElementById("confirm");
 let asking = null;
 
+// "{count}" in a question: how many of the form's boxes are ticked
+function countTicked(form) {
+  return [...form.elements].filter((each) => each.type === "checkbox" && each.checked && !each.matches("[data-check-all]")).length;
+}
+
 document.addEventListener("submit", (event) => {
   const form = event.target;
   const text = (event.submitter && event.submitter.dataset.confirm) || form.dataset.confirm;
@@ -39,7 +44,7 @@ document.addEventListener("submit", (event) => {
     event.preventDefault();
     asking = form;
     form.confirmedBy = event.submitter;
-    document.getElementById("confirm-text").textContent = text;
+    document.getElementById("confirm-text").textContent = text.replace("{count}", countTicked(form));
     confirmDialog.showModal();
     return;
   }

@@ -10,8 +10,6 @@ const clockAhead = Date.now() - Number(document.documentElement.dataset.nowMs ||
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 const two = (number) => String(number).padStart(2, "0");
 
-document.cookie = `pyromq_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=strict`;
-
 function day(when) {
   return `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())}`;
 }
