@@ -143,3 +143,16 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "[") follow('a[rel="prev"]');
   else if (event.key === "]") follow('a[rel="next"]');
 });
+
+// --- wide tables: who has only a keyboard scrolls them too ---
+
+function openScrollers() {
+  for (const each of document.querySelectorAll(".scroll, main pre")) {
+    if (each.scrollWidth > each.clientWidth || each.scrollHeight > each.clientHeight) each.tabIndex = 0;
+    else each.removeAttribute("tabindex");
+  }
+}
+
+openScrollers();
+addEventListener("resize", openScrollers);
+document.addEventListener("replaced", openScrollers);
