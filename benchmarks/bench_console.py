@@ -90,10 +90,14 @@ async def fill(console: Console, topics: int, groups: int, messages: int) -> Non
     (address,) = await admin.requests.directory.masters()
     names = [f"topic-{number:05}" for number in range(topics)]
     await _make_topics(console, address, [*names, dead_letter_topic(GROUP)])
-    for number in range(groups):
-        name = f"group-{number:04}"
-        await admin.groups.create(GroupConfig(group_name=name))
-        await admin.offsets.reset(name, names[number % topics], to_ms=0)
+    seats = asyncio.Semaphore(_IN_FLIGHT)
+
+    async def make_group(number: int) -> None:
+        async with seats:
+            await admin.groups.create(GroupConfig(group_name=f"group-{number:04}"))
+            await admin.offsets.reset(f"group-{number:04}", names[number % topics], to_ms=0)
+
+    await asyncio.gather(*map(make_group, range(groups)))
     await admin.offsets.reset(GROUP, TOPIC, to_ms=0)
     while len(await admin.topics.names()) < topics:  # noqa: ASYNC110, the broker tells name servers a moment later
         await asyncio.sleep(0.1)
