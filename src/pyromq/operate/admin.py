@@ -20,6 +20,7 @@ from pyromq.operate.access import AccessFacet
 from pyromq.operate.audit import AuditFacet
 from pyromq.operate.brokers import BrokerFacet, NameServerFacet
 from pyromq.operate.consumers.members import MemberFacet
+from pyromq.operate.contents import ContentFacet
 from pyromq.operate.dead_letters import DeadLetterFacet
 from pyromq.operate.delays import DelayFacet
 from pyromq.operate.explaining.gathering import FactGatherer
@@ -71,6 +72,7 @@ class Admin:
         self.dead_letters = DeadLetterFacet(requests, self.offsets, stored, self.delays)
         lists = ClusterLists(requests, self.sweeper, self.members, self.dead_letters)
         self.topics = TopicFacet(requests, lists, stored)
+        self.contents = ContentFacet(requests, self.topics, self.members, self.stores, self.dead_letters, stored)
         self.groups = GroupFacet(requests, lists, self.members, self.offsets, stored)
         facts = FactGatherer(requests, self.members, self.offsets, self.delays, self.transactions)
         self.messages = MessageFacet(requests, self.offsets, facts)

@@ -197,6 +197,11 @@ def first_number(text: str) -> float:
         return 0.0
 
 
+def last_number(text: str) -> float:
+    """Last of ``12.5 3.1 0.2``, the rate over ten minutes; 0 where there is none."""
+    return first_number(text.split()[-1]) if text.split() else 0.0
+
+
 def _whole(told: Mapping[str, str], key: str) -> int:
     return int(first_number(told.get(key, "")))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyromq.client.admin.requests import AdminRequests
 from pyromq.model.queue import QueueId
+from pyromq.operate.reading.retention import LogRetention, log_retention
 from pyromq.wire.headers.admin import QueryConsumeQueueHeader
 from pyromq.wire.json.bodies import QueueView
 from pyromq.wire.json.store_facts import StoreFacts
@@ -22,6 +23,13 @@ class StoreFacet:
         None for Apache RocketMQ, which says nothing of the kind.
         """
         return await self._requests.brokers.store_facts(await self._requests.directory.address(broker))
+
+    async def retention(self, broker: str) -> LogRetention:
+        """Return how long a broker (its name, or its address) keeps messages at the rate of the last ten minutes."""
+        address = await self._requests.directory.address(broker)
+        told, facts = await self._requests.brokers.runtime(address), await self.facts(broker)
+        config = await self._requests.brokers.config(address) if facts is None else {}
+        return log_retention(broker, told, config, facts)
 
     async def queue_entries(self, queue: QueueId, offset: int, count: int = 10, *, group: str = "") -> QueueView:
         """Return entries of a consume queue as they are stored, and with a group whether its filter takes them."""

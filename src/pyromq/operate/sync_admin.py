@@ -20,6 +20,7 @@ from pyromq.operate.access import AccessFacet
 from pyromq.operate.audit import AuditFacet
 from pyromq.operate.brokers import BrokerFacet, NameServerFacet
 from pyromq.operate.consumers.members import MemberFacet
+from pyromq.operate.contents import ContentFacet
 from pyromq.operate.dead_letters import DeadLetterFacet
 from pyromq.operate.delays import DelayFacet
 from pyromq.operate.groups import GroupFacet
@@ -241,7 +242,17 @@ class SyncStores(FacetFace[StoreFacet]):
     """``admin.stores``."""
 
     facts = waiting(StoreFacet.facts)
+    retention = waiting(StoreFacet.retention)
     queue_entries = waiting(StoreFacet.queue_entries)
+
+
+class SyncContents(FacetFace[ContentFacet]):
+    """``admin.contents``."""
+
+    history = waiting(ContentFacet.history)
+    senders = waiting(ContentFacet.senders)
+    retention = waiting(ContentFacet.retention)
+    letters = waiting(ContentFacet.letters)
 
 
 class SyncTopics(FacetFace[TopicFacet]):
@@ -300,5 +311,6 @@ class Admin(Face[aio_admin.Admin]):
     offsets = SyncFacet(SyncOffsets)
     replication = SyncFacet(SyncReplication)
     stores = SyncFacet(SyncStores)
+    contents = SyncFacet(SyncContents)
     topics = SyncFacet(SyncTopics)
     transactions = SyncFacet(SyncTransactions)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyromq import PushConsumer, ReceivedMessage
+from pyromq import Message, Producer, PushConsumer, ReceivedMessage
 from tests.console.browser.served import Served
 
 if TYPE_CHECKING:
@@ -40,3 +40,31 @@ def test_a_stuck_member_is_found_by_clicks_with_its_stack(page: Page, console: S
         stuck.get_by_role("link", name="order-").click()
         page.wait_for_url("**/messages/orders/**")
         never.set()
+
+
+def test_a_topic_opens_on_its_messages_and_follows_new_ones(page: Page, console: Served) -> None:
+    page.goto("/topics")
+    page.get_by_role("link", name="newsletter").first.click()
+    expect(page.locator("table.messages tbody tr")).to_have_count(40)
+    page.get_by_label("Key", exact=True).fill("news-7")
+    page.get_by_role("button", name="Search", exact=True).click()
+    expect(page.locator("table.messages tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="Messages", exact=True).last.click()
+    expect(page.locator("table.messages tbody tr")).to_have_count(40)
+    page.get_by_role("link", name="Live", exact=True).click()
+    page.wait_for_url("**live=1**")
+    row = page.locator("[data-tail-rows] tr")
+    with Producer(console.nameserver, group="editor") as producer:
+        for number in range(200):  # the first ones may come before the browser listens
+            producer.send(Message("newsletter", b"Summer <i>is</i> here", keys=[f"summer-{number}"]))
+            if row.count():
+                break
+            page.wait_for_timeout(100)
+    expect(row.first).to_contain_text("Summer <i>is</i> here")
+    page.get_by_role("link", name="Newest", exact=True).click()
+    expect(page.locator("table.messages tbody tr").first).to_contain_text("summer-")
+    page.get_by_role("link", name="Traffic").click()
+    expect(page.get_by_role("img", name="Messages a second")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("Oldest message from")
+    page.get_by_role("link", name="Groups and producers").click()
+    expect(page.locator("#senders")).to_contain_text("shop")

@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
+from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, cluster_name, with_admin
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.nouns.listing import ListOptions, report_page, show_count, show_rate
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows, write_structs
-from pyromq.cli.output.times import show_moment, show_time
+from pyromq.cli.output.times import parse_time, show_moment, show_time
 from pyromq.cli.output.watching import watched
-from pyromq.wording import counted
+from pyromq.wording import counted, shown_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
 
 _NAMES_MAX = 5  # of one queue
 
-app = Commands(help="Topics: ls, create, describe, delete.")
+app = Commands(help="Topics: ls, create, describe, history, senders, retention, letters, delete.")
 
 
 class MessageTypeWord(StrEnum):
@@ -118,6 +119,77 @@ def _names(given: Iterable[str]) -> str:
     """The most frequent first, each once."""
     names = [name for name in dict.fromkeys(given) if name]
     return ", ".join([*names[:_NAMES_MAX], *(["…"] if len(names) > _NAMES_MAX else [])])
+
+
+@app.command()
+def history(
+    topic: TopicArgument,
+    since: Annotated[str, Option(help="Begin of the time: 2026-11-15T07:30, 2h ago, today.")] = "24h ago",
+    steps: Annotated[int, Option(min=1, max=500, help="Steps at most; with many queues there are fewer.")] = 24,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Show how many messages and bytes were stored in each step of a time, of what is still there."""
+    begin_ms = parse_time(since, clock.now_ms())
+    found = with_admin(nameserver, lambda admin: admin.contents.history(topic, begin_ms=begin_ms, steps=steps))
+    columns = (
+        Column("begin_ms", "from", show=show_time, roomy=show_moment, whole=True),
+        Column("messages", "messages", right=True),
+        Column("bytes", "bytes", right=True),
+    )
+    write_structs(sys.stdout, form_for(output, sys.stdout), columns, found.steps)
+    if found.is_cut:
+        click.echo("cut: the topic has more queues than were read", err=True)
+
+
+@app.command()
+def senders(topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+    """Show who sent the newest messages of a topic, and which of these producers are connected."""
+    found = with_admin(nameserver, lambda admin: admin.contents.senders(topic))
+    columns = (
+        Column("address", "address"),
+        Column("group", "group"),
+        Column("client_id", "client"),
+        Column("language", "language", optional=True),
+        Column("messages", "messages", right=True),
+        Column("last_ms", "last", show=show_time, roomy=show_moment, whole=True),
+    )
+    write_structs(sys.stdout, form_for(output, sys.stdout), columns, found)
+
+
+@app.command()
+def retention(
+    topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None
+) -> None:
+    """Show the oldest message of a topic, what the topic takes on disk, and how long messages are kept at this rate."""
+    found = with_admin(nameserver, lambda admin: admin.contents.retention(topic))
+    columns = (
+        Column("topic", "topic"),
+        Column("messages", "messages", right=True),
+        Column("bytes", "bytes, about", right=True),
+        Column("oldest_ms", "oldest", show=show_time, roomy=show_moment, whole=True),
+        Column("kept_ms", "kept for", show=lambda ms: "" if ms is None else shown_span(ms), right=True),
+        Column("limit", "ended by"),
+    )
+    write_structs(sys.stdout, form_for(output, sys.stdout), columns, [found])
+
+
+@app.command()
+def letters(topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+    """Show dead letters that were sent to this topic first, the newest of each group."""
+    found = with_admin(nameserver, lambda admin: admin.contents.letters(topic))
+    columns = (
+        Column("group", "group"),
+        Column("dead_ms", "given up", show=show_time, roomy=show_moment, whole=True),
+        Column("keys", "keys", show=lambda keys: " ".join(keys)),
+        Column("message_id", "message"),
+        Column("attempts", "attempts", right=True),
+        Column("reason", "reason"),
+    )
+    rows = [letter for each in found for letter in each.letters]
+    write_structs(sys.stdout, form_for(output, sys.stdout), columns, rows)
+    for each in (each for each in found if each.is_cut):
+        click.echo(f"cut: group {each.group} has more letters than were read", err=True)
 
 
 @app.command()

@@ -21,7 +21,11 @@ from pyromq.console.views.topics import topic_list
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.tables import SIZES, TableQuery
 from pyromq.model.system_names import TopicKind
+from pyromq.operate.contents import TopicLetters
 from pyromq.operate.lists import TopicRow
+from pyromq.operate.reading.retention import TopicRetention
+from pyromq.operate.reading.topic_history import STEPS, TopicHistory
+from pyromq.operate.reading.topic_senders import TopicSender
 
 functions = Api("topics")
 
@@ -54,6 +58,26 @@ class TopicPage(msgspec.Struct, frozen=True, kw_only=True):
 
 class Producers(msgspec.Struct, frozen=True, kw_only=True):
     producers: list[ProducerView]
+
+
+class Senders(msgspec.Struct, frozen=True, kw_only=True):
+    """Producers of the newest messages, the latest first; without a client id they have left."""
+
+    senders: list[TopicSender]
+
+
+class LettersOfTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups that gave up on messages of the topic, the most first."""
+
+    groups: list[TopicLetters]
+
+
+class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The last day when it does not say; times are Unix milliseconds."""
+
+    begin_ms: Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))] | None = None
+    end_ms: Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))] | None = None
+    steps: Annotated[int, msgspec.Meta(ge=1, le=500)] = STEPS
 
 
 class NewTopic(TopicSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,6 +124,32 @@ async def change(call: Call, path: TopicPath, body: TopicSettings) -> TopicView:
     await topic_view(call.desk, path.topic)
     await save_topic(call.desk, path.topic, body)
     return await topic_view(call.desk, path.topic)
+
+
+@functions.get("/topics/{topic}/history", summary="Messages and bytes of a topic over time")
+async def history(call: Call, path: TopicPath, query: HistoryQuery) -> TopicHistory:
+    """Of what is still stored; bytes are an estimate."""
+    return await call.desk.admin.contents.history(
+        path.topic, begin_ms=query.begin_ms, end_ms=query.end_ms, steps=query.steps
+    )
+
+
+@functions.get("/topics/{topic}/senders", summary="Who sent the newest messages of a topic")
+async def senders(call: Call, path: TopicPath) -> Senders:
+    """Those that are connected with their group and client id, others by their address."""
+    return Senders(senders=await call.desk.admin.contents.senders(path.topic))
+
+
+@functions.get("/topics/{topic}/retention", summary="How long messages of a topic are kept")
+async def retention(call: Call, path: TopicPath) -> TopicRetention:
+    """The oldest message, what the topic takes on disk, and how long new messages stay at this rate."""
+    return await call.desk.admin.contents.retention(path.topic)
+
+
+@functions.get("/topics/{topic}/letters", summary="Dead letters of a topic")
+async def letters(call: Call, path: TopicPath) -> LettersOfTopic:
+    """By group, the newest of each."""
+    return LettersOfTopic(groups=await call.desk.admin.contents.letters(path.topic))
 
 
 @functions.get("/topics/{topic}/deletion", summary="What deleting a topic would take away")

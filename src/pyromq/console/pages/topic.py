@@ -1,4 +1,4 @@
-"""One topic: queues, consumers, producers, configuration, sending, deleting."""
+"""One topic: consumers, producers, configuration, sending, deleting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from pyromq.console.web.commands import command_line
 from pyromq.console.web.formatting import link
 from pyromq.console.web.forms import about_field, form_values
 from pyromq.console.web.pages import Pages
-from pyromq.console.web.tables import TableQuery
 from pyromq.console.web.visit import BadRequestError, Drawn, FieldError, Moved, Visit
 from pyromq.errors import ConfigError, MQError, printable
 from pyromq.model.times import span_ms
@@ -33,14 +32,6 @@ _SHOWN_CHARACTERS_MAX: Final = 500  # of a body in a command line
 _SPANS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-@pages.page("/topics/{topic}", title="Topic")
-async def topic(visit: Visit) -> Drawn:
-    name = visit.path["topic"]
-    view = await topic_view(visit.desk, name)
-    query = TableQuery.of(visit.query, sorts=("queue",))
-    return Drawn("topic.html", {"topic": view, "page": query.cut(view.queues), "tab": "queues"}, title=name)
-
-
 @pages.page("/topics/{topic}/clients", title="Topic")
 async def clients(visit: Visit) -> Drawn:
     name = visit.path["topic"]
@@ -49,7 +40,20 @@ async def clients(visit: Visit) -> Drawn:
         producers, problem = await producer_views(visit.desk), ""
     except MQError as error:  # brokers before 4.9.3 do not know the request
         producers, problem = [], f"This cluster does not tell its producers: {printable(str(error))}"
-    model = {"topic": view, "producers": producers[:_PRODUCERS_MAX], "count": len(producers), "problem": problem}
+    try:
+        senders, senders_problem = await visit.desk.admin.contents.senders(name), ""
+    except MQError as error:
+        senders, senders_problem = [], printable(str(error))
+    sending = {sender.client_id for sender in senders}
+    others = [each for each in producers if each.client_id not in sending]
+    model = {
+        "topic": view,
+        "senders": senders,
+        "senders_problem": senders_problem,
+        "producers": others[:_PRODUCERS_MAX],
+        "count": len(others),
+        "problem": problem,
+    }
     return Drawn("topic_clients.html", {**model, "tab": "clients"}, title=name)
 
 

@@ -88,6 +88,30 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True):
     """By broker."""
 
 
+class TopicHead(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic in a few numbers: what every page of it begins with."""
+
+    name: str
+    kind: TopicKind
+    put_rate: float
+    messages: int
+    queues: int
+    last_stored_ms: int
+
+
+async def topic_head(desk: Desk, topic: str) -> TopicHead:
+    """Return a topic in a few numbers. Raises TopicNotFoundError."""
+    traffic = await desk.cache.get(("traffic", topic), NUMBERS_MS, lambda: desk.admin.topics.traffic(topic))
+    return TopicHead(
+        name=topic,
+        kind=(await desk.topic_kinds()).get(topic, TopicKind.NORMAL),
+        put_rate=traffic.put_rate,
+        messages=traffic.messages,
+        queues=len(traffic.queues),
+        last_stored_ms=traffic.last_stored_ms,
+    )
+
+
 async def topic_view(desk: Desk, topic: str) -> TopicView:
     """Facts about a topic. Raises TopicNotFoundError."""
     traffic, groups, configs = await asyncio.gather(
