@@ -150,7 +150,8 @@ async def test_an_orderly_queue_that_is_held_up_tells_why_and_parking_keeps_it(
             how: dict[str, Any] = {"topics": "orders", "start": "earliest", "orderly": True}
             async with PushConsumer(broker.nameserver, group="billing", listener=refuse, **how):
                 await asyncio.sleep(3.5)
-                [head] = [each for each in await admin.groups.heads("billing", "orders") if each.queue == QUEUE]
+                queues = (await admin.groups.describe("billing", "orders")).queues
+                [head] = [each for each in queues if each.queue == QUEUE]
                 assert head.story is not None and head.attempt == head.story.count >= 3
                 assert (head.offset, head.error) == (0, "ValueError: no such customer")
                 await admin.groups.park("billing", QUEUE)

@@ -76,7 +76,7 @@ class Badges:
         return NavBadge(count=count, text=f"{counted(count, 'dead letter')} waiting", kind="bad")
 
     async def _retries(self) -> NavBadge:
-        due = sum(each.retrying for each in (await self._desk.admin.groups.totals()).values())
+        due = sum(each.retrying for each in (await self._desk.admin.sweeper.read()).totals().values())
         waiting = await self._desk.admin.delays.count_retries(count_max=RETRIES_READ_MAX)
         text = f"{counted(due + waiting, 'failed message')} waiting for a retry"
         return NavBadge(count=due + waiting, text=text, is_cut=waiting >= RETRIES_READ_MAX)

@@ -39,7 +39,7 @@ class LagSampler:
         while True:
             began_ms = self._clock.monotonic_ms()
             try:
-                self.add(await self._admin.groups.totals())
+                self.add((await self._admin.sweeper.read()).totals())
             except MQError as error:  # the pages say so themselves
                 logger.debug("no lag sample: reason=%s", error)
             took_ms = self._clock.monotonic_ms() - began_ms

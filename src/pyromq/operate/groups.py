@@ -16,7 +16,7 @@ from pyromq.client.core.tasks import gather
 from pyromq.errors import GroupNotFoundError
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import GroupConfig
-from pyromq.operate.consumers.blocked_queues import BlockedQueue, BlockedQueues, Parked
+from pyromq.operate.consumers.blocked_queues import BlockedQueues, Parked
 from pyromq.operate.consumers.group_configs import (
     configs_of_groups,
     create_group,
@@ -29,12 +29,10 @@ from pyromq.operate.consumers.members import MemberFacet
 from pyromq.operate.lists import ClusterLists, GroupPage, ListQuestion
 from pyromq.operate.offsets import OffsetFacet, OffsetMove
 from pyromq.operate.reading.stored_messages import StoredMessages
-from pyromq.operate.sweep import GroupTotals
 from pyromq.wire.json.bodies import QueueProgress
 
 # the facet has a method ``list``, so its annotations need other names for lists
 _Names: TypeAlias = list[str]
-_Heads: TypeAlias = list[BlockedQueue]
 
 
 class GroupFacet:
@@ -51,7 +49,6 @@ class GroupFacet:
         self._requests = requests
         self._client = requests.client
         self._lists = lists
-        self._sweeper = lists.sweeper
         self._members = members
         self._offsets = offsets
         self._blocked = BlockedQueues(requests, members, offsets, stored)
@@ -59,10 +56,6 @@ class GroupFacet:
     async def list(self, question: ListQuestion | None = None) -> GroupPage:
         """Return groups with topics, members, rate, lag and letters. Raises TransportError if no broker answers."""
         return await self._lists.groups(question)
-
-    async def totals(self) -> dict[str, GroupTotals]:
-        """Return lag and rate of every group that has an offset. Raises MQError where a broker does not say."""
-        return (await self._sweeper.read()).totals(self._client.plain_name)
 
     async def names(self) -> _Names:
         """Return all groups that brokers have a configuration of, those of the system included."""
@@ -92,10 +85,6 @@ class GroupFacet:
                 continue
         raise no_group(group)
 
-    async def configs(self) -> dict[str, GroupConfig]:
-        """Return all groups with their configuration, as the first broker that knows each has it."""
-        return await configs_of_groups(self._requests)
-
     async def describe(self, group: str, topic: str = "") -> GroupState:
         """Return members, queues and what holds them up. Raises GroupNotFoundError."""
         config = await require_group(self._requests, group)
@@ -107,10 +96,6 @@ class GroupFacet:
     async def lag(self, group: str, topic: str = "") -> dict[QueueId, QueueProgress]:
         """Return how far a group is in each queue: ``broker_offset - consumer_offset`` is what it has not consumed."""
         return await self._offsets.progress(group, topic)
-
-    async def heads(self, group: str, topic: str = "") -> _Heads:
-        """Return every queue of the group with the message that it stands at."""
-        return await self._blocked.heads(group, topic)
 
     async def plan_park(
         self, group: str, queue: QueueId, offset: int | None = None

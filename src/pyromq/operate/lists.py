@@ -263,7 +263,7 @@ class ClusterLists:
         )
 
     def _group_row(self, group: str, sweep: ClusterSweep, name: str) -> GroupRow:
-        totals = sweep.total(name, self._client.plain_name)
+        totals = sweep.total(name)
         row = GroupRow(group=group, is_system=is_system_group(group), is_paused=not sweep.groups[name].consume_enable)
         if totals is None:
             return row

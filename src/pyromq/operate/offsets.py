@@ -14,7 +14,7 @@ from pyromq.model.queue import QueueId
 from pyromq.operate.consumers.group_configs import require_group
 from pyromq.operate.consumers.members import MemberFacet
 from pyromq.wire.headers.shared import ResetOffsetHeader
-from pyromq.wire.json.bodies import QueueProgress, QueueTimes, TopicOffset
+from pyromq.wire.json.bodies import QueueProgress, TopicOffset
 
 EARLIEST: Final = 0
 LATEST: Final = -1
@@ -104,13 +104,6 @@ class OffsetFacet:
         """Return where a group stands in a queue; None if it never said so. Raises GroupNotFoundError."""
         address = await self._requests.directory.address(queue.broker)
         return await self._requests.brokers.committed(address, self._client.wire_name(group), queue)
-
-    async def times(self, group: str, topic: str) -> list[QueueTimes]:
-        """Return when the oldest, the newest and the last consumed message of each queue were stored."""
-        name, topic_name, brokers = self._client.wire_name(group), self._client.wire_name(topic), self._requests.brokers
-        addresses = (await self._requests.directory.brokers_of(topic)).values()
-        spans = await gather([brokers.consume_times(address, name, topic_name) for address in addresses])
-        return sorted((span for part in spans for span in part), key=lambda span: span.message_queue)
 
     # --- moving ---
 

@@ -92,9 +92,12 @@ class GroupTotals(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterSweep:
     """What all masters said; names are as servers know them. ``missing`` are those that did not answer, and why."""
 
-    def __init__(self, brokers: dict[str, BrokerTables], missing: Mapping[str, MQError] = {}) -> None:
+    def __init__(
+        self, brokers: dict[str, BrokerTables], plain_name: Callable[[str], str], missing: Mapping[str, MQError] = {}
+    ) -> None:
         self.brokers = brokers
         self.missing = missing
+        self._plain_name = plain_name
 
     @cached_property
     def topics(self) -> dict[str, dict[str, TopicConfig]]:
@@ -135,17 +138,18 @@ class ClusterSweep:
         """Return how many queues a topic has for reading on all brokers; 0 where there is none."""
         return sum(config.read_queue_nums for config in self.topics.get(topic, {}).values())
 
-    def total(self, group: str, plain_name: Callable[[str], str]) -> GroupTotals | None:
+    def total(self, group: str) -> GroupTotals | None:
         """Return a group over all its topics; None where a broker did not tell. One without an offset has no lag."""
-        return None if self.progress is None else _total(self.progress.get(group, {}), plain_name)
+        return None if self.progress is None else _total(self.progress.get(group, {}), self._plain_name)
 
-    def totals(self, plain_name: Callable[[str], str]) -> dict[str, GroupTotals]:
+    def totals(self) -> dict[str, GroupTotals]:
         """Return every group that has an offset, over all its topics. Raises MQError where a broker did not tell."""
         for tables in self.brokers.values():
             if isinstance(tables.progress, MQError):
                 raise tables.progress
         known = (self.progress or {}).items()
-        return {plain_name(group): _total(topics, plain_name) for group, topics in known if topics}
+        name = self._plain_name
+        return {name(group): _total(topics, name) for group, topics in known if topics}
 
 
 class SharedRead(Generic[T]):
@@ -200,7 +204,8 @@ class Sweeper:
         missing = {name: each for name, each in told.items() if isinstance(each, MQError)}
         if len(missing) == len(told):
             raise next(iter(missing.values()))
-        return ClusterSweep({name: each for name, each in told.items() if not isinstance(each, MQError)}, missing)
+        brokers = {name: each for name, each in told.items() if not isinstance(each, MQError)}
+        return ClusterSweep(brokers, self._requests.client.plain_name, missing)
 
     async def _tables_of(self, address: str) -> BrokerTables:
         brokers = self._requests.brokers

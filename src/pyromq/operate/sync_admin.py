@@ -14,7 +14,7 @@ from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from pyromq.client.core.options import ClientOptions
-from pyromq.client.sync.faces import Client, Face, inner_client
+from pyromq.client.sync.faces import Client, LoopFace, inner_client
 from pyromq.operate import admin as aio_admin
 from pyromq.operate.access import AccessFacet
 from pyromq.operate.audit import AuditFacet
@@ -42,7 +42,7 @@ T = TypeVar("T")
 class FacetFace(Generic[FacetT_co]):
     """A facet of a sync Admin."""
 
-    def __init__(self, face: Face[aio_admin.Admin], inner: FacetT_co) -> None:
+    def __init__(self, face: LoopFace, inner: FacetT_co) -> None:
         self.face = face
         self.inner = inner  # touch it on the loop's thread only
 
@@ -72,9 +72,9 @@ class SyncFacet(Generic[FaceT]):
     def __get__(self, admin: None, owner: type) -> type[FaceT]: ...
 
     @overload
-    def __get__(self, admin: Face[aio_admin.Admin], owner: type) -> FaceT: ...
+    def __get__(self, admin: LoopFace, owner: type) -> FaceT: ...
 
-    def __get__(self, admin: Face[aio_admin.Admin] | None, owner: type) -> FaceT | type[FaceT]:
+    def __get__(self, admin: LoopFace | None, owner: type) -> FaceT | type[FaceT]:
         if admin is None:
             return self._kind
         made = self._kind(admin, getattr(admin.inner, self._name))
@@ -159,16 +159,13 @@ class SyncGroups(FacetFace[GroupFacet]):
     """``admin.groups``."""
 
     list = waiting(GroupFacet.list)
-    totals = waiting(GroupFacet.totals)
     names = waiting(GroupFacet.names)
     create = waiting(GroupFacet.create)
     delete = waiting(GroupFacet.delete)
     require = waiting(GroupFacet.require)
     config = waiting(GroupFacet.config)
-    configs = waiting(GroupFacet.configs)
     describe = waiting(GroupFacet.describe)
     lag = waiting(GroupFacet.lag)
-    heads = waiting(GroupFacet.heads)
     plan_park = waiting(GroupFacet.plan_park)
     park = waiting(GroupFacet.park)
     pause = waiting(GroupFacet.pause)
@@ -220,7 +217,6 @@ class SyncOffsets(FacetFace[OffsetFacet]):
     at = waiting(OffsetFacet.at)
     progress = waiting(OffsetFacet.progress)
     committed = waiting(OffsetFacet.committed)
-    times = waiting(OffsetFacet.times)
     commit = waiting(OffsetFacet.commit)
     clone = waiting(OffsetFacet.clone)
     reset = waiting(OffsetFacet.reset)
@@ -261,14 +257,11 @@ class SyncTopics(FacetFace[TopicFacet]):
     list = waiting(TopicFacet.list)
     names = waiting(TopicFacet.names)
     kinds = waiting(TopicFacet.kinds)
-    names_in = waiting(TopicFacet.names_in)
-    system_names = waiting(TopicFacet.system_names)
     route = waiting(TopicFacet.route)
     create = waiting(TopicFacet.create)
     delete = waiting(TopicFacet.delete)
     set_permission = waiting(TopicFacet.set_permission)
     config = waiting(TopicFacet.config)
-    configs = waiting(TopicFacet.configs)
     stats = waiting(TopicFacet.stats)
     traffic = waiting(TopicFacet.traffic)
     groups = waiting(TopicFacet.groups)
@@ -281,7 +274,7 @@ class SyncTransactions(FacetFace[TransactionFacet]):
     list = waiting(TransactionFacet.list)
 
 
-class Admin(Face[aio_admin.Admin]):
+class Admin(LoopFace):
     """Topics, groups, messages, brokers and more, a facet each: ``pyromq.aio.Admin`` for code without asyncio.
 
     ``client`` is shared with producers and consumers; without one it has its own. Options: ``ClientOptions``. The
@@ -298,6 +291,7 @@ class Admin(Face[aio_admin.Admin]):
     ) -> None:
         super().__init__(aio_admin.Admin(nameservers, client=inner_client(client), **options))
 
+    inner: aio_admin.Admin
     access = SyncFacet(SyncAccess)
     audit = SyncFacet(SyncAudit)
     brokers = SyncFacet(SyncBrokers)

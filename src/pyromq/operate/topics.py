@@ -79,23 +79,15 @@ class TopicFacet:
         """Return topics with queues, rates, groups and lag. Raises TransportError if no broker answers."""
         return await self._lists.topics(question)
 
-    async def names(self) -> _Names:
-        """Return all names that name servers know, those of the system included."""
-        return sorted({self._client.plain_name(name) for name in await self._requests.nameservers.topics()})
+    async def names(self, *, cluster: str = "") -> _Names:
+        """Return all names that name servers know, those of the system included; of a cluster, or all."""
+        servers = self._requests.nameservers
+        found = await servers.topics_of_cluster(cluster) if cluster else await servers.topics()
+        return sorted({self._client.plain_name(name) for name in found})
 
     async def kinds(self) -> dict[str, TopicKind]:
         """Return the kind of every topic that brokers have."""
         return await self._lists.kinds()
-
-    async def names_in(self, cluster: str) -> _Names:
-        """Return the names of a cluster's topics; none of a cluster that name servers do not know."""
-        return sorted(map(self._client.plain_name, await self._requests.nameservers.topics_of_cluster(cluster)))
-
-    async def system_names(self) -> frozenset[str]:
-        """Return the topics that brokers made for themselves."""
-        masters = await self._requests.directory.masters()
-        answers = await gather([self._requests.brokers.system_topics(address) for address in masters])
-        return frozenset(name for names in answers for name in names)
 
     async def route(self, topic: str) -> TopicRoute:
         """Return where a topic is, as name servers say now. Raises TopicNotFoundError."""
@@ -157,12 +149,6 @@ class TopicFacet:
         """Return the configuration of a topic on each broker that has it. Raises TopicNotFoundError."""
         name, brokers = self._client.wire_name(topic), await self._requests.directory.brokers_of(topic)
         return {broker: await self._requests.brokers.topic_config(address, name) for broker, address in brokers.items()}
-
-    async def configs(self) -> dict[str, TopicConfig]:
-        """Return every topic that brokers have, as the first of them has it."""
-        masters = await self._requests.directory.masters()
-        tables = await gather([self._requests.brokers.topic_configs(address) for address in masters])
-        return {self._client.plain_name(name): config for table in reversed(tables) for name, config in table.items()}
 
     async def stats(self, topic: str) -> dict[QueueId, TopicOffset]:
         """Return what each queue of a topic holds. Raises TopicNotFoundError."""

@@ -19,13 +19,18 @@ class Told:
 
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
-        self.groups = self
+        self._lag = 0
+        self.sweeper = self
 
-    async def totals(self) -> dict[str, GroupTotals]:
+    async def read(self) -> Told:
         answer = self._answers.pop(0) if self._answers else asyncio.CancelledError()
         if isinstance(answer, BaseException):
             raise answer
-        return {"g": GroupTotals(lag=answer, retrying=1)}
+        self._lag = answer
+        return self
+
+    def totals(self) -> dict[str, GroupTotals]:
+        return {"g": GroupTotals(lag=self._lag, retrying=1)}
 
 
 def test_points_are_kept_by_group_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

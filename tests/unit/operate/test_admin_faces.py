@@ -10,7 +10,8 @@ import pytest
 import pyromq
 from pyromq import aio
 
-METHODS_MAX = 16  # of a facet
+METHODS_MAX = 12  # of a facet
+MORE = {"messages": 2}  # two of them read queues by offset
 
 ADMIN = aio.Admin("127.0.0.1:1")
 FACETS = {name: value for name, value in vars(ADMIN).items() if type(value).__name__.endswith("Facet")}
@@ -23,7 +24,7 @@ def methods(kind: type) -> dict[str, Any]:
 
 
 def test_admin_is_made_of_facets() -> None:
-    assert len(aio.Admin.__mro__) <= 3
+    assert len(aio.Admin.__mro__) <= 3 and len(pyromq.Admin.__mro__) <= 3
     assert len(FACETS) >= 15 and all(len(type(each).__mro__) <= 3 for each in FACETS.values())
     assert set(methods(aio.Admin)) == {"open", "close"}
 
@@ -31,7 +32,7 @@ def test_admin_is_made_of_facets() -> None:
 @pytest.mark.parametrize("name", sorted(FACETS))
 def test_a_facet_is_small_and_every_method_says_what_it_does(name: str) -> None:
     found = methods(type(FACETS[name]))
-    assert 0 < len(found) <= METHODS_MAX
+    assert 0 < len(found) <= METHODS_MAX + MORE.get(name, 0)
     assert [method for method, value in found.items() if not inspect.getdoc(value)] == []
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from pyromq.aio import Admin, Message, Producer
 from pyromq.errors import TopicNotFoundError
+from pyromq.model.system_names import TopicKind
 from pyromq.testing import LoopbackBroker
 
 
@@ -29,12 +30,12 @@ async def test_traffic_has_queues_and_a_rate() -> None:
 async def test_configurations_of_all_topics_come_at_once_and_system_topics_are_told_apart() -> None:
     async with LoopbackBroker() as broker, Admin(broker.nameserver) as admin:
         await admin.topics.create("orders", queues=2, attributes={"message.type": "FIFO"})
-        configs = await admin.topics.configs()
-        assert configs["orders"].write_queue_nums == 2
-        assert configs["orders"].attributes["message.type"] == "FIFO"
-        system = await admin.topics.system_names()
-        assert "orders" not in system
-        assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a", "DefaultCluster"} <= system
+        sweep, kinds = await admin.sweeper.read(), await admin.topics.kinds()
+        (config,) = sweep.topics["orders"].values()
+        assert (config.write_queue_nums, config.attributes["message.type"], sweep.queues_of("orders")) == (2, "FIFO", 2)
+        system = {name for name, kind in kinds.items() if kind is TopicKind.SYSTEM}
+        assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a", "DefaultCluster"} <= system and "orders" not in system
+        assert "orders" in await admin.topics.names(cluster="DefaultCluster")
 
 
 async def test_producers_are_listed_by_group_and_each_once() -> None:

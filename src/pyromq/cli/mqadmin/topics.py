@@ -113,7 +113,7 @@ async def topic_list(
     rows = {row.topic: row for row in page.rows if row.kind.is_users or row.kind is TopicKind.SYSTEM}
     line("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
     for cluster in sorted((await admin.brokers.cluster()).cluster_addr_table):
-        for name in await admin.topics.names_in(cluster):
+        for name in await admin.topics.names(cluster=cluster):
             for group in [each.group for each in rows[name].groups] or [""] if name in rows else ():
                 line("%-20s  %-64s  %-64s", cluster, name, group)
 

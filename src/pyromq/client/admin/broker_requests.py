@@ -56,7 +56,6 @@ from pyromq.wire.headers.shared import (
     ConsumerGroupHeader,
     ConsumerRunningInfoHeader,
     ResetOffsetHeader,
-    TopicGroupHeader,
     TopicHeader,
 )
 from pyromq.wire.json import bodies, java_json
@@ -64,13 +63,11 @@ from pyromq.wire.json.bodies import (
     BrokerConsumeStats,
     ConsumeStatsBody,
     QueueProgress,
-    QueueTimes,
     QueueView,
     StatsData,
 )
 from pyromq.wire.json.heartbeat import ConsumerConnections, ProducerConnections, decode_consumer_connections
 from pyromq.wire.json.membership import BrokerStatus
-from pyromq.wire.json.route import decode_topics
 from pyromq.wire.json.store_facts import CheckCounts, StoreFacts
 from pyromq.wire.received import Received
 
@@ -180,10 +177,6 @@ class BrokerRequests:
     async def groups_of_topic(self, address: str, topic: str) -> tuple[str, ...]:
         response = await self.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic=topic))
         return tuple(java_json.decode(response.body, bodies.GroupNames).group_list)
-
-    async def system_topics(self, address: str) -> tuple[str, ...]:
-        response = await self.ask(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-        return tuple(decode_topics(response.body).topic_list)
 
     async def clean_unused_topics(self, address: str) -> None:
         await self.ask(address, RequestCode.CLEAN_UNUSED_TOPIC)
@@ -299,11 +292,6 @@ class BrokerRequests:
     async def clone_offsets(self, address: str, from_group: str, to_group: str, topic: str) -> None:
         header = CloneGroupOffsetHeader(src_group=from_group, dest_group=to_group, topic=topic)
         await self.ask(address, RequestCode.CLONE_GROUP_OFFSET, header)
-
-    async def consume_times(self, address: str, group: str, topic: str) -> tuple[QueueTimes, ...]:
-        header = TopicGroupHeader(topic=topic, group=group)
-        response = await self.ask(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
-        return tuple(bodies.decode(response.body, bodies.TimeSpans).consume_time_span_set)
 
     # --- messages ---
 

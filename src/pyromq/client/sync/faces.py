@@ -55,20 +55,22 @@ InnerT = TypeVar("InnerT", bound=Inner)
 InnerT_co = TypeVar("InnerT_co", bound=Inner, covariant=True)  # a method of a base class is one of the class itself
 
 
-class Face(Generic[InnerT_co]):
+class LoopFace:
     """A sync client: its asyncio client, and the thread whose loop that lives on. ``with``, or open() and close()."""
 
-    def __init__(self, inner: InnerT_co) -> None:
+    inner: Inner
+
+    def __init__(self, inner: Inner) -> None:
         self.inner = inner  # touch it on the loop's thread only
         self._thread: LoopThread | None = None
         self._was_open = False
         self._pid = os.getpid()
 
     @classmethod
-    def over(cls, inner: InnerT_co, thread: LoopThread) -> Self:  # type: ignore[misc]  # a constructor, as __init__ is
+    def over(cls, inner: Inner, thread: LoopThread) -> Self:
         """A face of a client that is open already, on that thread's loop; who has opened it closes it."""
         face = cls.__new__(cls)
-        Face.__init__(face, inner)
+        LoopFace.__init__(face, inner)
         face._thread, face._was_open = thread, True
         return face
 
@@ -141,7 +143,13 @@ class Face(Generic[InnerT_co]):
             raise ClientClosedError(f"{text}: connections do not survive a fork, open a new one here")
 
 
-FaceT = TypeVar("FaceT", bound=Face[Any])
+class Face(LoopFace, Generic[InnerT_co]):
+    """A sync client whose type says which asyncio client it wraps, for ``blocking`` and ``on_loop``."""
+
+    inner: InnerT_co
+
+    def __init__(self, inner: InnerT_co) -> None:
+        super().__init__(inner)
 
 
 def blocking(

@@ -80,16 +80,6 @@ class BlockedQueues:
         self._offsets = offsets
         self._stored = stored
 
-    async def heads(self, group: str, topic: str = "") -> list[BlockedQueue]:
-        """Return every queue of the group with the message that it stands at."""
-        progress, states = await self._offsets.progress(group, topic), await self._members.states(group)
-        found = []
-        for queue, held in progress.items():
-            is_behind = held.broker_offset > held.consumer_offset
-            message = await first_message(self._stored, queue, held.consumer_offset) if is_behind else None
-            found.append(head_of(queue, held, states, message, self._client.clock.now_ms()))
-        return found
-
     async def worst(self, group: str, topic: str, states: list[ClientState]) -> tuple[BlockedQueue, ...]:
         """Return all queues; the first message of those that are furthest behind is looked at."""
         progress, now_ms = await self._offsets.progress(group, topic), self._client.clock.now_ms()
