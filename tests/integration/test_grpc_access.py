@@ -19,8 +19,17 @@ from pyromq.broker.broker import Broker
 from pyromq.security.policies import make_user
 from pyromq.security.secret import Secret
 from pyromq.wire.grpc.codes import StatusCode
-from pyromq.wire.grpc.definitions import Resource
-from pyromq.wire.grpc.services import QueryRouteRequest, QueryRouteResponse
+from pyromq.wire.grpc.definitions import MessageQueue, Resource
+from pyromq.wire.grpc.services import (
+    GetOffsetRequest,
+    OffsetResponse,
+    QueryAssignmentRequest,
+    QueryAssignmentResponse,
+    QueryRouteRequest,
+    QueryRouteResponse,
+    RecallMessageRequest,
+    RecallMessageResponse,
+)
 from tests.integration.grpc_client import GrpcTester, add_topic, channel_to, consumer_settings, message
 from tests.integration.guarded import CANARY, guarded_access
 from tests.integration.test_broker import settings
@@ -90,6 +99,37 @@ def test_others_are_unauthorized_whatever_they_ask(tmp_path: Path, metadata: dic
                 await client.settings(consumer_settings("billing", "orders"))
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert "UNAUTHORIZED" in (refused.value.details() or "")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("topic", ["orders", "missing"])
+def test_who_may_do_nothing_with_a_topic_does_not_learn_whether_it_exists(tmp_path: Path, topic: str) -> None:
+    async def scenario() -> None:
+        async with guarded(tmp_path) as (_, channel):
+            alice = GrpcTester(channel, **signed("alice", "alice-s3cret"))
+            name = Resource(name=topic)
+            queue = MessageQueue(topic=name)
+            group = Resource(name="billing")
+            asked = [
+                (await alice.send(message(topic=topic))).status,
+                (await alice.receive(topic=topic))[0].status,
+                (await alice.ask("QueryRoute", QueryRouteRequest(topic=name), QueryRouteResponse)).status,
+                (
+                    await alice.ask(
+                        "QueryAssignment", QueryAssignmentRequest(topic=name, group=group), QueryAssignmentResponse
+                    )
+                ).status,
+                (
+                    await alice.ask(
+                        "RecallMessage", RecallMessageRequest(topic=name, recall_handle="x"), RecallMessageResponse
+                    )
+                ).status,
+                (
+                    await alice.ask("GetOffset", GetOffsetRequest(group=group, message_queue=queue), OffsetResponse)
+                ).status,
+            ]
+            assert {status.code for status in asked if status is not None} == {StatusCode.UNAUTHORIZED}, asked
 
     asyncio.run(scenario())
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
-from pyromq.broker.base.access import Access
+from pyromq.broker.base.access import Access, GuardedAccess
+from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.dispatching.dispatcher import RequestDispatcher
 from pyromq.broker.grpc.statuses import StatusError
@@ -14,7 +16,10 @@ from pyromq.broker.tenure import Tenure
 from pyromq.clock import Clock
 from pyromq.model.topic import TopicConfig
 from pyromq.net.address import Address
+from pyromq.security.resources import Action
 from pyromq.wire.grpc.codes import StatusCode
+
+_ANY_USE: Final = (Action.PUB, Action.SUB, Action.GET)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,8 +48,16 @@ class FrontGround:
     def access(self) -> Access:
         return self.tenure.access
 
-    def topic(self, name: str) -> TopicConfig:
-        """Configuration of a topic. Raises StatusError: only an operator creates topics over gRPC."""
+    def topic(self, name: str, session: Session) -> TopicConfig:
+        """Configuration of a topic. Raises StatusError: nothing creates topics over gRPC, and a user that may do
+        nothing with a topic does not learn whether it exists.
+        """
+        access, principal = self.access, session.principal
+        if isinstance(access, GuardedAccess) and principal is not None:
+            ip = session.peer.ip
+            if not access.guard.may(principal, name, _ANY_USE, ip):
+                text = f"User:{principal.name} has no permission to access topic {name} from {ip}"
+                raise StatusError(StatusCode.UNAUTHORIZED, text)
         config = self.tables.topics.get(name)
         if config is None:
             text = f"topic {name} does not exist on broker {self.settings.name}; create it: pyromq topic create {name}"

@@ -68,7 +68,7 @@ class Positions:
         """Read the queue of a request. Raises StatusError."""
         topic = topic_name(queue.topic if queue else None, client.namespace)
         number = queue.id if queue else 0
-        config = self._ground.topic(topic)
+        config = self._ground.topic(topic, client.session)
         if not 0 <= number < config.read_queue_nums:
             text = f"queue {number} does not exist: topic {topic} has {config.read_queue_nums} here"
             raise StatusError(StatusCode.BAD_REQUEST, text)

@@ -108,7 +108,7 @@ class Receiving:
         if request.batch_size < 1:
             text = f"a receive asks for 1 to {COUNT_MAX} messages, not {request.batch_size}"
             raise StatusError(StatusCode.BAD_REQUEST, text)
-        self._ground.topic(topic)
+        self._ground.topic(topic, client.session)
         config = self._ground.tables.groups.table.get(group)
         expression, kind = expression_of(request.filter_expression)
         header = PopHeader(

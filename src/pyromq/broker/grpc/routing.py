@@ -5,7 +5,6 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Final
 
-from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.grpc.clients import GrpcClient
 from pyromq.broker.grpc.ground import FrontGround
 from pyromq.broker.grpc.messages import accepted_kinds
@@ -15,7 +14,6 @@ from pyromq.model.topic import Perm, TopicConfig
 from pyromq.net.address import Address
 from pyromq.net.http2 import GrpcCall
 from pyromq.net.own_ip import is_ip
-from pyromq.security.resources import Action
 from pyromq.wire.grpc.codes import AddressScheme, QueuePermission, StatusCode
 from pyromq.wire.grpc.definitions import (
     Assignment,
@@ -45,7 +43,7 @@ class Routing:
 
     async def route(self, client: GrpcClient, request: QueryRouteRequest, call: GrpcCall) -> QueryRouteResponse:
         name = topic_name(request.topic, client.namespace)
-        config = self._known(client, name)
+        config = self._ground.topic(name, client.session)
         broker = self._broker(request.endpoints)
         kinds = [int(kind) for kind in accepted_kinds(config.attributes)]
         queues = [
@@ -54,25 +52,12 @@ class Routing:
         ]
         return QueryRouteResponse(status=status_of(StatusCode.OK), message_queues=queues)
 
-    def _known(self, client: GrpcClient, name: str) -> TopicConfig:
-        """Configuration of a topic that the client may see. Raises StatusError, AccessDeniedError: who may do nothing
-        with a topic does not hear of it.
-        """
-        access = self._ground.access
-        principal = client.session.principal
-        if isinstance(access, GuardedAccess) and principal is not None:
-            actions = (Action.PUB, Action.SUB, Action.GET)
-            if not access.guard.may(principal, name, actions, client.session.peer.ip):
-                text = f"User:{principal.name} has no permission to access topic {name} from {client.session.peer.ip}"
-                raise StatusError(StatusCode.UNAUTHORIZED, text)
-        return self._ground.topic(name)
-
     async def assignment(
         self, client: GrpcClient, request: QueryAssignmentRequest, call: GrpcCall
     ) -> QueryAssignmentResponse:
         """Every member gets every queue: popping shares them. In order mode each queue stands by itself."""
         group = group_name(request.group, client.namespace)
-        config = self._known(client, topic_name(request.topic, client.namespace))
+        config = self._ground.topic(topic_name(request.topic, client.namespace), client.session)
         if not config.perm & _READ or not config.read_queue_nums:
             raise StatusError(StatusCode.FORBIDDEN, f"topic {config.topic_name} has no queue that can be read")
         known = self._ground.tables.groups.table.get(group)

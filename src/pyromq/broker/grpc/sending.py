@@ -79,7 +79,7 @@ class Sending:
             client = self._clients.of(call)
             topic = self._topic(request, client)
             messages = all_outgoing(request.messages, topic, self._ground.clock.now_ms())
-            config = self._ground.topic(topic)
+            config = self._ground.topic(topic, client.session)
             for message in messages:
                 _check_kind(message, config)
             ask = self._one if len(messages) == 1 else self._batch
@@ -197,7 +197,7 @@ class Sending:
 
     async def recall(self, client: GrpcClient, request: RecallMessageRequest, call: GrpcCall) -> RecallMessageResponse:
         topic = topic_name(request.topic, client.namespace)
-        kinds = accepted_kinds(self._ground.topic(topic).attributes)
+        kinds = accepted_kinds(self._ground.topic(topic, client.session).attributes)
         if MessageKind.DELAY not in kinds:
             text = f"topic {topic} has no delayed messages: its type is {kinds[0].name}"
             raise StatusError(StatusCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
