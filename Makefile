@@ -14,7 +14,7 @@ RELEASE := .cache/release
 # The tests start hundreds of processes: with it each of them would compile all that it imports, a second and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow grpc check format docs bench bench-broker bench-replication bench-spark compare crash faults sim pops hostile interop wheels smoke image lock audit surface surface-check release clean
+.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow grpc check format docs bench bench-broker bench-replication bench-spark compare crash faults sim pops hostile interop h2spec wheels smoke image lock audit surface surface-check release clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -136,9 +136,13 @@ hostile: $(READY)  ## the long run of hostile clients, then a million fuzzed req
 	PYROMQ_HOSTILE=long $(BIN)/python -m pytest tests/hostile
 	$(BIN)/python -m tests.hostile.fuzz --requests 1000000
 
-interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven, Go, half an hour; writes docs/compatibility.md
+interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven, Go, Node.js, cargo, an hour; writes docs/compatibility.md
 	@mkdir -p $${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop
 	$(BIN)/python -m pytest interop/tests -n 3 --dist loadfile -p no:cacheprovider --basetemp=$${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/run --compatibility docs/compatibility.md
+
+h2spec: $(READY) $(CORE)  ## HTTP/2 conformance of the gRPC port: h2spec 2.2.1 from Go's module proxy, 145 cases
+	@mkdir -p $${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/grpc
+	$(BIN)/python -m interop.grpc.h2spec
 
 wheels: $(RELEASE)/.ready  ## sdists and wheels of pyromq and pyromq-core in dist/, checked; needs cargo
 	$(RELEASE)/bin/python -m release wheels

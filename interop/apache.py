@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -104,6 +106,10 @@ class ApacheBroker:
         return self.store or self.folder / "store"
 
     def start(self) -> None:
+        self._child = Child("broker", self._command(self._write_config()), self.folder)
+        self._child.wait_ready(self._is_ready, _READY_TIMEOUT_S)
+
+    def _write_config(self) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "broker.conf"
         own = {
@@ -115,9 +121,10 @@ class ApacheBroker:
         }
         values = {**BROKER_DEFAULTS, **own, **self.options}
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-        command = java_command(self.jars, self.folder, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(config))
-        self._child = Child("broker", command, self.folder)
-        self._child.wait_ready(self._is_ready, _READY_TIMEOUT_S)
+        return config
+
+    def _command(self, config: Path) -> list[str]:
+        return java_command(self.jars, self.folder, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(config))
 
     def _is_ready(self) -> bool:
         header = signed(None, *self.user) if self.user else None
@@ -139,3 +146,34 @@ class ApacheBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+@dataclass
+class ApacheProxy(ApacheBroker):
+    """Apache's proxy with its broker in one process (its local mode); ``endpoint`` is where gRPC clients connect."""
+
+    grpc_port: int = field(default_factory=free_port)
+    remoting_port: int = field(default_factory=free_port)
+
+    @property
+    def endpoint(self) -> str:
+        return f"127.0.0.1:{self.grpc_port}"
+
+    def _command(self, config: Path) -> list[str]:
+        proxy = self.folder / "proxy.json"
+        ports = {"grpcServerPort": self.grpc_port, "remotingListenPort": self.remoting_port}
+        proxy.write_text(json.dumps({"rocketMQClusterName": "DefaultCluster", "namesrvAddr": self.nameserver, **ports}))
+        words = ["-pm", "local", "-pc", str(proxy), "-bc", str(config), "-n", self.nameserver]
+        return java_command(self.jars, self.folder, "org.apache.rocketmq.proxy.ProxyStartup", *words)
+
+    def _is_ready(self) -> bool:
+        return super()._is_ready() and listens(self.endpoint)
+
+
+def listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=1):
+            return True
+    except OSError:
+        return False

@@ -9,7 +9,7 @@
             .transaction  name message                                 user properties outcome, checked: what to answer
             .checks       name                                         bodies of prepared messages that were asked about
     push.start            name group nameserver topic [tags sql orderly broadcasting from failTimes delayLevel
-                                                       maxAttempts workMs reply trace]
+                                                       maxAttempts workMs reply trace pop]
         .wait             name count timeoutMs                         everything the listener has seen so far
     lite.start            name group nameserver topic [tags assign autoCommit]
         .poll             name count timeoutMs

@@ -58,7 +58,7 @@ def _version_of_pom() -> str:
 
 
 def _fetch(jars: Jars) -> None:
-    done = jars.folder / "fetched"
+    done = jars.folder / f"fetched-{hashlib.sha256((HERE / 'pom.xml').read_bytes()).hexdigest()[:16]}"
     if done.exists():
         return
     command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), f"-Drocketmq.version={jars.version}"]

@@ -37,4 +37,11 @@ NOT_OFFERED: Final[tuple[Row, ...]] = (
     Row("test_another_producer_is_asked", "not tried", client="go"),
     Row("test_a_java_producer_is_asked", "not tried", client="go"),
     Row("test_traces_are_read_by_mqadmin", "not tried", client="go"),
+    Row("test_grpc_recall", "no recall", client="rust"),
+    Row("test_grpc_priority", "no priorities", client="rust"),
+    Row("test_grpc_change", "no call for it", client="rust"),
+    Row("test_grpc_push", "no push consumer", client="rust"),
+    Row("test_grpc_push_retry", "no push consumer", client="rust"),
+    Row("test_grpc_dead_letters", "no push consumer", client="rust"),
+    Row("test_grpc_order_after_failures", "no push consumer", client="rust"),
 )

@@ -12,7 +12,7 @@ from typing import Final, Self
 from interop import apache
 from interop.asking import answers, signed
 from interop.process import Child, python_path
-from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings, GrpcSettings
 from pyromq.model.delay_levels import parse_ladder
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.security.secret import Secret
@@ -43,6 +43,7 @@ class PyroMQServer:
     nameserver_port: int = field(default_factory=free_port)
     ladder: str = ""
     user: tuple[str, str] | None = None  # with one there is access control, and this is its super user
+    grpc_port: int | None = None  # None: 8081, or another one
 
     @property
     def nameserver(self) -> str:
@@ -53,13 +54,17 @@ class PyroMQServer:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def endpoint(self) -> str:
+        return f"127.0.0.1:{self.grpc_port}"
+
+    @property
     def store_folder(self) -> Path:
         return self.folder / "store"
 
     def start(self) -> None:
         ports = [str(self.nameserver_port), str(self.port)]
         command = [sys.executable, "-m", "interop.pyromq_server", *ports, str(self.store_folder), self.ladder]
-        command += self.user or ()
+        command += [str(self.grpc_port or ""), *(self.user or ())]
         self._child = Child("pyromq", command, self.folder, env={"PYTHONPATH": python_path()})
         self._child.wait_ready(self._is_ready, _READY_TIMEOUT_S)
 
@@ -83,7 +88,7 @@ class PyroMQServer:
         self.stop()
 
 
-def main(nameserver_port: str, port: str, folder: str, ladder: str, *user: str) -> None:
+def main(nameserver_port: str, port: str, folder: str, ladder: str, grpc_port: str, *user: str) -> None:
     access = AccessSettings()
     if user:
         first = json.dumps({"username": user[0], "password": user[1]})
@@ -95,6 +100,7 @@ def main(nameserver_port: str, port: str, folder: str, ladder: str, *user: str) 
         access=access,
         store=store,
         trace_topic=bool(ladder),
+        grpc=GrpcSettings(port=int(grpc_port) if grpc_port else None),
         transaction_timeout_ms=2_000,
         transaction_check_interval_ms=2_000,
     )

@@ -15,11 +15,15 @@ Written by `make interop`, which runs the real Apache RocketMQ {version} beside 
 *fails*: went wrong in this run. *loses*: an acknowledged message can be lost by it. –: this client offers no such
 thing. Numbers lead to the reasons below a table.
 """
+_NAMES: Final = {
+    **{"java": "Java", "python": "Python", "go": "Go", "node": "Node.js", "rust": "Rust"},
+    **{"pyromq": "PyroMQ", "apache": "Apache", "": "result"},
+}
+_CLIENTS: Final = ("Java", "Python", "Go", "Node.js", "Rust", "PyroMQ")
 COLUMNS: Final = (
-    *("Java → Apache", "Java → PyroMQ", "Go → Apache", "Go → PyroMQ", "PyroMQ → Apache", "PyroMQ → PyroMQ"),
+    *(f"{client} → {server}" for client in _CLIENTS for server in ("Apache", "PyroMQ")),
     *("Apache", "PyroMQ", "result"),
 )
-_NAMES: Final = {"java": "Java", "go": "Go", "pyromq": "PyroMQ", "apache": "Apache", "": "result"}
 
 
 def column(client: str, server: str) -> str:

@@ -28,6 +28,7 @@ class Cluster:
     make: str
     nameserver: str
     broker: str
+    endpoint: str = ""  # of gRPC clients
 
 
 @dataclass(frozen=True, slots=True)

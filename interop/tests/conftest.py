@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _pairing(item: pytest.Item) -> tuple[str, str]:
     callspec = getattr(item, "callspec", None)
     params = callspec.params if callspec else {}
-    return params.get("client", ""), params.get("cluster", "")
+    return params.get("client", ""), params.get("cluster", "") or params.get("running", "")
 
 
 # --- the report ----------------------------------------------------------------------------------------------------

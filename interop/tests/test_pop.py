@@ -1,17 +1,25 @@
-"""Pop with our clients, on Apache's broker and on ours: the same program, the same outcomes."""
+"""Pop on the remoting protocol, with our clients and Java's, on Apache's broker and on ours: the same outcomes."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
+import pytest
+
+from interop.asking import connected
+from interop.drivers import Drivers
 from interop.tests import conftest
-from interop.world import Cluster
+from interop.world import PROBE, Cluster, Member, World, bodies_of, numbers
 from pyromq import Admin, Message, Producer, PushConsumer, SimpleConsumer
 from pyromq.client.consumer.popping.leases import LeasedMessage
+from pyromq.wire.codes import RequestCode
 
 SECTION = "Pop with PyroMQ's clients"
+JAVA = "Pop with Java's push consumer (setClientRebalance(false))"
 WAIT_S = 60
 
 
@@ -110,3 +118,82 @@ def test_priorities(cluster: Cluster) -> None:
                 found.append(message.body)
                 consumer.ack(message)
     assert found == [b"100", b"5", b"3", b"0"]
+
+
+# --- Java's push consumer: the broker assigns queues, and says that they are popped ---------------------------------
+
+
+@pytest.fixture
+def java(cluster: Cluster, drivers: Drivers) -> Iterator[World]:
+    each = World(drivers.get("java"), cluster, drivers)
+    yield each
+    each.close()
+
+
+def popping(cluster: Cluster, topic: str, group: str) -> None:
+    """What an operator does once: mqadmin setConsumeMode -m POP."""
+    mode = {"topic": topic, "consumerGroup": group, "mode": "POP", "popShareQueueNum": 0}
+    asyncio.run(_set_mode(cluster.broker, json.dumps(mode).encode()))
+
+
+async def _set_mode(broker: str, body: bytes) -> None:
+    async with connected(broker) as connection:
+        response = await connection.request(RequestCode.SET_MESSAGE_REQUEST_MODE, None, body, timeout_ms=5_000)
+        assert response.code == 0, response.remark
+
+
+@conftest.case("two members share every message, a failed one comes again", JAVA)
+def test_java_pops(java: World) -> None:
+    java.create_topic()
+    prepare_group(java.cluster, java.group)
+    popping(java.cluster, java.topic, java.group)
+    members = [java.push(pop=True, failTimes=0), java.push(pop=True, failTimes=0)]
+    producer = java.start("producer")
+    wanted = numbers(60)
+    until(lambda: is_popping(java, members, producer))
+    java.send(producer, wanted)
+    until(lambda: len(set(seen_by(members)) & set(wanted)) == len(wanted))
+    time.sleep(2)
+    found = [body for body in seen_by(members) if body in wanted]
+    assert sorted(found) == wanted
+
+
+@conftest.case("what its listener fails comes again after the level of its attempt, with one attempt more", JAVA)
+def test_java_pop_retries(java: World) -> None:
+    java.create_topic()
+    prepare_group(java.cluster, java.group)
+    popping(java.cluster, java.topic, java.group)
+    member, producer = java.push(pop=True, failTimes=1), java.start("producer")
+    java.send(producer, ["fails once"])
+    found = member.wait(2, 90)
+    assert [(each["body"], each["reconsumeTimes"]) for each in found] == [("fails once", 0), ("fails once", 1)]
+
+
+@conftest.case("beside pull members of another group on the same topic: each group gets everything once", JAVA)
+def test_java_pops_beside_pulls(java: World) -> None:
+    java.create_topic()
+    prepare_group(java.cluster, java.group)
+    popping(java.cluster, java.topic, java.group)
+    popped = java.push(pop=True)
+    pulled = java.push(group=f"{java.group}-pulling")
+    producer = java.start("producer")
+    wanted = numbers(40)
+    java.send(producer, wanted)
+    for member in (popped, pulled):
+        assert sorted(bodies_of(member.wait(len(wanted), 80))) == wanted
+
+
+def prepare_group(cluster: Cluster, group: str) -> None:
+    with Admin(cluster.nameserver) as admin:
+        admin.groups.create(group)
+
+
+def seen_by(members: Sequence[Member]) -> list[str]:
+    return [body for member in members for body in bodies_of(member.wait(0))]
+
+
+def is_popping(java: World, members: Sequence[Member], producer: Member) -> bool:
+    """Whether each member gets some: they have their assignments."""
+    java.send(producer, [f"{PROBE}-{number}" for number in range(8)])
+    time.sleep(0.5)
+    return all(member.wait(0) for member in members)

@@ -102,7 +102,7 @@ def test_the_program_of_the_page(endpoint: str) -> None:
     page = (ROOT / "docs/how-to/grpc-clients.md").read_text(encoding="utf-8")
     code = page.partition("```python\n")[2].partition("```")[0].replace("127.0.0.1:8081", endpoint)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
-    assert (done.returncode, done.stdout) == (0, "b'42'\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
 
 
 def test_normal_messages_by_tag(configuration: ClientConfiguration, producer: Producer) -> None:

@@ -1,49 +1,109 @@
-// The cases of docs/compatibility.md for the official Node.js client; prints one line for each: name, then what happened.
-const { Producer, SimpleConsumer } = require('rocketmq-client-nodejs');
+// The official Node.js client, driven by lines of JSON: see interop/grpc/clients.py for the words. Plain text.
+const readline = require('readline');
+const { ConsumeResult, FilterExpression, Producer, PushConsumer, SimpleConsumer } = require('rocketmq-client-nodejs');
 
-const endpoints = process.argv[2];
+const COMMIT = 1, ROLLBACK = 2, TAG = 1, SQL = 2;
+const running = new Map(), received = new Map(), seen = new Map();
+const quiet = { info() {}, debug() {}, warn: console.error, error: console.error };
 
-async function receive(consumerGroup, topic, count, expression) {
-  const consumer = new SimpleConsumer({
-    endpoints, consumerGroup, namespace: '', subscriptions: new Map().set(topic, expression), awaitDuration: 5000,
-  });
-  await consumer.startup();
-  const found = [];
-  for (const end = Date.now() + 60000; found.length < count && Date.now() < end;) {
-    for (const view of await consumer.receive(16, 15000)) {
-      found.push(view.body.toString());
-      await consumer.ack(view);
+function shown(view) {
+  const { messageId: id, keys, deliveryAttempt: attempt } = view;
+  const properties = Object.fromEntries(view.properties);
+  return { id, body: view.body.toString(), tag: view.tag ?? '', keys, properties, attempt, group: view.messageGroup ?? '' };
+}
+
+function message({ topic, body, tag, keys, properties, group, deliverAtMs, priority }) {
+  return {
+    topic, body: Buffer.from(body), tag, keys, priority, messageGroup: group,
+    properties: properties && new Map(Object.entries(properties)),
+    deliveryTimestamp: deliverAtMs && new Date(deliverAtMs),
+  };
+}
+
+function consumerOptions({ endpoint, group, topic, expression, sql }) {
+  const subscriptions = new Map().set(topic, new FilterExpression(expression, sql ? SQL : TAG));
+  return { endpoints: endpoint, namespace: '', consumerGroup: group, subscriptions, logger: quiet };
+}
+
+async function started(name, client) {
+  await client.startup();
+  running.set(name, client);
+  return null;
+}
+
+const ops = {
+  'producer.start': asked => started(asked.name, new Producer({
+    endpoints: asked.endpoint, namespace: '', topics: asked.topics, logger: quiet,
+    checker: { async check(view) {
+      const body = view.body.toString();
+      return body.endsWith('commit') ? COMMIT : body.endsWith('rollback') ? ROLLBACK : 0;
+    } },
+  })),
+  'producer.send': async asked => {
+    const sent = await running.get(asked.name).send(message(asked.message));
+    return { id: sent.messageId, handle: sent.recallHandle };
+  },
+  'producer.transaction': async asked => {
+    const transaction = running.get(asked.name).beginTransaction();
+    const sent = await running.get(asked.name).send(message(asked.message), transaction);
+    if (asked.ending === 'commit') await transaction.commit();
+    if (asked.ending === 'rollback') await transaction.rollback();
+    return { id: sent.messageId };
+  },
+  'producer.recall': async asked => { await running.get(asked.name).recallMessage(asked.topic, asked.handle); return null; },
+  'simple.start': asked => started(asked.name, new SimpleConsumer({ ...consumerOptions(asked), awaitDuration: asked.waitMs })),
+  'simple.receive': async asked => {
+    const views = await running.get(asked.name).receive(asked.count, asked.invisibleMs);
+    for (const view of views) received.set(view.messageId, view);
+    return views.map(shown);
+  },
+  'simple.ack': async asked => { await running.get(asked.name).ack(received.get(asked.id)); return null; },
+  'simple.change': async asked => {
+    await running.get(asked.name).changeInvisibleDuration(received.get(asked.id), asked.invisibleMs);
+    return null;
+  },
+  'push.start': asked => {
+    const views = [], times = new Map();
+    seen.set(asked.name, views);
+    return started(asked.name, new PushConsumer({
+      ...consumerOptions(asked),
+      messageListener: { async consume(view) {
+        const found = shown(view);
+        views.push(found);
+        times.set(found.body, (times.get(found.body) ?? 0) + 1);
+        return times.get(found.body) <= (asked.failures[found.body] ?? 0) ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+      } },
+    }));
+  },
+  'push.wait': async asked => {
+    const views = seen.get(asked.name);
+    for (const end = Date.now() + asked.timeoutMs; views.length < asked.count && Date.now() < end;) {
+      await new Promise(done => setTimeout(done, 50));
     }
-  }
-  await consumer.shutdown();
-  return found;
+    return views;
+  },
+};
+
+async function stop({ name }) {
+  const client = running.get(name);
+  running.delete(name);
+  await client.shutdown();
+  return null;
 }
 
 async function main() {
-  const producer = new Producer({
-    endpoints, namespace: '', topics: [ 'orders', 'fifo', 'later', 'money' ],
-    checker: { async check(view) { return view.body.toString() === 'orphan' ? 1 : 0; } },
-  });
-  await producer.startup();
-  for (let n = 0; n < 4; n++) {
-    await producer.send({ topic: 'orders', tag: n % 2 ? 'node-odd' : 'node-even', body: Buffer.from(`j${n}`) });
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    const asked = JSON.parse(line);
+    let answer;
+    try {
+      answer = { ok: await (ops[asked.op] ?? stop)(asked) };
+    } catch (error) {
+      answer = { error: { type: error.name, message: String(error.message), code: error.code } };
+    }
+    process.stdout.write(JSON.stringify(answer) + '\n');
   }
-  console.log('normal by tag:', (await receive('node-tagged', 'orders', 2, 'node-even')).sort().join(' '));
-  for (let n = 0; n < 5; n++) {
-    await producer.send({ topic: 'fifo', messageGroup: 'one', body: Buffer.from(`f${n}`) });
-  }
-  console.log('order:', (await receive('ordered', 'fifo', 5, '*')).join(' '));
-  await producer.send({ topic: 'later', delay: 2000, body: Buffer.from('soon') });
-  console.log('delay:', (await receive('node-patient', 'later', 1, '*')).join(' '));
-  for (const ending of [ 'committed', 'rolled back', 'orphan' ]) {
-    const transaction = producer.beginTransaction();
-    await producer.send({ topic: 'money', body: Buffer.from(ending) }, transaction);
-    if (ending === 'committed') await transaction.commit();
-    if (ending === 'rolled back') await transaction.rollback();
-  }
-  console.log('transactions:', (await receive('node-auditors', 'money', 2, '*')).sort().join(', '));
-  await producer.shutdown();
   process.exit(0);
 }
 
-main().catch(error => { console.log('failed:', error); process.exit(1); });
+process.on('unhandledRejection', error => console.error('unhandled', error));
+main();

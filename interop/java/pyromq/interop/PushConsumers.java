@@ -62,6 +62,7 @@ final class PushConsumers {
             ? "CONSUME_FROM_FIRST_OFFSET" : a.getString("from")));
         consumer.setMessageModel(a.getBooleanValue("broadcasting")
             ? MessageModel.BROADCASTING : MessageModel.CLUSTERING);
+        consumer.setClientRebalance(!a.getBooleanValue("pop")); // pop: the broker assigns, messages are shared
         consumer.setPersistConsumerOffsetInterval(1000);
         // A rebalance that meets the first heartbeat of the timer leaves the broker with an outdated subscription
         // until the next one, which would be after 30 seconds.
