@@ -30,6 +30,7 @@ from pyromq.operate.lists import ClusterLists
 from pyromq.operate.measuring import MeasureFacet
 from pyromq.operate.messages import MessageFacet
 from pyromq.operate.offsets import OffsetFacet
+from pyromq.operate.reading.cluster_search import SearchFacet
 from pyromq.operate.reading.stored_messages import StoredMessages
 from pyromq.operate.replication import ReplicationFacet
 from pyromq.operate.stores import StoreFacet
@@ -76,6 +77,7 @@ class Admin:
         self.groups = GroupFacet(requests, lists, self.members, self.offsets, stored)
         facts = FactGatherer(requests, self.members, self.offsets, self.delays, self.transactions)
         self.messages = MessageFacet(requests, self.offsets, facts)
+        self.search = SearchFacet(requests, lists, stored, self.members, self.access)
         self.health = HealthFacet(requests, self.sweeper, self.groups, self.transactions, self.replication)
 
     async def __aenter__(self) -> Self:

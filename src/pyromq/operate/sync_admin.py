@@ -27,6 +27,7 @@ from pyromq.operate.groups import GroupFacet
 from pyromq.operate.health import HealthFacet
 from pyromq.operate.messages import MessageFacet
 from pyromq.operate.offsets import OffsetFacet
+from pyromq.operate.reading.cluster_search import SearchFacet
 from pyromq.operate.replication import ReplicationFacet
 from pyromq.operate.stores import StoreFacet
 from pyromq.operate.topics import TopicFacet
@@ -268,6 +269,12 @@ class SyncTopics(FacetFace[TopicFacet]):
     schemas = waiting(TopicFacet.schemas)
 
 
+class SyncSearch(FacetFace[SearchFacet]):
+    """``admin.search``."""
+
+    find = waiting(SearchFacet.find)
+
+
 class SyncTransactions(FacetFace[TransactionFacet]):
     """``admin.transactions``."""
 
@@ -304,6 +311,7 @@ class Admin(LoopFace):
     messages = SyncFacet(SyncMessages)
     offsets = SyncFacet(SyncOffsets)
     replication = SyncFacet(SyncReplication)
+    search = SyncFacet(SyncSearch)
     stores = SyncFacet(SyncStores)
     contents = SyncFacet(SyncContents)
     topics = SyncFacet(SyncTopics)

@@ -83,7 +83,7 @@ def test_pages_are_reached_by_keys(page: Page) -> None:
     page.keyboard.press("b")
     page.wait_for_url("**/brokers")
     page.goto("/topics")
-    page.keyboard.press("/")
+    page.keyboard.press("f")
     assert page.evaluate("document.activeElement.matches('[data-search]')")
     page.keyboard.type("reminders")
     page.keyboard.press("Enter")

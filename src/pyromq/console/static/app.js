@@ -2,7 +2,8 @@
 //
 //   form data-confirm="…"    asks before it sends
 //   data-copy="text"         copies it
-//   data-search, data-key    the field that "/" goes to; the letter that opens a link after "g"
+//   data-search, data-key    the field that "f" goes to; the letter that opens a link after "g"
+//   data-find                the field that "/" goes to (find.js)
 "use strict";
 
 const root = document.documentElement;
@@ -131,8 +132,8 @@ document.addEventListener("keydown", (event) => {
     afterG = true;
     root.classList.add("keys-shown");
     setTimeout(() => ((afterG = false), root.classList.remove("keys-shown")), 1500);
-  } else if (event.key === "/") {
-    const field = document.querySelector("[data-search]");
+  } else if (event.key === "/" || event.key === "f") {
+    const field = document.querySelector(event.key === "/" ? "[data-find]" : "[data-search]");
     if (field) {
       event.preventDefault();
       field.select();
