@@ -10,9 +10,7 @@ from pyromq.console.api.topics import TopicName, TopicPath
 from pyromq.console.views.messages import (
     MessageListRow,
     MessageView,
-    TimelineEvent,
     search,
-    timeline_of,
     view_of,
 )
 from pyromq.console.views.tailing import tail_events
@@ -20,6 +18,7 @@ from pyromq.console.views.times import read_moment
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.streams import Events
 from pyromq.operate.explaining.explanation import Explanation
+from pyromq.operate.explaining.timeline import StoryEvent, timeline_of
 from pyromq.operate.reading.message_rows import MessageRow, row_of
 from pyromq.operate.reading.search import COUNT_MAX, SCAN_MAX, MessageQuery, Scan
 
@@ -77,7 +76,7 @@ class MessageStory(msgspec.Struct, frozen=True, kw_only=True):
     """Where a message is and why, and what happened to it in order."""
 
     explanation: Explanation
-    timeline: list[TimelineEvent]
+    timeline: list[StoryEvent]
 
 
 @functions.get("/topics/{topic}/messages", summary="Search messages")

@@ -11,7 +11,6 @@ from pyromq.console.views.messages import (
     body_forms,
     export_lines,
     search,
-    timeline_of,
     view_of,
 )
 from pyromq.console.views.times import read_moment
@@ -19,6 +18,8 @@ from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
 from pyromq.errors import MQError
+from pyromq.model.names import DEAD_LETTER_PREFIX
+from pyromq.operate.explaining.timeline import timeline_of
 from pyromq.operate.jobs.specs import NewJob, Resend
 from pyromq.operate.reading.message_rows import body_of
 from pyromq.operate.reading.search import COUNT_MAX, SCAN_MAX, MessageQuery
@@ -134,9 +135,16 @@ async def message(visit: Visit) -> Drawn:
         "timeline": timeline_of(told) if told else [],
         "badges": BADGES,
         "groups": groups,
+        "letter_of": letter_group(visit, found.stored_topic),
         "now": visit.now_ms,
     }
     return Drawn("message.html", model, title=f"Message {view.message_id[:40]}")
+
+
+def letter_group(visit: Visit, stored_topic: str) -> str:
+    """The group whose dead letter this is; empty for any other message."""
+    name = stored_topic.removeprefix(DEAD_LETTER_PREFIX)
+    return visit.desk.admin.client.plain_name(name) if name != stored_topic else ""
 
 
 @pages.page("/messages/{topic}/{message_id}/body", title="Body")

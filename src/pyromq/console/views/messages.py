@@ -1,4 +1,4 @@
-"""Messages as pages and the API show them: rows, bodies in several forms, lines of JSON, a timeline.
+"""Messages as pages and the API show them: rows, bodies in several forms, lines of JSON.
 
 A line is what ``pyromq consume -o jsonl`` writes and ``pyromq send --jsonl`` takes back.
 """
@@ -6,19 +6,15 @@ A line is what ``pyromq consume -o jsonl`` writes and ``pyromq send --jsonl`` ta
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from pyromq.aio import ReceivedMessage
 from pyromq.console.desk import Desk
-from pyromq.model.failure import Failure
-from pyromq.operate.explaining.explanation import Explanation, MessageState
 from pyromq.operate.explaining.group_story import GroupStoryState
 from pyromq.operate.reading.message_rows import MessageRow, MessageSummary, body_of, row_of, summary_fields
 from pyromq.operate.reading.search import MessageQuery, Scan
-from pyromq.wire.trace import TraceRecord
 
 EXCERPT_CHARACTERS: Final = 300
 BODY_SHOWN_BYTES: Final = 64 << 10  # of each form; the whole body can be saved
@@ -134,83 +130,7 @@ async def export_lines(desk: Desk, query: MessageQuery, count_max: int) -> Async
         page = msgspec.structs.replace(page, cursor=found.scan.cursor)
 
 
-# --- the timeline --------------------------------------------------------------------------------------------------
-
-
-class EventKind(StrEnum):
-    BORN = "sent"
-    STORED = "stored"
-    DUE = "due"
-    TRACE = "trace"
-    CONSUMED = "consumed"
-    FAILED = "failed"
-    NEXT = "comes again"
-
-
-class TimelineEvent(msgspec.Struct, frozen=True, kw_only=True):
-    at_ms: int
-    kind: EventKind
-    title: str
-    text: str = ""
-    is_bad: bool = False
-
-
-def timeline_of(told: Explanation) -> list[TimelineEvent]:
-    """What happened to a message, and what will, in order."""
-    found: list[TimelineEvent] = []
-    if told.born_ms:
-        found.append(TimelineEvent(at_ms=told.born_ms, kind=EventKind.BORN, title="Sent by its producer"))
-    if told.place is not None:
-        where = f"{told.place.broker}, queue {told.place.queue}, offset {told.place.offset}"
-        found.append(
-            TimelineEvent(at_ms=told.place.stored_ms, kind=EventKind.STORED, title=_stored_title(told), text=where)
-        )
-    if told.due_ms:
-        found.append(TimelineEvent(at_ms=told.due_ms, kind=EventKind.DUE, title="Due"))
-    for story in told.groups:
-        found += [_failed(story.group, failure) for failure in story.attempts if failure.time_ms]
-        if story.consumed_ms:
-            title = f"Consumed by {story.group}"
-            found.append(TimelineEvent(at_ms=story.consumed_ms, kind=EventKind.CONSUMED, title=title, text=story.text))
-        elif story.next_attempt_ms:
-            title = f"Comes again to {story.group}"
-            found.append(
-                TimelineEvent(
-                    at_ms=story.next_attempt_ms, kind=EventKind.NEXT, title=title, text=story.text, is_bad=True
-                )
-            )
-    found += [event for record in told.trace if (event := _trace_event(record)) is not None]
-    return sorted(found, key=lambda event: event.at_ms)
-
-
-def _failed(group: str, failure: Failure) -> TimelineEvent:
-    title = f"Failed in {group}" + (f", attempt {failure.attempt}" if failure.attempt else "")
-    text = ": ".join(part for part in (failure.error_class, failure.text) if part)
-    text += f" (version {failure.version})" if failure.version else ""
-    return TimelineEvent(at_ms=failure.time_ms, kind=EventKind.FAILED, title=title, text=text, is_bad=True)
-
-
-def _stored_title(told: Explanation) -> str:
-    return f"Stored in {told.topic}" if told.state is MessageState.STORED else told.state.value.capitalize()
-
-
-def _trace_event(record: TraceRecord) -> TimelineEvent | None:
-    fields: dict[str, Any] = msgspec.structs.asdict(record)
-    if not fields.get("time_ms"):
-        return None
-    name = type(record).__name__
-    words = {"Published": "The producer had its receipt", "ConsumeBegan": "A listener got it"}
-    words |= {"ConsumeEnded": "The listener returned", "Recalled": "Called back"}
-    title = words.get(name, "Transaction ended")
-    parts = [f"group {fields['group']}"] if fields.get("group") else []
-    parts += [f"client {fields['client_host']}"] if fields.get("client_host") else []
-    parts += [f"{fields['cost_ms']} ms"] if fields.get("cost_ms") else []
-    parts += [f"attempt {fields['delivery_attempt'] + 1}"] if fields.get("delivery_attempt") else []
-    is_bad = fields.get("is_success") is False
-    parts += ["failed"] if is_bad else []
-    return TimelineEvent(
-        at_ms=fields["time_ms"], kind=EventKind.TRACE, title=title, text=", ".join(parts), is_bad=is_bad
-    )
+# --- marks -----------------------------------------------------------------------------------------------------------
 
 
 BADGES: Final = {
@@ -218,6 +138,7 @@ BADGES: Final = {
     GroupStoryState.WAITING: "plain",
     GroupStoryState.FILTERED: "plain",
     GroupStoryState.RETRYING: "warning",
+    GroupStoryState.IN_FLIGHT: "accent",
     GroupStoryState.DEAD: "bad",
     GroupStoryState.REDRIVEN: "plain",
     GroupStoryState.NOT_KNOWN: "plain",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -42,6 +43,14 @@ def time(value: int | None) -> str:
     return shown_time(value) if value else NOT_KNOWN
 
 
+def clock(value: int | None) -> str:
+    """Format a moment to the millisecond: ``2026-11-15 07:30:02.125Z``."""
+    if not value:
+        return NOT_KNOWN
+    moment = datetime.fromtimestamp(value // 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{value % 1000:03d}Z"
+
+
 def span(value: int | None) -> str:
     return NOT_KNOWN if value is None else shown_span(value)
 
@@ -68,6 +77,7 @@ FILTERS: Final = {
     "percent": percent,
     "time": time,
     "span": span,
+    "clock": clock,
     "ago": ago,
     "until": until,
     "shortened": shortened,

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from pyromq.operate.explaining.facts import Facts, StoredCopy
+from pyromq.operate.explaining.facts import Facts, MessageOrigin, StoredCopy
 from pyromq.operate.explaining.group_story import GroupStory, story_of
 from pyromq.wire.trace import TraceRecord
 from pyromq.wording import ago, shown_time, until
@@ -41,6 +41,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     due_ms: int = 0
     place: StoredCopy | None = None
     groups: tuple[GroupStory, ...] = ()
+    origin: MessageOrigin | None = None
     trace: tuple[TraceRecord, ...] = ()
 
 
@@ -62,6 +63,7 @@ def explain(facts: Facts) -> Explanation | None:
         due_ms=due_ms,
         place=place,
         groups=groups,
+        origin=facts.origin,
         trace=facts.trace,
     )
 

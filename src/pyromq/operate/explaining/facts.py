@@ -38,6 +38,27 @@ class PoppedCopy(msgspec.Struct, frozen=True, kw_only=True):
     is_settled: bool
 
 
+class RedrivenCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """The message that a dead letter became, what the same group has done with it, and what is traced of it."""
+
+    message_id: str
+    place: StoredCopy
+    group: GroupFacts
+    trace: tuple[TraceRecord, ...] = ()
+
+
+class MessageOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """What a copy was made from: a dead letter of ``group``, or with ``group`` empty a message that was sent again.
+
+    ``topic`` and ``message_id`` are those of the message that was there first.
+    """
+
+    topic: str
+    message_id: str
+    group: str = ""
+    place: StoredCopy | None = None  # None where it has expired
+
+
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A group of the topic: where it stands in the queue of the message, what it subscribes, copies of its own."""
 
@@ -51,7 +72,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[StoredCopy, ...] = ()  # in a delay topic, on the way to its retry topic
     dead: tuple[StoredCopy, ...] = ()
     head: BlockedQueue | None = None  # the message itself, where it holds up its queue
-    redriven: tuple[StoredCopy, ...] = ()  # copies that its dead letters became
+    redriven: tuple[RedrivenCopy, ...] = ()  # copies that its dead letters became
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,4 +90,5 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     prepared: tuple[StoredCopy, ...] = ()  # still prepared: pending until its transaction ends
     discarded: tuple[StoredCopy, ...] = ()  # checked too often
     groups: tuple[GroupFacts, ...] = ()
+    origin: MessageOrigin | None = None  # of a copy
     trace: tuple[TraceRecord, ...] = ()

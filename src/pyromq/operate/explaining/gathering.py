@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+
+import msgspec
 
 from pyromq.client.admin.requests import AdminRequests
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import gather
 from pyromq.errors import BrokerError, MQError, NotFoundError
 from pyromq.model import property_names as names
-from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, dead_letter_topic, retry_topic
+from pyromq.model.names import (
+    DEAD_LETTER_PREFIX,
+    HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    dead_letter_topic,
+    retry_topic,
+)
 from pyromq.model.system_names import DISCARD_TOPIC, is_system_group
 from pyromq.operate.consumers.blocked_queues import BlockedQueue, head_of
 from pyromq.operate.consumers.members import MemberFacet
 from pyromq.operate.delays import DelayFacet, due_of
 from pyromq.operate.explaining.explanation import Explanation, explain
-from pyromq.operate.explaining.facts import Facts, GroupFacts, PoppedCopy, StoredCopy
+from pyromq.operate.explaining.facts import Facts, GroupFacts, MessageOrigin, PoppedCopy, RedrivenCopy, StoredCopy
 from pyromq.operate.explaining.traces import read_trace
 from pyromq.operate.offsets import OffsetFacet
 from pyromq.operate.reading.stored_messages import StoredMessages, no_message
-from pyromq.operate.resend.outgoing import redriven_id
+from pyromq.operate.resend.outgoing import COPIED_FROM, REDRIVEN_FROM, first_topic, redriven_id
 from pyromq.operate.transactions import TransactionFacet
 from pyromq.wire.json.bodies import QueueProgress
 from pyromq.wire.message_id import MalformedMessageIdError
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.trace import TRACE_TOPIC, TraceRecord
+
+_REDRIVES_MAX: Final = 3  # copies of copies that died again and were redriven again
 
 
 class FactGatherer:
@@ -63,7 +75,7 @@ class FactGatherer:
         trace = await self._trace_if_any(unique_key, trace_topic)
         some = next(iter([*visible, *(message for message, _ in waiting), *prepared, *discarded]), None)
         consumers = await self._groups_of(topic)
-        groups = [await self._group_facts(group, unique_key, visible, waiting) for group in consumers]
+        groups = [await self._group_facts(group, unique_key, visible, waiting, trace_topic) for group in consumers]
         return Facts(
             topic=topic,
             message_id=unique_key,
@@ -77,6 +89,7 @@ class FactGatherer:
             prepared=await self._prepared_copies(prepared, has_end=bool(visible)),
             discarded=tuple(map(copy_of, discarded)),
             groups=tuple(groups),
+            origin=await self._origin(some) if some else None,
             trace=tuple(trace),
         )
 
@@ -129,6 +142,8 @@ class FactGatherer:
         unique_key: str,
         visible: list[ReceivedMessage],
         waiting: list[tuple[ReceivedMessage, StoredCopy]],
+        trace_topic: str,
+        depth: int = 0,
     ) -> GroupFacts:
         retries_to = self._client.wire_name(retry_topic(group))
         retries = await self._stored.copies(retries_to, unique_key)
@@ -141,7 +156,7 @@ class FactGatherer:
             group=group,
             committed=committed,
             head=await self._head(group, visible[-1]) if connections and visible else None,
-            redriven=tuple(map(copy_of, await self._redriven(dead, (topic, retries_to)))),
+            redriven=await self._redriven(group, dead, (topic, retries_to), trace_topic, depth),
             popped=await self._popped(group, visible[-1]) if visible else None,
             is_online=connections is not None,
             is_broadcasting=connections is not None and connections.is_broadcast,
@@ -157,13 +172,44 @@ class FactGatherer:
         found = head_of(message.queue, progress, states, None, self._client.clock.now_ms())
         return found if found.offset == message.offset else None
 
-    async def _redriven(self, dead: list[ReceivedMessage], topics: Iterable[str]) -> list[ReceivedMessage]:
-        """Return the messages that dead letters became."""
-        found: list[ReceivedMessage] = []
+    async def _redriven(
+        self, group: str, dead: list[ReceivedMessage], topics: Iterable[str], trace_topic: str, depth: int
+    ) -> tuple[RedrivenCopy, ...]:
+        """Return the messages that dead letters became, and what the group has done with each of them."""
+        if depth >= _REDRIVES_MAX:
+            return ()
+        copies: list[ReceivedMessage] = []
         for letter in dead:
             for topic in filter(None, topics):
-                found += await self._stored.copies(topic, redriven_id(letter.offset_message_id))
-        return sorted(found, key=lambda message: message.stored_ms)
+                copies += await self._stored.copies(topic, redriven_id(letter.offset_message_id))
+        found = []
+        for each in sorted(copies, key=lambda message: message.stored_ms):
+            key = each.message_id
+            waiting = await self._waiting(key)
+            facts = await self._group_facts(group, key, [each], waiting, trace_topic, depth + 1)
+            others = tuple(retry for retry in facts.retries if retry.offset_message_id != each.offset_message_id)
+            facts = msgspec.structs.replace(facts, retries=others)  # one for this group alone lies there itself
+            trace = tuple(await self._trace_if_any(key, trace_topic))
+            place = copy_of(each, committed=facts.committed)
+            found.append(RedrivenCopy(message_id=key, place=place, group=facts, trace=trace))
+        return tuple(found)
+
+    async def _origin(self, message: ReceivedMessage) -> MessageOrigin | None:
+        """Return what a copy was made from; None for a message that is none."""
+        place = message.get(REDRIVEN_FROM) or message.get(COPIED_FROM) or ""
+        if not place:
+            return None
+        try:
+            source = await self._stored.by_offset_id(place)
+        except (MalformedMessageIdError, MQError):
+            return MessageOrigin(topic=self._client.plain_name(message.topic), message_id="")
+        group = source.stored_topic.removeprefix(DEAD_LETTER_PREFIX)
+        return MessageOrigin(
+            topic=first_topic(self._client, source),
+            message_id=source.message_id,
+            group=self._client.plain_name(group) if source.stored_topic.startswith(DEAD_LETTER_PREFIX) else "",
+            place=copy_of(source),
+        )
 
     async def _popped(self, group: str, message: ReceivedMessage) -> PoppedCopy | None:
         try:

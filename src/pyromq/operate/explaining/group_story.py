@@ -15,7 +15,7 @@ from pyromq.filters import InvalidFilterError, compile_filter
 from pyromq.model.failure import Failure
 from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.operate.consumers.blocked_queues import BlockedQueue
-from pyromq.operate.explaining.facts import Facts, GroupFacts, PoppedCopy
+from pyromq.operate.explaining.facts import Facts, GroupFacts, PoppedCopy, RedrivenCopy, StoredCopy
 from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.trace import ConsumeBegan, ConsumeEnded, TraceRecord
 from pyromq.wording import counted, shown_time, times, until
@@ -49,10 +49,37 @@ class GroupStory(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: int = 0  # successful ones that the trace tells of
     members: tuple[str, ...] = ()  # addresses of those that consumed it, from the trace
     redriven_ms: int = 0  # when its dead letter was sent again
+    letter: StoredCopy | None = None  # its newest dead letter
+    copy_id: str = ""  # id of the message that the letter became
+    copy: StoredCopy | None = None
+    copy_story: GroupStory | None = None  # what this group has done with that copy
+    copy_trace: tuple[TraceRecord, ...] = ()
 
 
 def story_of(facts: Facts, group: GroupFacts) -> GroupStory:
-    """Say what a group did with a message that is stored in its topic."""
+    """Say what a group did with a message that is stored in its topic, and with what its dead letter became."""
+    found = _story_of(facts, group)
+    if not group.redriven:
+        return found
+    copy = group.redriven[-1]
+    after = story_of(_facts_of_copy(facts, copy), copy.group)
+    found = msgspec.structs.replace(found, copy_id=copy.message_id, copy=copy.place, copy_story=after)
+    found = msgspec.structs.replace(found, copy_trace=copy.trace)
+    if found.state is not GroupStoryState.REDRIVEN:
+        return found
+    state = GroupStoryState.CONSUMED if after.state is GroupStoryState.CONSUMED else found.state
+    return msgspec.structs.replace(
+        found, state=state, text=f"{found.text} That copy: {after.text}", consumed_ms=after.consumed_ms
+    )
+
+
+def _facts_of_copy(facts: Facts, copy: RedrivenCopy) -> Facts:
+    return msgspec.structs.replace(
+        facts, message_id=copy.message_id, visible=(copy.place,), delayed=(), prepared=(), trace=copy.trace
+    )
+
+
+def _story_of(facts: Facts, group: GroupFacts) -> GroupStory:
     done = _successes(facts.trace, group.group)
     if done:
         return _consumed_by_trace(facts, group, done)
@@ -108,7 +135,7 @@ def _dead(facts: Facts, group: GroupFacts) -> GroupStory:
 def _redriven(group: GroupFacts) -> str:
     if not group.redriven:
         return ""
-    copy = group.redriven[-1]
+    copy = group.redriven[-1].place
     where = f"{copy.topic}, {copy.broker}, queue {copy.queue}, offset {copy.offset}"
     return f"Its dead letter was redriven at {shown_time(copy.stored_ms)}: {where}."
 
@@ -192,7 +219,8 @@ def _story(
         failures=failures,
         next_attempt_ms=next_attempt_ms,
         consumed_ms=consumed_ms,
-        redriven_ms=group.redriven[-1].stored_ms if group.redriven else 0,
+        redriven_ms=group.redriven[-1].place.stored_ms if group.redriven else 0,
+        letter=group.dead[-1] if group.dead else None,
         is_online=group.is_online,
         attempts=attempts_of(group),
     )

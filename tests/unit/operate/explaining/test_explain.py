@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pyromq.operate.explaining.explanation import Explanation, MessageState, explain
-from pyromq.operate.explaining.facts import Facts, GroupFacts, StoredCopy
+from pyromq.operate.explaining.facts import Facts, GroupFacts, RedrivenCopy, StoredCopy
 from pyromq.operate.explaining.group_story import GroupStory, GroupStoryState, mismatch
 from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.properties import encode_properties
@@ -183,6 +184,13 @@ def test_the_trace_says_which_members_consumed_and_how_often() -> None:
 
 def test_a_dead_letter_that_was_redriven_says_so() -> None:
     copy = StoredCopy(topic="orders", broker="broker-a", queue=2, offset=44, stored_ms=NOW_MS - 1_000)
-    found = story(committed=11, dead=(retry(attempt=3),), redriven=(copy,))
+    facts = GroupFacts(group="billing", committed=44)
+    redriven = RedrivenCopy(message_id="COPY", place=copy, group=facts)
+    found = story(committed=11, dead=(retry(attempt=3),), redriven=(redriven,))
     assert (found.state, found.redriven_ms) == (GroupStoryState.REDRIVEN, NOW_MS - 1_000)
     assert "was redriven at " in found.text and "orders, broker-a, queue 2, offset 44" in found.text
+    assert found.copy_story is not None and found.copy_story.state is GroupStoryState.WAITING
+    done = msgspec.structs.replace(redriven, group=msgspec.structs.replace(facts, committed=45))
+    consumed = story(committed=11, dead=(retry(attempt=3),), redriven=(done,))
+    assert consumed.state is GroupStoryState.CONSUMED, "what its letter became is consumed, so the message is"
+    assert "That copy: Consumed" in consumed.text and consumed.copy_id == "COPY"
