@@ -31,7 +31,8 @@ def find(
 ) -> None:
     """Find messages, topics, groups, clients and users by one text.
 
-    Messages are found by id or key in all topics, the others by a part of their name. What was searched is said on standard error. Exit code 2 if nothing was found.
+    Messages are found by id or key in all topics, the others by a part of their name. What was searched is said on
+    standard error. Exit code 2 if nothing was found.
     """
     with progress(f"looking for {text}"):
         found = with_admin(nameserver, lambda admin: admin.search.find(text, names_only=names_only))
