@@ -26,11 +26,20 @@ from pyromq.operate.error_groups import ErrorGroups
 from pyromq.operate.failures import SCAN_MAX, FailureScans, LetterQueue
 from pyromq.operate.letter_filter import EVERY_LETTER, DeadLetter, LetterChoice, LetterFilter
 from pyromq.operate.offsets import OffsetFacet
-from pyromq.operate.reading.stored_messages import StoredMessages
+from pyromq.operate.reading.stored_messages import StoredMessages, no_message
+from pyromq.operate.resend.edits import LetterEdit, edited
 from pyromq.operate.resend.engine import Resender
 from pyromq.operate.resend.originals import OriginalMessages
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
-from pyromq.operate.resend.outgoing import REDRIVEN_FROM, Item, origin_topic, outgoing, redriven_id, source_of
+from pyromq.operate.resend.outgoing import (
+    REDRIVEN_FROM,
+    Item,
+    Outgoing,
+    origin_topic,
+    outgoing,
+    redriven_id,
+    source_of,
+)
 from pyromq.operate.resend.pacing import Pacer
 
 _PASSED: Final = (ItemStatus.SENT, ItemStatus.SENT_BEFORE, ItemStatus.SAME_MESSAGE)
@@ -93,9 +102,15 @@ class RedriveAttempt:
         self._resender = resender
         self._progress = progress
 
-    async def carry_out(self, *, dry_run: bool = False) -> ItemOutcome:
-        """Send the letter, or with ``dry_run`` say what would be done. Raises MQError where progress cannot be kept."""
-        outcome = await self._resender.resend(self._message, dry_run=dry_run)
+    async def carry_out(self, *, dry_run: bool = False, edit: LetterEdit | None = None) -> ItemOutcome:
+        """Send the letter, as it is or edited, or with ``dry_run`` say what would be done.
+
+        Raises ConfigError for an edit that cannot be, MQError where progress cannot be kept.
+        """
+        message = self._message
+        if edit is not None and isinstance(message, Outgoing):
+            message = edited(message, edit)
+        outcome = await self._resender.resend(message, dry_run=dry_run)
         self.is_carried_out = not dry_run
         if not dry_run:
             await self._progress.passed(self.letter.offset, outcome)
@@ -145,6 +160,14 @@ class DeadLetterFacet:
         parts = await asyncio.gather(*[self._letters_in(group, queue) for queue in queues])
         waiting = sum(max(0, part.end - part.done) for part in parts)
         return LetterCounts(waiting=waiting, total=sum(max(0, part.end - part.begin) for part in parts))
+
+    async def get(self, group: str, letter: str) -> DeadLetter:
+        """Return one letter by its offset message id. Raises NotFoundError for a message that is none of the group."""
+        message = await self._stored.get(dead_letter_topic(group), letter)
+        if message.stored_topic != self._client.wire_name(dead_letter_topic(group)):
+            raise no_message(f"message {letter} is no dead letter of group {group}")
+        found = self._letter_of(group, message)
+        return msgspec.structs.replace(found, is_redriven=await self.was_redriven(found))
 
     async def was_redriven(self, letter: DeadLetter) -> bool:
         """Whether a copy of this letter is stored."""
@@ -212,6 +235,17 @@ class DeadLetterFacet:
             outcome = await attempt.carry_out(dry_run=dry_run)
             sent += outcome.status in (ItemStatus.SENT, ItemStatus.WOULD_SEND)
             yield outcome
+
+    async def redrive_one(
+        self, group: str, letter: str, edit: LetterEdit | None = None, *, only_group: bool = False
+    ) -> ItemOutcome:
+        """Send one letter again, by its offset message id, as it is or edited.
+
+        Raises NotFoundError for one that is not there or was passed by a redrive, ConfigError for a bad edit.
+        """
+        async for attempt in self.attempts(group, LetterFilter(letters=(letter,)), only_group=only_group):
+            return await attempt.carry_out(edit=edit)
+        raise no_message(f"letter {letter} of group {group} was redriven before, or is no longer stored")
 
     async def attempts(
         self, group: str, which: LetterFilter = EVERY_LETTER, *, only_group: bool = False

@@ -138,6 +138,8 @@ class SyncDeadLetters(FacetFace[DeadLetterFacet]):
     list = waiting(DeadLetterFacet.list)
     count = waiting(DeadLetterFacet.count)
     was_redriven = waiting(DeadLetterFacet.was_redriven)
+    get = waiting(DeadLetterFacet.get)
+    redrive_one = waiting(DeadLetterFacet.redrive_one)
     by_error = waiting(DeadLetterFacet.by_error)
     retries_by_error = waiting(DeadLetterFacet.retries_by_error)
     redrive = waiting(DeadLetterFacet.redrive)

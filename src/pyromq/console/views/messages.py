@@ -88,15 +88,15 @@ def body_forms(body: bytes) -> BodyForms:
         pass
     return BodyForms(
         text=text,
-        json=_pretty(body)[: BODY_SHOWN_BYTES * 2] if text is not None else None,
+        json=pretty_json(body)[: BODY_SHOWN_BYTES * 2] if text is not None else None,
         hex="\n".join(hex_lines(body[:_HEX_SHOWN_BYTES])),
         is_cut=len(body) > BODY_SHOWN_BYTES,
         hex_is_cut=len(body) > _HEX_SHOWN_BYTES,
     )
 
 
-def _pretty(body: bytes) -> str:
-    """Empty if it is no JSON, or too much of it."""
+def pretty_json(body: bytes) -> str:
+    """Return JSON with a line for each value; empty if it is no JSON, or too much of it."""
     if len(body) > JSON_BYTES_MAX or body.lstrip()[:1] not in (b"{", b"["):
         return ""
     try:

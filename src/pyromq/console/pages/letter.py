@@ -1,0 +1,137 @@
+"""One dead letter: why it failed, what it was, and sending it again as it is or edited."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from pyromq.aio import ReceivedMessage
+from pyromq.console.views import letters as view
+from pyromq.console.views.letter_edits import EDITED_BYTES_MAX, changes, edit_of, form_in, form_of
+from pyromq.console.views.messages import BADGES, body_forms, body_of, view_of
+from pyromq.console.web.formatting import link
+from pyromq.console.web.pages import Pages
+from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
+from pyromq.errors import MQError
+from pyromq.operate.explaining.explanation import Explanation
+from pyromq.operate.explaining.timeline import timeline_of
+from pyromq.operate.jobs.outcomes import Outcome
+from pyromq.operate.jobs.specs import NewJob, Redrive
+from pyromq.operate.letter_filter import DeadLetter, LetterFilter
+from pyromq.operate.resend.outcomes import ItemStatus
+
+pages = Pages()
+
+_WAIT_S: Final = 3.0  # for a job of one letter; then its own page is shown
+_DONE: Final = (ItemStatus.SENT, ItemStatus.SENT_BEFORE)
+
+
+async def _found(visit: Visit) -> tuple[DeadLetter, ReceivedMessage]:
+    """The letter that the address names. Raises NotFoundError."""
+    letter = await visit.desk.admin.dead_letters.get(visit.path["group"], visit.path["letter"])
+    return letter, await visit.desk.admin.messages.by_offset_id(letter.offset_message_id)
+
+
+@pages.page("/dead-letters/{group}/{letter}", title="Dead letter")
+async def letter(visit: Visit) -> Drawn:
+    found, message = await _found(visit)
+    told, problem = await _explained(visit, found)
+    stories = [each for each in told.groups if each.group == found.group] if told else []
+    body, body_problem = body_of(message)
+    model: dict[str, Any] = {
+        "group": found.group,
+        "letter": found,
+        "failure": found.failure,
+        "view": (shown := view_of(message)),
+        "row": shown.row,
+        "forms": body_forms(body),
+        "body_problem": body_problem,
+        "story": stories[0] if stories else None,
+        "problem": problem,
+        "timeline": [each for each in timeline_of(told) if each.group in ("", found.group)] if told else [],
+        "badges": BADGES,
+        "can_edit": form_of(message) is not None,
+        "commands": Redrive.chosen(found.group, LetterFilter(keys=found.keys[:1])).commands() if found.keys else [],
+    }
+    return Drawn("letter.html", model, title=f"Dead letter {found.message_id[:40]}")
+
+
+async def _explained(visit: Visit, found: DeadLetter) -> tuple[Explanation | None, str]:
+    if not found.topic:
+        return None, "The letter does not say which topic it was sent to."
+    try:
+        return await visit.desk.admin.messages.explain(found.topic, found.message_id), ""
+    except MQError as error:
+        return None, f"The original is not there any more: {error}"
+
+
+@pages.action("/dead-letters/{group}/{letter}/redrive")
+async def redrive_letter(visit: Visit) -> Moved:
+    """A job of one item; when it is over soon, the page of the letter says what became of it."""
+    group, place = visit.path["group"], visit.path["letter"]
+    spec = Redrive.chosen(group, LetterFilter(letters=(place,)), only_group=bool(visit.form.get("only_group")))
+    record = visit.desk.jobs.start(NewJob(spec=spec), by=visit.who.name if visit.who else "")
+    view.forget(visit.desk, group)
+    waiting = asyncio.ensure_future(visit.desk.jobs.wait(record.id))
+    done, _ = await asyncio.wait([waiting], timeout=_WAIT_S)
+    if not done:
+        return Moved(link("jobs", record.id))
+    results = await visit.desk.jobs.page_of_results(record.id, skip=0, count_max=1)
+    if not results:
+        return Moved(link("jobs", record.id))
+    result = results[0]
+    is_sent = result.outcome is Outcome.CONFIRMED
+    said = "The letter was sent again." if is_sent else f"The letter was not sent: {result.text}."
+    return Moved(link("dead-letters", group, place), said=said, kind="good" if is_sent else "warning")
+
+
+# --- edited --------------------------------------------------------------------------------------------------------
+
+
+@pages.page("/dead-letters/{group}/{letter}/edit", title="Edit and send")
+async def edit(visit: Visit) -> Drawn:
+    found, message = await _found(visit)
+    form = form_of(message)
+    if form is None:
+        raise BadRequestError(f"only bodies that are text of at most {EDITED_BYTES_MAX} bytes can be edited here")
+    model = {"group": found.group, "letter": found, "form": form, "changes": None, "problem": "", "only_group": False}
+    return Drawn("letter_edit.html", model, title=f"Edit {found.message_id[:40]}")
+
+
+@pages.action("/dead-letters/{group}/{letter}/edit", title="Edit and send")
+async def send_edited(visit: Visit) -> Drawn | Moved:
+    """First what would change; with ``sure`` the letter is sent that way."""
+    found, message = await _found(visit)
+    before, after, problem = form_of(message), form_in(visit.form), ""
+    if before is None:
+        raise BadRequestError(f"only bodies that are text of at most {EDITED_BYTES_MAX} bytes can be edited here")
+    only_group, changed = bool(visit.form.get("only_group")), changes(before, after)
+    try:
+        wanted = edit_of(after)
+        if visit.form.get("sure") and changed:
+            return await _sent(visit, found, wanted, only_group)
+        problem = "" if changed else "Nothing is changed: redrive the letter as it is, or edit something."
+    except MQError as error:
+        problem, changed = str(error), []
+    model = {
+        "group": found.group,
+        "letter": found,
+        "form": after,
+        "changes": changed,
+        "problem": problem,
+        "only_group": only_group,
+    }
+    return Drawn("letter_edit.html", model, title=f"Edit {found.message_id[:40]}", status=422 if problem else 200)
+
+
+async def _sent(visit: Visit, found: DeadLetter, wanted: Any, only_group: bool) -> Moved:
+    place = found.offset_message_id
+    done = await visit.desk.admin.dead_letters.redrive_one(found.group, place, wanted, only_group=only_group)
+    view.forget(visit.desk, found.group)
+    if done.status is ItemStatus.SENT_BEFORE:
+        said, kind = "This letter was sent before: nothing was sent now.", "warning"
+    elif done.status is ItemStatus.SENT:
+        said, kind = f"The edited message was sent as {done.new_message_id}.", "good"
+    else:
+        said, kind = f"The edited message: {done.status.value}. {done.why}", "bad"
+    return Moved(link("dead-letters", found.group, place), said=said, kind=kind)

@@ -1,0 +1,155 @@
+"""The page of one dead letter: why, the way to its original and its copy, redriving it as it is or edited."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pyromq.console.views.letter_edits import DiffLine, EditForm, changes, edit_of
+from pyromq.console.web.visit import BadRequestError
+from pyromq.model.property_names import KEYS
+from tests.unit.console.rig import XSS, ConsoleRig
+from tests.unit.console.test_work_pages import bury, on_a_console
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+async def a_letter(rig: ConsoleRig, body: bytes = b'{"id": 42, "price": null}') -> str:
+    await bury(rig, body, keys=("order-42",), tags="eu", properties={"region": "north"})
+    (letter,) = await rig.admin.dead_letters.list("billing")
+    return f"/dead-letters/billing/{letter.offset_message_id}"
+
+
+def test_a_letter_says_why_and_leads_to_its_original() -> None:
+    async def test(rig: ConsoleRig) -> None:
+        address = await a_letter(rig)
+        (letter,) = await rig.admin.dead_letters.list("billing")
+        page = await rig.page(address)
+        assert "no such customer" in page and "DeadLetterError" in page
+        assert f'href="/messages/orders/{letter.message_id}">Open the original</a>' in page
+        assert "billing gave up: dead letter" in page and ">waiting<" in page
+        original = await rig.page(f"/messages/orders/{letter.message_id}")
+        assert f'href="{address}">Open the dead letter</a>' in original
+        assert f'href="{address}">Open the letter</a>' in await rig.page(
+            f"/messages/%25DLQ%25billing/{letter.offset_message_id}"
+        )
+        assert address in await rig.page("/dead-letters/billing")
+
+    on_a_console(test)
+
+
+def test_a_letter_is_redriven_and_its_page_says_what_became_of_the_copy() -> None:
+    async def test(rig: ConsoleRig) -> None:
+        address = await a_letter(rig)
+        page = await rig.act(f"{address}/redrive")
+        assert "The letter was sent again." in page and ">redriven<" in page
+        assert "its copy: waiting" in page and "Redriven as message" in page
+        copy = re.search(r'href="(/messages/orders/\w+)">Open the redriven copy', page)
+        assert copy is not None
+        assert "This message is a redriven copy" in await rig.page(copy[1])
+        again = await rig.act(f"{address}/redrive")
+        assert "The letter was not sent: it was " in again
+        rig.broker.assert_nothing_lost()
+
+    on_a_console(test)
+
+
+def test_an_edit_is_shown_before_it_is_sent_and_sent_once() -> None:
+    async def test(rig: ConsoleRig) -> None:
+        address = await a_letter(rig)
+        form = {"body": '{"id": 42, "price": 9}', "tags": "eu", "keys": "order-42 mended", "properties": "region=south"}
+        preview = await rig.post(f"{address}/edit", form)
+        text = re.sub(r"<[^>]+>", "", preview.text)
+        assert preview.status_code == 200 and "What changes" in text
+        assert "-  &#34;price&#34;: null" in text and "+  &#34;price&#34;: 9" in text
+        assert "+mended" in text and "-region=north" in text and "+region=south" in text
+        assert (await rig.admin.messages.newest("orders"))[-1].body == b'{"id": 42, "price": null}', (
+            "nothing is sent yet"
+        )
+        page = await rig.act(f"{address}/edit", {**form, "sure": "1"})
+        assert "The edited message was sent as" in page and ">redriven<" in page
+        sent = (await rig.admin.messages.newest("orders"))[-1]
+        assert (sent.body, sent.keys, sent.get("region")) == (
+            b'{"id": 42, "price": 9}',
+            ("order-42", "mended"),
+            "south",
+        )
+        assert sent.get("REDRIVEN_FROM") == address.rpartition("/")[2]
+        before = len(await rig.admin.messages.newest("orders", 50))
+        twice = await rig.post(f"{address}/edit", {**form, "sure": "1"})
+        assert twice.status_code == 422 and "was redriven before" in twice.text
+        assert len(await rig.admin.messages.newest("orders", 50)) == before
+
+    on_a_console(test)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "Nothing is changed"),
+        ({"properties": "no equals sign"}, "a property is a line name=value"),
+        ({"properties": f"{KEYS}=x"}, "belong to the system"),
+    ],
+)
+def test_a_bad_edit_keeps_what_was_written_and_sends_nothing(fields: dict[str, str], said: str) -> None:
+    async def test(rig: ConsoleRig) -> None:
+        address = await a_letter(rig)
+        given = {"body": '{"id": 42, "price": null}', "tags": "eu", "keys": "order-42", "properties": "region=north"}
+        answer = await rig.post(f"{address}/edit", {**given, **fields, "sure": "1"})
+        assert answer.status_code == 422 and said in answer.text
+        assert "order-42" in answer.text and fields.get("properties", "region=north") in answer.text
+        (letter,) = await rig.admin.dead_letters.list("billing")
+        assert not letter.is_redriven
+
+    on_a_console(test)
+
+
+def test_a_body_that_is_no_text_can_be_redriven_and_not_edited() -> None:
+    async def test(rig: ConsoleRig) -> None:
+        address = await a_letter(rig, b"\xff\xfe\x00")
+        assert "Edit and send" not in await rig.page(address)
+        assert (await rig.get(f"{address}/edit")).status_code == 400
+
+    on_a_console(test)
+
+
+def test_a_message_that_is_no_letter_of_the_group_is_not_shown_as_one() -> None:
+    async def test(rig: ConsoleRig) -> None:
+        await a_letter(rig)
+        order = (await rig.admin.messages.newest("orders"))[-1]
+        assert (await rig.get(f"/dead-letters/billing/{order.offset_message_id}")).status_code == 404
+        assert (await rig.get("/dead-letters/billing/nonsense")).status_code == 404
+
+    on_a_console(test)
+
+
+def test_what_strangers_write_stays_text_on_the_page_of_a_letter() -> None:
+    async def test(rig: ConsoleRig) -> None:
+        await bury(rig, XSS.encode(), reason=XSS, keys=("k",), tags="t")
+        (letter,) = await rig.admin.dead_letters.list("billing")
+        for path in ("", "/edit"):
+            assert "<script>alert" not in await rig.page(f"/dead-letters/billing/{letter.offset_message_id}{path}")
+
+    on_a_console(test)
+
+
+def test_a_reader_sees_a_letter_and_sends_nothing() -> None:
+    async def test(rig: ConsoleRig) -> None:
+        address = await a_letter(rig)
+        page = await rig.viewer.page(address)
+        assert "no such customer" in page and "Send it again" not in page
+        for action in ("redrive", "edit"):
+            assert (await rig.viewer.post(f"{address}/{action}", {"sure": "1"})).status_code == 403
+
+    on_a_console(test)
+
+
+def test_an_edit_is_compared_line_by_line_and_json_as_it_reads_best() -> None:
+    before = EditForm(body='{"a":1,"b":2}', tags="t", keys="k", properties="p=1")
+    assert changes(before, before) == []
+    found = changes(before, EditForm(body='{"a":1,"b":3}', tags="", keys="k", properties="p=1"))
+    assert DiffLine("-", '  "b": 2') in found and DiffLine("+", '  "b": 3') in found
+    assert [line.text for line in found if line.mark == "@"] == ["body", "tag"]
+    with pytest.raises(BadRequestError, match="name=value"):
+        edit_of(EditForm(body="", properties="=x"))
