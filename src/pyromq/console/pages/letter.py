@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyromq.aio import ReceivedMessage
 from pyromq.console.views import letters as view
 from pyromq.console.views.letter_edits import EDITED_BYTES_MAX, changes, edit_of, form_in, form_of
-from pyromq.console.views.messages import BADGES, body_forms, body_of, view_of
+from pyromq.console.views.messages import BADGES, body_forms, view_of
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Pages
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
@@ -18,6 +18,7 @@ from pyromq.operate.explaining.timeline import timeline_of
 from pyromq.operate.jobs.outcomes import Outcome
 from pyromq.operate.jobs.specs import NewJob, Redrive
 from pyromq.operate.letter_filter import DeadLetter, LetterFilter
+from pyromq.operate.reading.message_rows import body_of
 from pyromq.operate.resend.outcomes import ItemStatus
 
 pages = Pages()
@@ -43,7 +44,7 @@ async def letter(visit: Visit) -> Drawn:
         "letter": found,
         "failure": found.failure,
         "view": (shown := view_of(message)),
-        "row": shown.row,
+        "row": shown,
         "forms": body_forms(body),
         "body_problem": body_problem,
         "story": stories[0] if stories else None,

@@ -9,8 +9,9 @@ from typing import Final
 import msgspec
 
 from pyromq.aio import ReceivedMessage
-from pyromq.console.views.messages import body_of, pretty_json
+from pyromq.console.views.messages import pretty_json
 from pyromq.console.web.visit import BadRequestError
+from pyromq.operate.reading.message_rows import body_of
 from pyromq.operate.resend.edits import LetterEdit, own_properties
 from pyromq.operate.resend.outgoing import application_properties
 
