@@ -36,8 +36,8 @@ async def _found(visit: Visit) -> tuple[DeadLetter, ReceivedMessage]:
 @pages.page("/dead-letters/{group}/{letter}", title="Dead letter")
 async def letter(visit: Visit) -> Drawn:
     found, message = await _found(visit)
-    told, problem = await _explained(visit, found)
-    stories = [each for each in told.groups if each.group == found.group] if told else []
+    explained, problem = await _explained(visit, found)
+    stories = [each for each in explained.groups if each.group == found.group] if explained else []
     body, body_problem = body_of(message)
     model: dict[str, Any] = {
         "group": found.group,
@@ -49,7 +49,7 @@ async def letter(visit: Visit) -> Drawn:
         "body_problem": body_problem,
         "story": stories[0] if stories else None,
         "problem": problem,
-        "timeline": [each for each in timeline_of(told) if each.group in ("", found.group)] if told else [],
+        "timeline": [each for each in timeline_of(explained) if each.group in ("", found.group)] if explained else [],
         "badges": BADGES,
         "can_edit": form_of(message) is not None,
         "commands": Redrive.chosen(found.group, LetterFilter(keys=found.keys[:1])).commands() if found.keys else [],

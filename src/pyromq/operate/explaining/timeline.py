@@ -54,11 +54,11 @@ class StoryEvent(msgspec.Struct, frozen=True, kw_only=True):
     subject: Subject | None = None
 
 
-def timeline_of(told: Explanation) -> list[StoryEvent]:
+def timeline_of(known: Explanation) -> list[StoryEvent]:
     """Return what happened to a message, and what will, in causal order."""
-    lines = [_of_message(told), *[_of_group(story, told.trace) for story in told.groups]]
+    lines = [_of_message(known), *[_of_group(story, known.trace) for story in known.groups]]
     own_end_ms = max((event.at_ms or 0 for event in lines[0]), default=0)
-    stored_ms = told.place.stored_ms if told.place is not None else 0
+    stored_ms = known.place.stored_ms if known.place is not None else 0
     sorted_by = [_in_time(events, line, stored_ms if line else 0, own_end_ms) for line, events in enumerate(lines)]
     return [event for _, _, event in merge(*sorted_by, key=lambda each: each[:2])]
 
@@ -81,27 +81,27 @@ def _in_time(
 # --- the message ---
 
 
-def _of_message(told: Explanation) -> list[StoryEvent]:
-    published = [each for each in told.trace if isinstance(each, Published)]
+def _of_message(known: Explanation) -> list[StoryEvent]:
+    published = [each for each in known.trace if isinstance(each, Published)]
     sent_from = published[0].client_host if published else ""
     found = []
-    if told.born_ms:
+    if known.born_ms:
         text = f"by {sent_from}" if sent_from else ""
-        found.append(StoryEvent(kind=StoryKind.SENT, title="Sent", at_ms=told.born_ms, text=text))
-    if told.place is not None:
-        where = f"{told.place.broker}, queue {told.place.queue}, offset {told.place.offset}"
-        title = f"Stored in {told.topic}" if told.state is MessageState.STORED else told.state.value.capitalize()
-        found.append(StoryEvent(kind=StoryKind.STORED, title=title, at_ms=told.place.stored_ms, text=where))
+        found.append(StoryEvent(kind=StoryKind.SENT, title="Sent", at_ms=known.born_ms, text=text))
+    if known.place is not None:
+        where = f"{known.place.broker}, queue {known.place.queue}, offset {known.place.offset}"
+        title = f"Stored in {known.topic}" if known.state is MessageState.STORED else known.state.value.capitalize()
+        found.append(StoryEvent(kind=StoryKind.STORED, title=title, at_ms=known.place.stored_ms, text=where))
     found += [_receipt(each) for each in published]
-    for each in told.trace:
+    for each in known.trace:
         if isinstance(each, TransactionEnded):
             text = "asked for by the broker" if each.is_from_check else ""
             title = f"Transaction ended: {each.state.lower().replace('_', ' ')}"
             found.append(StoryEvent(kind=StoryKind.ENDED, title=title, at_ms=each.time_ms, text=text))
         elif isinstance(each, Recalled):
             found.append(StoryEvent(kind=StoryKind.ENDED, title="Called back", at_ms=each.time_ms))
-    if told.due_ms:
-        found.append(StoryEvent(kind=StoryKind.DUE, title="Due", at_ms=told.due_ms))
+    if known.due_ms:
+        found.append(StoryEvent(kind=StoryKind.DUE, title="Due", at_ms=known.due_ms))
     return found
 
 
@@ -121,7 +121,7 @@ def _receipt(published: Published) -> StoryEvent:
 
 
 class _Attempt:
-    """One delivery to a listener, as far as the trace and the copies of the message tell."""
+    """One delivery to a listener, as far as the trace and the copies of the message say."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -140,8 +140,8 @@ class _Attempt:
     @property
     def member(self) -> str:
         hosts = [each.client_host for each in (self.began, self.ended) if each is not None]
-        told = [self.failure.host] if self.failure is not None else []
-        return next(filter(None, [*hosts, *told]), "")
+        known = [self.failure.host] if self.failure is not None else []
+        return next(filter(None, [*hosts, *known]), "")
 
     def event(self, group: str) -> StoryEvent:
         """The line of this attempt."""
@@ -197,7 +197,7 @@ def _of_group(story: GroupStory, trace: Sequence[TraceRecord]) -> list[StoryEven
 
 
 def _attempts(story: GroupStory, trace: Sequence[TraceRecord]) -> list[_Attempt]:
-    """Deliveries in their order: those of the trace, with the failure that the copies tell of each."""
+    """Deliveries in their order: those of the trace, with the failure that the copies carry."""
     found: dict[str, _Attempt] = {}
     for record in trace:
         if isinstance(record, ConsumeBegan) and record.group == story.group:

@@ -90,10 +90,10 @@ class SearchFacet:
         text = text.strip()
         if not 0 < len(text) <= TEXT_MAX:
             raise ConfigError(f"a search needs a text of 1 to {TEXT_MAX} characters")
-        told = await self._lists.sweeper.read(max_age_ms=_SWEEP_MS)
-        looks = [self._in_names(text, told)]
+        sweep = await self._lists.sweeper.read(max_age_ms=_SWEEP_MS)
+        looks = [self._in_names(text, sweep)]
         if not names_only:
-            looks = [self._in_messages(text, told), *looks, self._in_clients(text, told), self._in_users(text)]
+            looks = [self._in_messages(text, sweep), *looks, self._in_clients(text, sweep), self._in_users(text)]
         found = await asyncio.gather(*looks)
         return FoundInCluster(
             text=text,
@@ -104,28 +104,28 @@ class SearchFacet:
 
     # --- names ---
 
-    async def _in_names(self, text: str, told: ClusterSweep) -> _Found:
+    async def _in_names(self, text: str, sweep: ClusterSweep) -> _Found:
         found = _Found()
-        for kind, known in ((SubjectKind.TOPIC, await self._topics()), (SubjectKind.GROUP, self._groups(told))):
+        for kind, known in ((SubjectKind.TOPIC, await self._topics()), (SubjectKind.GROUP, self._groups(sweep))):
             chosen = matching(text, known)
             found.hits += [ClusterHit(subject=Subject(kind=kind, name=name), title=name) for name in chosen[:HITS_MAX]]
             found.searched.append(f"names of {counted(len(known), kind.value)}")
             if len(chosen) > HITS_MAX:
                 found.skipped.append(f"{len(chosen) - HITS_MAX} more {kind.value}s contain the text: write more of it")
-        found.skipped += told.problems
+        found.skipped += sweep.problems
         return found
 
     async def _topics(self) -> list[str]:
         """Names of the topics of applications."""
         return sorted(name for name, kind in (await self._lists.kinds()).items() if kind.is_users)
 
-    def _groups(self, told: ClusterSweep) -> list[str]:
+    def _groups(self, sweep: ClusterSweep) -> list[str]:
         """Names of the groups of applications."""
-        return sorted(plain for name in told.groups if not is_system_group(plain := self._client.plain_name(name)))
+        return sorted(plain for name in sweep.groups if not is_system_group(plain := self._client.plain_name(name)))
 
     # --- messages ---
 
-    async def _in_messages(self, text: str, told: ClusterSweep) -> _Found:
+    async def _in_messages(self, text: str, sweep: ClusterSweep) -> _Found:
         found = _Found()
         if (message := await self._by_offset_id(text)) is not None:
             found.hits.append(self._hit(message))
@@ -164,12 +164,12 @@ class SearchFacet:
 
     # --- clients and users ---
 
-    async def _in_clients(self, text: str, told: ClusterSweep) -> _Found:
+    async def _in_clients(self, text: str, sweep: ClusterSweep) -> _Found:
         found = _Found()
         if len(text) < _CLIENT_CHARACTERS_MIN:
             found.skipped.append(f"clients: write at least {_CLIENT_CHARACTERS_MIN} characters")
             return found
-        groups = self._groups(told)
+        groups = self._groups(sweep)
         asked = await ask_some([partial(self._members_of, group) for group in groups[:GROUPS_MAX]])
         for group, clients in asked.found:
             for client_id in matching(text, clients):
@@ -236,19 +236,19 @@ class _Asked(Generic[T]):
 
 async def ask_some(asks: Sequence[Callable[[], Awaitable[list[T]]]]) -> _Asked[T]:
     """Ask some at a time until all have answered or time is up."""
-    told, waiting = _Asked[T](), iter(asks)
+    answers, waiting = _Asked[T](), iter(asks)
 
     async def ask() -> None:
         for each in waiting:
             try:
-                told.found += await each()
-                told.answered += 1
+                answers.found += await each()
+                answers.answered += 1
             except MQError as error:
-                told.failed.append(error)
+                answers.failed.append(error)
 
     try:
         async with asyncio.timeout(TIME_S_MAX):
             await asyncio.gather(*[ask() for _ in range(min(_AT_ONCE, len(asks)))])
     except TimeoutError:
-        told.is_late = True
-    return told
+        answers.is_late = True
+    return answers
