@@ -132,9 +132,10 @@ pops: $(READY) $(CORE)  ## the ledger of popped messages, both protocols, with r
 	$(BIN)/python -m tests.sim --pops --seeds $(POP_SEEDS)
 	$(BIN)/python -m tests.faults.pop_rounds $(ARGUMENTS)
 
-hostile: $(READY)  ## the long run of hostile clients, then a million fuzzed requests; prints the table of docs/reliability.md
+hostile: $(READY)  ## the long run of hostile clients, then a million fuzzed requests, ten million inputs of gRPC; prints the table of docs/reliability.md
 	PYROMQ_HOSTILE=long $(BIN)/python -m pytest tests/hostile
 	$(BIN)/python -m tests.hostile.fuzz --requests 1000000
+	$(BIN)/python -m tests.hostile.fuzz_grpc --inputs 10000000 --calls 20000
 
 interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven, Go, Node.js, cargo, an hour; writes docs/compatibility.md
 	@mkdir -p $${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop

@@ -93,6 +93,7 @@ class Plan:
     tick_s: float
     fail_percent: int  # of messages that listeners fail with at least once
     dropped: tuple[str, ...] = field(default=())
+    pops_saved_ms: int = 30_000  # between two snapshots of what is in flight
     watch_s: float = 0.0  # after everything is consumed: nothing that was acknowledged may come again
 
     @property

@@ -50,6 +50,7 @@ def make_pop_plan(seed: int) -> Plan:
         metadata_ms=rng.choice((500, 1_000, 3_000)),
         tick_s=rng.choice((0.1, 0.25)),
         fail_percent=0,
+        pops_saved_ms=rng.choice((300, 1_000)),  # or no broker would live to save one
         watch_s=_WATCH_S,
     )
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Final
+from unittest.mock import patch
 
+from pyromq.broker.popping import keeping
 from pyromq.errors import MQError
 from pyromq.testing.faulty_disk import Crashed
 from tests.sim.clients import SimClient, make_topics, scratch_folder
@@ -100,7 +102,11 @@ def _run(plan: Plan) -> Outcome:
     handler = _Defects(defects)
     logging.getLogger("pyromq").addHandler(handler)
     try:
-        with scratch_folder() as scratch, simulated(loop, Random(f"{plan.seed}/entropy"), plan.tick_s):
+        with (
+            scratch_folder() as scratch,
+            simulated(loop, Random(f"{plan.seed}/entropy"), plan.tick_s),
+            patch.object(keeping, "_SAVE_MS", plan.pops_saved_ms),
+        ):
             cluster = Cluster(world)
             with reached(cluster.leases):
                 try:

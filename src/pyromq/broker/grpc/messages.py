@@ -181,6 +181,13 @@ def _special(system: SystemProperties, topic: str, now_ms: int) -> tuple[Message
 # --- delivery ---
 
 
+def check_room(call: GrpcCall) -> None:
+    """Refuse to read messages for a client that does not read its responses. Raises StatusError."""
+    if call.connection.room_bytes < BODY_BYTES_MAX:  # a message of any size must fit
+        text = "responses of this connection wait to be read, as many as may wait; read them first"
+        raise StatusError(StatusCode.TOO_MANY_REQUESTS, text)
+
+
 class Room:
     """How many bytes of bodies still fit into a response: a few stored bytes may be many delivered ones."""
 

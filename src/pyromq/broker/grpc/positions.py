@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
-from pyromq.broker.grpc.messages import Delivery, Room, delivered
+from pyromq.broker.grpc.messages import Delivery, Room, check_room, delivered
 from pyromq.broker.grpc.names import group_name, topic_name
 from pyromq.broker.grpc.polling import LONGEST_MS
 from pyromq.broker.grpc.receiving import expression_of
@@ -75,6 +75,7 @@ class Positions:
         return topic, number
 
     async def pull(self, client: GrpcClient, request: PullMessageRequest, call: GrpcCall) -> None:
+        check_room(call)
         topic, queue_id = self._queue(client, request.message_queue)
         if request.offset < 0 or request.batch_size < 1:
             text = f"a pull needs an offset of 0 or more and a batch size of 1 or more, not {request.offset} and "

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
-from pyromq.broker.grpc.messages import Delivery, Room, delivered
+from pyromq.broker.grpc.messages import Delivery, Room, check_room, delivered
 from pyromq.broker.grpc.names import group_name, topic_name
 from pyromq.broker.grpc.polling import polling_ms
 from pyromq.broker.grpc.renewals import FIRST_MS, Renewal
@@ -78,6 +78,7 @@ class Receiving:
     # --- receive ---
 
     async def receive(self, client: GrpcClient, request: ReceiveMessageRequest, call: GrpcCall) -> None:
+        check_room(call)
         header, topic = self._pop_header(client, request, call)
         caller = self._clients.receiver(client)
         try:
