@@ -1,8 +1,9 @@
 """Fuzzers of the gRPC port: frames, header blocks, messages, and calls to a real broker; all of it from a seed.
 
     frames     damaged frames of whole calls to a connection: it answers, or ends; nothing else is raised
-    headers    damaged header blocks (HPACK) to the decoder of requests
-    messages   damaged messages (Protocol Buffers) of every request; what can be read is written and read again
+    headers    damaged header blocks (HPACK) to the decoder of requests, half of them beside another decoder
+    messages   damaged messages (Protocol Buffers) of every request; what can be read is written and read again, and
+               what the quick reader of sends takes is what the codec reads
     calls      damaged messages as calls of every RPC to a broker: each one is answered
 
 ``python -m tests.hostile.fuzz_grpc [--seed N] [--inputs N] [--calls N]``: inputs are shared by the first three.
@@ -17,10 +18,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import hpack
 
@@ -35,10 +37,11 @@ from pyromq.wire.grpc.definitions import (
     SystemProperties,
 )
 from pyromq.wire.grpc.framing import with_prefix
+from pyromq.wire.grpc.hot import read_send
 from pyromq.wire.grpc.protobuf import Proto, ProtobufError, decode
 from pyromq.wire.http2 import frames
 from pyromq.wire.http2.frames import Http2Error, Http2StreamError
-from pyromq.wire.http2.requests import HeaderDecoder, read_request
+from pyromq.wire.http2.requests import HEADER_LIST_BYTES_MAX, HeaderDecoder, read_request
 from tests.grpc.link import request_fields
 from tests.grpc.raw import RawPeer
 from tests.hostile.rig import victim
@@ -149,10 +152,14 @@ def fuzz_messages(count: int, seed: int, report: FuzzReport) -> None:
 
     def one(rng: Random, number: int) -> bool:
         kind, data = kinds[number % len(kinds)]
+        data = damaged(data, rng)
+        quick = read_send(data) if kind is services.SendMessageRequest else None
         try:
-            found = decode(kind, damaged(data, rng))
+            found = decode(kind, data)
         except ProtobufError:
+            assert quick is None, "the quick reader takes what cannot be read"
             return False
+        assert quick is None or quick == found, "the quick reader reads something else"
         if number % 16 == 0:
             assert decode(kind, found.encode()) == found, "it is not what was written"
         return True
@@ -170,19 +177,42 @@ def _blocks() -> list[bytes]:
     return [once, plain.encode([*fields, ("x-mq-namespace", "shop")]), raw.encode(fields, huffman=False)]
 
 
+class _Decoders:
+    """Ours, and in every other life the package hpack beside it: what that reads, ours reads alike."""
+
+    def __init__(self, *, compared: bool) -> None:
+        self._ours = HeaderDecoder()
+        self._other = hpack.Decoder(HEADER_LIST_BYTES_MAX) if compared else None
+
+    def decode(self, block: bytes) -> list[tuple[bytes, bytes]]:
+        """Raises Http2Error."""
+        if self._other is None:
+            return self._ours.decode(block)
+        wanted: Any = None
+        with suppress(hpack.HPACKError, IndexError, ValueError, TypeError):
+            wanted = self._other.decode(block, raw=True)
+        try:
+            found = self._ours.decode(block)
+        except Http2Error as error:
+            assert wanted is None or "too large" in str(error), "another decoder reads it"
+            raise
+        assert found == wanted, "another decoder reads something else, or refuses it"
+        return found
+
+
 def fuzz_headers(count: int, seed: int, report: FuzzReport) -> None:
-    blocks, decoder = _blocks(), HeaderDecoder()
+    blocks, decoders = _blocks(), _Decoders(compared=True)
 
     def one(rng: Random, number: int) -> bool:
-        nonlocal decoder
+        nonlocal decoders
         if number % 200 == 0:
-            decoder = HeaderDecoder()
+            decoders = _Decoders(compared=number % 400 == 0)
         try:
-            read_request(decoder.decode(damaged(blocks[number % 3], rng)))
+            read_request(decoders.decode(damaged(blocks[number % 3], rng)))
         except Http2StreamError:
             return False
         except Http2Error:
-            decoder = HeaderDecoder()  # a connection would have ended
+            decoders = _Decoders(compared=number % 400 < 200)  # a connection would have ended
             return False
         return True
 
