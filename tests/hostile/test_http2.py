@@ -207,7 +207,7 @@ ATTACKS = {
     "GOAWAY flood": Named(flood(frames.encode_goaway(0, Http2Code.NO_ERROR), None), 20_000, 500_000),
     "CONTINUATION flood": Named(continuation_flood, 2_000, 100_000),
     "header bomb (HPACK)": Named(header_bomb, 12_000, 12_000),
-    "header lists of open streams": Named(lists_of_open_streams, 2_000, 10_000),
+    "header lists of open streams": Named(lists_of_open_streams, 4_500, 10_000),
     "DATA on closed streams": Named(closed_streams, 20_000, 500_000),
 }
 
