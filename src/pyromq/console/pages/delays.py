@@ -14,7 +14,7 @@ from pyromq.operate.delays import DelayedMessage
 from pyromq.wording import counted, shown_time
 
 pages = Pages()
-_HOURS_DRAWN: Final = 48
+_DRAWN_MS: Final = 48 * HOUR_MS
 _SORTS: Final[dict[str, Callable[[DelayedMessage], Any]]] = {
     "due": lambda each: each.due_ms,
     "topic": lambda each: each.topic,
@@ -34,7 +34,9 @@ async def delays(visit: Visit) -> Drawn:
         "table": query.cut(sorted_by(rows, query, _SORTS)),
         "topic": topic,
         "hour_ms": hour_ms,
-        "chart": hours_chart(found),
+        "chart": hours_chart(found, hour_ms, lambda at: query.keeping("hour", str(at))),
+        "hour_end_ms": hour_ms + HOUR_MS,
+        "later": sum(each.count for each in found.hours if each.begin_ms >= found.hours[0].begin_ms + _DRAWN_MS),
     }
     return Drawn("delays.html", model)
 
@@ -56,18 +58,28 @@ async def cancel_some(visit: Visit) -> Drawn | Moved:
     return Drawn("delays_cancelled.html", {"outcomes": outcomes, "heading": title})
 
 
-def hours_chart(delays: DelaysView) -> Any:
-    """The next two days, hour by hour, those without anything too; what is due later is in the table only."""
+def hours_chart(delays: DelaysView, chosen_ms: int, href: Callable[[int], str]) -> Any:
+    """The next two days, hour by hour, those without anything too; a column leads to its messages.
+
+    What is due later is in the table only.
+    """
     if not delays.hours:
         return ""
     counts = {each.begin_ms: each.count for each in delays.hours}
     begin_ms = delays.hours[0].begin_ms
-    end_ms = min(delays.hours[-1].begin_ms, begin_ms + (_HOURS_DRAWN - 1) * HOUR_MS)
+    end_ms = min(delays.hours[-1].begin_ms + 1, begin_ms + _DRAWN_MS)
     columns = [
-        Bar(shown_time(at)[11:16], [counts.get(at, 0)], f"{counts.get(at, 0)} due from {shown_time(at)} on")
-        for at in range(begin_ms, end_ms + 1, HOUR_MS)
+        Bar(
+            shown_time(at)[11:16],
+            [count],
+            f"{count} due from {shown_time(at)} on",
+            colour=1 if at == chosen_ms else 0,
+            href=href(at) if count else "",
+        )
+        for at in range(begin_ms, end_ms, HOUR_MS)
+        for count in (counts.get(at, 0),)
     ]
-    return column_chart(columns, "Messages due in each hour", height=150)
+    return column_chart(columns, "Messages due in each hour", height=170, names_max=8)
 
 
 def _is_wanted(message: DelayedMessage, hour_ms: int, search: str) -> bool:
