@@ -40,6 +40,9 @@ class _NoSocket:
     def getsockname(self) -> tuple[str, int]:
         return self._address
 
+    def fileno(self) -> int:
+        return -1
+
 
 class SimTransport(asyncio.Transport):
     """One end of a connection."""

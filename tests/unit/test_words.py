@@ -16,12 +16,13 @@ TELLING = re.compile(r"\b(told|tells?|telling)\b", re.IGNORECASE)
 TELLING_MAX = 560
 WITHOUT_SUBJECT = ("Of ", "Likewise", "The same", "As ")
 
-Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-
 
 class Definition(NamedTuple):
+    """A function or class, without its tree: all trees together are large."""
+
     place: str
-    node: Defined
+    public_class: str  # empty: it is none
+    docstring: str
 
 
 @cache
@@ -32,8 +33,10 @@ def definitions() -> tuple[Definition, ...]:
 def _definitions() -> Iterator[Definition]:
     for path in sorted((ROOT / "src" / "pyromq").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, Defined):
-                yield Definition(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                is_public_class = isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+                place = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+                yield Definition(place, node.name if is_public_class else "", ast.get_docstring(node) or "")
 
 
 def is_without_subject(docstring: str) -> bool:
@@ -44,16 +47,16 @@ def is_without_subject(docstring: str) -> bool:
 def test_class_names_mean_one_thing() -> None:
     """A name that is taken: use the field's word for what the new class is (``docs/glossary.md``)."""
     places: dict[str, list[str]] = defaultdict(list)
-    for place, node in definitions():
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            places[node.name].append(place)
+    for each in definitions():
+        if each.public_class:
+            places[each.public_class].append(each.place)
     twice = {name: found for name, found in places.items() if len(found) > 1}
     assert len(twice) <= TWO_MEANINGS_MAX, "\n".join(f"{name}: {', '.join(found)}" for name, found in twice.items())
 
 
 def test_docstrings_have_a_subject() -> None:
     """Say what it is or does, then what it raises: "Decode a route. Raises RemoteProtocolError."."""
-    found = [place for place, node in definitions() if is_without_subject(ast.get_docstring(node) or "")]
+    found = [each.place for each in definitions() if is_without_subject(each.docstring)]
     assert found == []
 
 

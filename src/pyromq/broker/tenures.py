@@ -62,10 +62,9 @@ class Tenures:
         if tenure is None:
             return
         await tenure.finish()
+        await self._server.part("the broker changes its role")
         self._ground.dispatcher.suspend()
         self.current = None
-        for connection in self._server.connections:
-            connection.close("the broker changes its role")
         await asyncio.to_thread(tenure.close)
 
     async def _open_as(self, replication: ReplicationSettings, broker_id: int) -> None:

@@ -25,7 +25,7 @@ from pyromq.clock import Clock
 from pyromq.compiled_core import SentFacts
 from pyromq.errors import RemoteProtocolError
 from pyromq.net.address import Address
-from pyromq.net.half_read import HalfReadFrames
+from pyromq.net.half_read import HalfReadFrames, unread_bytes
 from pyromq.net.handler import Decode, FastPath, Handler
 from pyromq.net.idle import IdleWatch
 from pyromq.net.pending_calls import PendingCalls
@@ -168,6 +168,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_congested(self) -> bool:
         """More than ``unsent_bytes_high`` waits for the peer to read it."""
         return self._drained is not None
+
+    @property
+    def has_unserved(self) -> bool:
+        """Whether the peer has sent something that waits for its turn here, or was not even read."""
+        return self.is_open and (self._is_held or (self._transport is not None and unread_bytes(self._transport) > 0))
 
     @property
     def is_encrypted(self) -> bool:

@@ -9,9 +9,17 @@ Counted only when the number of a connection changes: a read that ends with a wh
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 
 from pyromq.net.idle import Watched
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # not on Windows
+    fcntl = termios = None  # type: ignore[assignment]
 
 logger = logging.getLogger(__name__)
 
@@ -53,3 +61,16 @@ class HalfReadFrames:
                 f"(half_read_bytes_max), and this connection has most of them: {held}"
             )
             connection.forget_half_read()
+
+
+def unread_bytes(transport: asyncio.Transport) -> int:
+    """Bytes that a read would return now; 0 where that cannot be known."""
+    peer_socket = transport.get_extra_info("socket")
+    descriptor = peer_socket.fileno() if peer_socket is not None else -1
+    if fcntl is None or descriptor < 0:
+        return 0
+    try:
+        found = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+    except OSError:  # it was closed a moment ago
+        return 0
+    return int.from_bytes(found, sys.byteorder)

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
 _ABORT_S: Final = 1.0  # an aborted connection ends in the next loop iteration
+_PART_LOOKS: Final = 250  # at requests that came before a connection is closed
+_PART_LOOK_S: Final = 0.001  # between two of them
 ACCEPT_PAUSE_S: Final = 0.1  # after accept() failed, out of descriptors perhaps
 
 
@@ -265,6 +267,21 @@ class Server(ServerListener[Connection]):
             exposure=exposure,
         )
         self._handler = handler
+
+    async def part(self, reason: str) -> None:
+        """Close every connection once all that its peer has sent is served; those that send on and on, after a moment.
+
+        Who gets no response to a request cannot know whether it was carried out.
+        """
+        for _ in range(_PART_LOOKS):
+            for connection in self.connections:
+                if not connection.has_unserved:
+                    connection.close(reason)
+            if not any(each.is_open for each in self.connections):
+                return
+            await asyncio.sleep(_PART_LOOK_S)
+        for connection in self.connections:
+            connection.close(reason)
 
     def _connection(self, peer: Address) -> Connection:
         return self.connection_type(
