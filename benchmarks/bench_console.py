@@ -40,6 +40,7 @@ WARM_S: Final = 0.3
 _AT_ONCE: Final = 1_000
 _BATCH: Final = 200
 _IN_FLIGHT: Final = 32
+_GROUPS_IN_FLIGHT: Final = 4  # each creation writes the table of groups
 _LETTERS: Final = 1_000
 _BODY: Final = b"x" * 64
 TOPIC, GROUP = "topic-00100", "group-0020"
@@ -90,7 +91,7 @@ async def fill(console: Console, topics: int, groups: int, messages: int) -> Non
     (address,) = await admin.requests.directory.masters()
     names = [f"topic-{number:05}" for number in range(topics)]
     await _make_topics(console, address, [*names, dead_letter_topic(GROUP)])
-    seats = asyncio.Semaphore(_IN_FLIGHT)
+    seats = asyncio.Semaphore(_GROUPS_IN_FLIGHT)
 
     async def make_group(number: int) -> None:
         async with seats:

@@ -68,7 +68,7 @@ async def test_the_main_pages_show_what_is_there(cluster: Cluster) -> None:
             async with browsing(cluster) as http:
                 overview = await words(http, "/")
                 assert "Messages a second" in overview and "Brokers" in overview and "reached from here" in overview
-                assert "name server" in await words(http, "/health")
+                assert "Health" in await words(http, "/health")
                 assert topic in await words(http, f"/topics?q={topic}")
                 assert topic in await words(http, f"/topics/{topic}")
                 assert group in await words(http, f"/topics/{topic}/clients")

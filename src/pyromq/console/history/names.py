@@ -18,8 +18,3 @@ def broker_number(key: str, what: str) -> str:
 def group_lag(group: str) -> str:
     """Messages that a group is behind."""
     return f"lag {group}"
-
-
-def topic_number(topic: str, what: str) -> str:
-    """``what`` of a topic: ``in`` messages a second, ``bytes in`` a second, ``stored`` messages."""
-    return f"topic {what} {topic}"

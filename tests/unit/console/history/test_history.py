@@ -157,3 +157,10 @@ def test_a_clock_that_was_ahead_leaves_nothing_of_the_future(tmp_path: Path) -> 
     history = History(clock, tmp_path)
     history.load()
     assert history.points("in", TimeSpan.QUARTER) == []
+
+
+def test_a_chart_begins_with_its_span_or_with_its_first_sample_while_there_are_few() -> None:
+    now_ms, minute_ms = 100 * 86_400_000, 60_000
+    assert TimeSpan.QUARTER.begin_ms(now_ms, now_ms - 90 * minute_ms) == now_ms - 15 * minute_ms
+    assert TimeSpan.QUARTER.begin_ms(now_ms, now_ms - 5 * minute_ms) == now_ms - 5 * minute_ms
+    assert TimeSpan.QUARTER.begin_ms(now_ms, now_ms - 1_000) == now_ms - 2 * minute_ms

@@ -98,3 +98,17 @@ async def test_a_form_that_is_out_of_date_is_not_shown_again_with_what_strangers
 )
 def test_long_ids_are_cut_in_their_middle(text: str, shown: str) -> None:
     assert shortened(text) == shown and len(shown) <= 28
+
+
+async def test_actions_at_other_addresses_show_the_page_of_their_form() -> None:
+    async with ConsoleRig() as rig:
+        wrong = await rig.post("/brokers/broker-a/settings/preview", {"key": "fileReservedTime", "value": "often"})
+        assert wrong.status_code == 422
+        assert re.findall(r'class="field-error" id="([^"]*)"', wrong.text) == ["e-value"]
+        assert 'value="often"' in wrong.text
+        token = await rig.post("/access/tokens", {"name": "", "role": "operator"})
+        assert re.findall(r'class="field-error" id="([^"]*)"', token.text) == ["e-name"]
+        assert '<option value="operator" selected>' in token.text
+        copy = await rig.post("/jobs/copy", {"topic": "from-here", "to_topic": "there", "begin": "some day"})
+        assert re.findall(r'class="field-error" id="([^"]*)"', copy.text) == ["e-begin"]
+        assert 'value="from-here"' in copy.text and 'value="there"' in copy.text
