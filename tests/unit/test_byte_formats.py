@@ -14,6 +14,7 @@ from pyromq.model.property_names import ITEM_END, NAME_END, RESERVED
 SOURCE = Path(pyromq.__file__).parent
 # Formats of one file or one protocol that RocketMQ's wire does not have; each module begins with its layout.
 OWN_STRUCTS = {
+    "console/history/files.py",  # samples of the console, on disk
     "net/preamble.py",  # the PROXY protocol
     "store/derived/queue_entry.py",
     "store/derived/index_file.py",

@@ -128,7 +128,7 @@ async def change(call: Call, path: TopicPath, body: TopicSettings) -> TopicView:
 
 @functions.get("/topics/{topic}/history", summary="Messages and bytes of a topic over time")
 async def history(call: Call, path: TopicPath, query: HistoryQuery) -> TopicHistory:
-    """Of what is still stored; bytes are an estimate."""
+    """History of what is still stored; bytes are an estimate."""
     return await call.desk.admin.contents.history(
         path.topic, begin_ms=query.begin_ms, end_ms=query.end_ms, steps=query.steps
     )
