@@ -389,7 +389,6 @@ async def test_what_only_some_brokers_answer_is_told_in_a_sentence(monkeypatch: 
             raise NoPermissionError(code=3, remark="request type not supported")
 
         monkeypatch.setattr(rig.admin.members, "producers", refuse)
-        monkeypatch.setattr(rig.admin.topics, "system_names", refuse)
         assert "does not tell its producers" in text_of(await rig.page("/topics/orders/clients"))
         assert "orders" in await rig.page("/topics")
 

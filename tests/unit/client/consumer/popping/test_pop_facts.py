@@ -81,7 +81,7 @@ def test_the_doctor_knows_messages_that_are_received_again_and_again_and_no_idle
             assert finding.text.startswith(
                 "a message was received 5 times and never acknowledged (orders, broker-a queue 0"
             )
-            assert finding.command == f"pyromq message explain {TOPIC} {ids[0]}"
+            assert finding.command == f"pyromq message explain {ids[0]} --topic {TOPIC}"
 
     with_popped(test)
 
