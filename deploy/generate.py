@@ -1,6 +1,6 @@
 """Writes the Grafana dashboard and the alert rules, from the table that declares the metrics.
 
-python deploy/generate.py
+python -m deploy.generate
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Final
 
-from pyromq.metrics.alerts import rules_text
-from pyromq.metrics.dashboard import dashboard
+from release.monitoring.alerts import rules_text
+from release.monitoring.dashboard import dashboard
 
 FOLDER: Final = Path(__file__).parent
 

@@ -142,7 +142,7 @@ def _settings() -> Iterator[str]:
 
 
 def _metrics() -> Iterator[str]:
-    from pyromq.metrics.table import METRICS
+    from release.monitoring.metrics import METRICS
 
     yield from (f"metric {each.name}{{{','.join(each.labels)}}}" for each in METRICS)
 

@@ -30,10 +30,10 @@ from pyromq.errors import ConfigError
 from pyromq.exporter.exporter import Exporter, ExporterSettings
 from pyromq.metrics.exporter_table import ALSO_EXPORTED, EXPORTER_METRICS
 from pyromq.metrics.settings import DEFAULT_PORT, MetricsSettings
-from pyromq.metrics.table import METRICS
 from pyromq.operate.admin import Admin
 from pyromq.testing import LoopbackBroker, ServerProcess, ServerProcessError, metrics_of
 from pyromq.testing.loopback import SMALL_FILES
+from release.monitoring.metrics import METRICS
 from tests.integration.certificates import make_certificate
 from tests.unit.metrics.grammar import read_text
 

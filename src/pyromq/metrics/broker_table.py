@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyromq.metrics.declared import Declarations, Metric, Panel, Row, Stability
+from pyromq.metrics.declared import Declarations, Metric, Stability
 
 _KB: Final = 1 << 10
 _MB: Final = 1 << 20
@@ -22,36 +22,25 @@ PROCESSOR_WATERMARK: Final = _rocketmq.gauge(
     "Requests that wait, by the thread pool that RocketMQ has for them; send: for the disk, pull: for a message.",
     "group commit, flow control, long polling, long responses",
     ("processor",),
-    panel=Panel(Row.REQUESTS, "Requests that wait", ("processor",)),
 )
 BROKER_PERMISSION: Final = _rocketmq.gauge(
     "rocketmq_broker_permission", "What clients may do: 4 read, 2 write, 6 both.", "setting permission"
 )
 TOPIC_NUMBER: Final = _rocketmq.gauge(
-    "rocketmq_topic_number",
-    "Topics, those of the broker itself included.",
-    "table of topics",
-    panel=Panel(Row.OVERVIEW, "Topics"),
+    "rocketmq_topic_number", "Topics, those of the broker itself included.", "table of topics"
 )
-GROUP_NUMBER: Final = _rocketmq.gauge(
-    "rocketmq_consumer_group_number",
-    "Consumer groups.",
-    "table of groups",
-    panel=Panel(Row.OVERVIEW, "Consumer groups"),
-)
+GROUP_NUMBER: Final = _rocketmq.gauge("rocketmq_consumer_group_number", "Consumer groups.", "table of groups")
 MESSAGES_IN: Final = _rocketmq.counter(
     "rocketmq_messages_in_total",
     "Messages stored since the start, by the topic that they were written to.",
     "counted with every send, once for a batch; the type is that of the topic",
     ("topic", "message_type", "is_system"),
-    panel=Panel(Row.TRAFFIC, "Messages in", ("topic",)),
 )
 THROUGHPUT_IN: Final = _rocketmq.counter(
     "rocketmq_throughput_in_total",
     "Bytes stored since the start, as they lie in the log.",
     "as rocketmq_messages_in_total",
     ("topic", "message_type", "is_system"),
-    panel=Panel(Row.TRAFFIC, "Bytes in", ("topic",)),
 )
 MESSAGE_SIZE: Final = _rocketmq.histogram(
     "rocketmq_message_size",
@@ -59,42 +48,30 @@ MESSAGE_SIZE: Final = _rocketmq.histogram(
     "queue entries that were written since the last scrape",
     (1 * _KB, 4 * _KB, 512 * _KB, 1 * _MB, 2 * _MB, 4 * _MB),
     ("topic", "message_type", "is_system"),
-    panel=Panel(Row.TRAFFIC, "Size of messages (p99)", ("topic",)),
 )
 MESSAGES_OUT: Final = _rocketmq.counter(
     "rocketmq_messages_out_total",
     "Messages delivered to groups since the start, repeated deliveries included.",
     "counted with every pull",
     ("topic", "consumer_group", "is_retry", "is_system"),
-    panel=Panel(Row.TRAFFIC, "Messages out", ("topic", "consumer_group")),
 )
 THROUGHPUT_OUT: Final = _rocketmq.counter(
     "rocketmq_throughput_out_total",
     "Bytes delivered to groups since the start.",
     "counted with every pull",
     ("topic", "consumer_group", "is_retry", "is_system"),
-    panel=Panel(Row.TRAFFIC, "Bytes out", ("topic", "consumer_group")),
 )
 PRODUCER_CONNECTIONS: Final = _rocketmq.gauge(
-    "rocketmq_producer_connections",
-    "Connected producers.",
-    "heartbeats",
-    ("language", "version", "protocol_type"),
-    panel=Panel(Row.CLIENTS, "Producers", ("language", "version")),
+    "rocketmq_producer_connections", "Connected producers.", "heartbeats", ("language", "version", "protocol_type")
 )
 CONSUMER_CONNECTIONS: Final = _rocketmq.gauge(
     "rocketmq_consumer_connections",
     "Connected members of groups.",
     "heartbeats",
     ("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
-    panel=Panel(Row.CLIENTS, "Members of groups", ("consumer_group",)),
 )
 LAG_MESSAGES: Final = _rocketmq.gauge(
-    "rocketmq_consumer_lag_messages",
-    "Messages that a group has not finished.",
-    _LAG_SOURCE,
-    _LAG,
-    panel=Panel(Row.GROUPS, "Lag in messages", ("consumer_group", "topic")),
+    "rocketmq_consumer_lag_messages", "Messages that a group has not finished.", _LAG_SOURCE, _LAG
 )
 LAG_LATENCY: Final = _rocketmq.gauge(
     "rocketmq_consumer_lag_latency",
@@ -102,14 +79,12 @@ LAG_LATENCY: Final = _rocketmq.gauge(
     f"{_LAG_SOURCE}; the store time of that message",
     _LAG,
     unit="milliseconds",
-    panel=Panel(Row.GROUPS, "Lag in time", ("consumer_group", "topic")),
 )
 INFLIGHT_MESSAGES: Final = _rocketmq.gauge(
     "rocketmq_consumer_inflight_messages",
     "Messages that members have fetched and not finished.",
     "committed offsets against those of the last pulls",
     _LAG,
-    panel=Panel(Row.GROUPS, "Fetched, not finished", ("consumer_group", "topic")),
 )
 QUEUEING_LATENCY: Final = _rocketmq.gauge(
     "rocketmq_consumer_queueing_latency",
@@ -129,7 +104,6 @@ SEND_TO_DLQ: Final = _rocketmq.counter(
     "Messages that became dead letters since the start, by the topic that they were sent to.",
     "counted with every send-back that is the last",
     ("consumer_group", "topic", "is_system"),
-    panel=Panel(Row.GROUPS, "New dead letters", ("consumer_group", "topic")),
 )
 RPC_LATENCY: Final = _rocketmq.histogram(
     "rocketmq_rpc_latency",
@@ -138,21 +112,18 @@ RPC_LATENCY: Final = _rocketmq.histogram(
     (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000),
     ("protocol_type", "request_code", "response_code", "is_long_polling", "result"),
     unit="milliseconds",
-    panel=Panel(Row.REQUESTS, "Response time (p99)", ("request_code", "is_long_polling")),
 )
 COMMIT_MESSAGES: Final = _rocketmq.counter(
     "rocketmq_commit_messages_total",
     "Transactions committed since the start.",
     "counted with every end of a transaction",
     ("topic",),
-    panel=Panel(Row.WAITING, "Transactions committed", ("topic",)),
 )
 ROLLBACK_MESSAGES: Final = _rocketmq.counter(
     "rocketmq_rollback_messages_total",
     "Transactions rolled back since the start.",
     "counted with every end of a transaction",
     ("topic",),
-    panel=Panel(Row.WAITING, "Transactions rolled back", ("topic",)),
 )
 FINISH_LATENCY: Final = _rocketmq.histogram(
     "rocketmq_finish_message_latency",
@@ -167,7 +138,6 @@ HALF_MESSAGES: Final = _rocketmq.gauge(
     "Prepared messages that wait for their end, all topics together (topic is *).",
     "table of prepared messages",
     ("topic",),
-    panel=Panel(Row.WAITING, "Prepared messages"),
 )
 STORAGE_SIZE: Final = _rocketmq.gauge(
     "rocketmq_storage_size",
@@ -175,7 +145,6 @@ STORAGE_SIZE: Final = _rocketmq.gauge(
     "first and end position of the log",
     ("storage_type", "storage_medium"),
     unit="bytes",
-    panel=Panel(Row.STORE, "Commit log"),
 )
 FLUSH_BEHIND: Final = _rocketmq.gauge(
     "rocketmq_storage_flush_behind_bytes",
@@ -183,7 +152,6 @@ FLUSH_BEHIND: Final = _rocketmq.gauge(
     "end and flushed position of the log",
     ("storage_type", "storage_medium"),
     unit="bytes",
-    panel=Panel(Row.STORE, "Written, not on disk"),
 )
 DISPATCH_BEHIND: Final = _rocketmq.gauge(
     "rocketmq_storage_dispatch_behind_bytes",
@@ -198,7 +166,6 @@ RESERVE_TIME: Final = _rocketmq.gauge(
     "store time of the first record",
     ("storage_type", "storage_medium"),
     unit="milliseconds",
-    panel=Panel(Row.STORE, "Age of the oldest message"),
 )
 TIMER_ENQUEUE_LAG: Final = _rocketmq.gauge(
     "rocketmq_timer_enqueue_lag", "Messages with a time of their own that are not in the timer log yet.", "timers"
@@ -208,14 +175,9 @@ TIMER_DEQUEUE_LATENCY: Final = _rocketmq.gauge(
     "How far the delivery of such messages is behind the clock.",
     "timers",
     unit="milliseconds",
-    panel=Panel(Row.WAITING, "Timers behind the clock"),
 )
 TIMING_MESSAGES: Final = _rocketmq.gauge(
-    "rocketmq_timing_messages",
-    "Messages of a topic that wait for their time.",
-    "config/timermetrics",
-    ("topic",),
-    panel=Panel(Row.WAITING, "Messages that wait for their time", ("topic",)),
+    "rocketmq_timing_messages", "Messages of a topic that wait for their time.", "config/timermetrics", ("topic",)
 )
 TIMER_ENQUEUED: Final = _rocketmq.counter(
     "rocketmq_timer_enqueue_total",
@@ -253,14 +215,12 @@ QUEUE_MESSAGES: Final = _stable.counter(
     "Messages ever written to a queue: its end offset.",
     "ends of queues",
     ("topic", "queue_id"),
-    panel=Panel(Row.TRAFFIC, "Messages in by queue", ("topic", "queue_id")),
 )
 SEND_BACKS: Final = _stable.counter(
     "pyromq_send_back_messages_total",
     "Failed messages that members sent back since the start, by the topic that they were sent to.",
     "counted with every send-back",
     ("consumer_group", "topic"),
-    panel=Panel(Row.GROUPS, "Failed messages", ("consumer_group", "topic")),
 )
 FINISHED: Final = _new.counter(
     "pyromq_finished_messages_total",
@@ -268,7 +228,6 @@ FINISHED: Final = _new.counter(
     "well are these less pyromq_send_back_messages_total.",
     "committed offsets as they move between two scrapes",
     ("consumer_group", "topic"),
-    panel=Panel(Row.GROUPS, "Finished messages", ("consumer_group", "topic")),
 )
 BLOCKING_AGE: Final = _stable.gauge(
     "pyromq_blocking_message_age_seconds",
@@ -276,49 +235,39 @@ BLOCKING_AGE: Final = _stable.gauge(
     "committed offsets that do not move although messages were fetched",
     ("consumer_group", "topic"),
     unit="seconds",
-    panel=Panel(Row.GROUPS, "Blocking message", ("consumer_group", "topic")),
 )
 QUEUE_LAG: Final = _new.gauge(
     "pyromq_consumer_queue_lag_messages",
     "Messages of a queue that a group has not finished; the 100 queues that are most behind.",
     _LAG_SOURCE,
     ("consumer_group", "topic", "queue_id"),
-    panel=Panel(Row.GROUPS, "Queues that are most behind", ("consumer_group", "topic", "queue_id")),
 )
 SUBSCRIPTION_MISMATCHES: Final = _stable.gauge(
     "pyromq_subscription_mismatches",
     "Members of a group that subscribe to something else than the others: messages get lost to them.",
     "heartbeats",
     ("consumer_group",),
-    panel=Panel(Row.GROUPS, "Different subscriptions", ("consumer_group",)),
 )
 DEAD_LETTERS: Final = _stable.gauge(
     "pyromq_dead_letters",
     "Dead letters of a group: still to be looked at, or redriven.",
     "dead-letter topics, and how far redriving has come in them",
     ("consumer_group", "state"),
-    panel=Panel(Row.GROUPS, "Dead letters", ("consumer_group", "state")),
 )
 FLOW_CONTROL: Final = _stable.counter(
     "pyromq_flow_control_total",
     "Writes refused because the disk did not keep up since the start, by RocketMQ's tag of the case.",
     "flow control of sends",
     ("case",),
-    panel=Panel(Row.REQUESTS, "Flow control", ("case",)),
 )
 QUOTA_REFUSALS: Final = _stable.counter(
-    "pyromq_quota_refusals_total",
-    "Requests refused because a quota was used up, since the start.",
-    "quotas",
-    ("kind",),
-    panel=Panel(Row.REQUESTS, "Quotas", ("kind",)),
+    "pyromq_quota_refusals_total", "Requests refused because a quota was used up, since the start.", "quotas", ("kind",)
 )
 REFUSALS: Final = _stable.counter(
     "pyromq_requests_refused_total",
     "Requests answered with an error since the start.",
     "counted with every refusal",
     ("request_code", "response_code"),
-    panel=Panel(Row.REQUESTS, "Refused requests", ("request_code", "response_code")),
 )
 REFUSED_SENDS: Final = _new.counter(
     "pyromq_refused_sends_total",
@@ -337,7 +286,6 @@ GROUP_COMMIT: Final = _stable.histogram(
     "Requests that were written together.",
     "counted with every group commit",
     (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024),
-    panel=Panel(Row.STORE, "Requests in a group commit (p99)"),
 )
 FSYNC: Final = _stable.histogram(
     "pyromq_fsync_seconds",
@@ -345,20 +293,14 @@ FSYNC: Final = _stable.histogram(
     "counted with every flush",
     (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
     unit="seconds",
-    panel=Panel(Row.STORE, "Flush (p99)"),
 )
 WRITABLE: Final = _stable.gauge(
     "pyromq_store_writable",
     "1: the store takes messages; 0: it is read-only, because the disk is full or not trusted any more.",
     "health of the store",
-    panel=Panel(Row.OVERVIEW, "Store is writable"),
 )
 DISK_USED: Final = _stable.gauge(
-    "pyromq_disk_used_ratio",
-    "How full the disk of the data folder is.",
-    "file system",
-    unit="ratio",
-    panel=Panel(Row.STORE, "Disk used"),
+    "pyromq_disk_used_ratio", "How full the disk of the data folder is.", "file system", unit="ratio"
 )
 DISK_FREE: Final = _stable.gauge(
     "pyromq_disk_free_bytes", "Free space on the disk of the data folder.", "file system", unit="bytes"
@@ -367,7 +309,6 @@ UNREAD_DELETED: Final = _stable.counter(
     "pyromq_unread_deleted_total",
     "Messages deleted before a group had read them, once for each group, since the start.",
     "retention",
-    panel=Panel(Row.STORE, "Deleted unread"),
 )
 RECOVERY_CUTS: Final = _new.gauge(
     "pyromq_recovery_cuts", "Places at which the last recovery cut the log, with a copy in cut/.", "report of recovery"
@@ -394,15 +335,12 @@ LOG_DAMAGED: Final = _new.gauge(
     "scrub",
     unit="bytes",
 )
-HELD_PULLS: Final = _new.gauge(
-    "pyromq_held_pulls", "Pulls that wait for a message.", "long polling", panel=Panel(Row.CLIENTS, "Pulls that wait")
-)
+HELD_PULLS: Final = _new.gauge("pyromq_held_pulls", "Pulls that wait for a message.", "long polling")
 NAMESERVERS: Final = _new.gauge(
     "pyromq_registered_nameservers",
     "Name servers that the broker is registered with (state is registered), and others that it should be.",
     "registration",
     ("state",),
-    panel=Panel(Row.OVERVIEW, "Name servers", ("state",)),
 )
 NAME_TAKEN: Final = _new.counter(
     "pyromq_name_taken_total",
@@ -440,7 +378,6 @@ DELAY_LEVELS: Final = _new.gauge(
     "Messages that wait at delay levels, retries among them.",
     "cursors of the levels",
     ("level",),
-    panel=Panel(Row.WAITING, "Messages at delay levels", ("level",)),
 )
 DELAY_LATE: Final = _new.gauge(
     "pyromq_delay_late_worst_seconds",
@@ -454,13 +391,9 @@ ROLE: Final = _new.gauge(
     "1 for the role that the broker has: alone, async-master, sync-master or replica.",
     "replication",
     ("role",),
-    panel=Panel(Row.REPLICATION, "Roles", ("role",)),
 )
 REPLICAS_IN_SYNC: Final = _new.gauge(
-    "pyromq_replicas_in_sync",
-    "Of a master: replicas that miss less than haMaxGapNotInSync.",
-    "reports of replicas",
-    panel=Panel(Row.REPLICATION, "Replicas in sync"),
+    "pyromq_replicas_in_sync", "Of a master: replicas that miss less than haMaxGapNotInSync.", "reports of replicas"
 )
 REPLICA_BEHIND: Final = _new.gauge(
     "pyromq_replica_behind_bytes",
@@ -468,21 +401,18 @@ REPLICA_BEHIND: Final = _new.gauge(
     "reports of replicas",
     ("replica",),
     unit="bytes",
-    panel=Panel(Row.REPLICATION, "Replicas behind", ("replica",)),
 )
 UNCONFIRMED: Final = _new.gauge(
     "pyromq_replication_unconfirmed_bytes",
     "Of a master: how much of its log fewer copies have than it counts on; what could be lost with it.",
     "reports of replicas",
     unit="bytes",
-    panel=Panel(Row.REPLICATION, "Not confirmed"),
 )
 FOLLOWING: Final = _new.gauge(
     "pyromq_replica_following",
     "Of a replica: 1 while it takes over what its master stores, by what it is doing.",
     "replication",
     ("state",),
-    panel=Panel(Row.REPLICATION, "Replica is following", ("state",)),
 )
 
 BROKER_METRICS: Final = tuple(_METRICS)

@@ -29,31 +29,6 @@ class MetricOwner(Enum):
     EXPORTER = "exporter"
 
 
-class Row(Enum):
-    """Rows of the dashboard, in their order."""
-
-    OVERVIEW = "Overview"
-    TRAFFIC = "Messages in and out"
-    GROUPS = "Consumer groups"
-    REQUESTS = "Requests and refusals"
-    STORE = "Store and disk"
-    REPLICATION = "Replication"
-    LOOP = "Event loop and process"
-    WAITING = "Delays and transactions"
-    CLIENTS = "Clients"
-    CLUSTER = "Cluster (exporter)"
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One panel of the dashboard: ``by`` are the labels that distinguish its lines."""
-
-    row: Row
-    title: str
-    by: tuple[str, ...] = ()
-    quantile: float = 0.99  # of histograms
-
-
 BROKER: Final = (MetricOwner.BROKER,)
 NAMESERVER: Final = (MetricOwner.NAMESERVER,)
 EXPORTER: Final = (MetricOwner.EXPORTER,)
@@ -72,7 +47,6 @@ class Metric:
     buckets: tuple[float, ...] = ()
     stability: Stability = Stability.NEW
     servers: tuple[MetricOwner, ...] = BROKER
-    panel: Panel | None = None
     text_name: str = field(init=False)  # as Prometheus has it
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyromq.metrics import broker_table as broker
-from pyromq.metrics.declared import EXPORTER, Declarations, Metric, Panel, Row, Stability
+from pyromq.metrics.declared import EXPORTER, Declarations, Metric, Stability
 
 _BROKER: Final = ("brokerIP", "broker")
 _CLIENT: Final = ("group", "topic", "clientId")
@@ -26,52 +26,33 @@ BROKER_UP: Final = _stable.gauge(
     "1: the broker answered when it was asked last; 0: it did not, and its other series are gone.",
     _RUNTIME,
     _BROKER,
-    panel=Panel(Row.CLUSTER, "Brokers that answer", ("broker",)),
 )
 REFRESH_TIME: Final = _new.gauge(
     "pyromq_exporter_refresh_seconds", "How long the last round of admin requests took.", "exporter", unit="seconds"
 )
 REFRESH_AGE: Final = _new.gauge(
-    "pyromq_exporter_refresh_age_seconds",
-    "How long ago that was.",
-    "exporter",
-    unit="seconds",
-    panel=Panel(Row.CLUSTER, "Age of what is shown"),
+    "pyromq_exporter_refresh_age_seconds", "How long ago that was.", "exporter", unit="seconds"
 )
 REFRESH_ERRORS: Final = _new.counter(
-    "pyromq_exporter_errors_total",
-    "Admin requests that failed since the start.",
-    "exporter",
-    ("request",),
-    panel=Panel(Row.CLUSTER, "Failed admin requests", ("request",)),
+    "pyromq_exporter_errors_total", "Admin requests that failed since the start.", "exporter", ("request",)
 )
 BROKER_TPS: Final = _rocketmq.gauge(
-    "rocketmq_broker_tps",
-    "Messages that come in, in a second.",
-    f"{_RUNTIME}: putTps",
-    _BROKER,
-    panel=Panel(Row.CLUSTER, "Messages in, by broker", ("broker",)),
+    "rocketmq_broker_tps", "Messages that come in, in a second.", f"{_RUNTIME}: putTps", _BROKER
 )
 BROKER_QPS: Final = _rocketmq.gauge(
-    "rocketmq_broker_qps",
-    "Messages that go out, in a second.",
-    f"{_RUNTIME}: getTransferredTps",
-    _BROKER,
-    panel=Panel(Row.CLUSTER, "Messages out, by broker", ("broker",)),
+    "rocketmq_broker_qps", "Messages that go out, in a second.", f"{_RUNTIME}: getTransferredTps", _BROKER
 )
 DISK_RATIO: Final = _rocketmq.gauge(
     "rocketmq_brokeruntime_commitlog_disk_ratio",
     "How full the disk of the commit log is.",
     f"{_RUNTIME}: commitLogDiskRatio",
     _BROKER,
-    panel=Panel(Row.CLUSTER, "Disk used, by broker", ("broker",)),
 )
 PRODUCER_TPS: Final = _rocketmq.gauge(
     "rocketmq_producer_tps",
     "Messages that come into a topic, in a second.",
     "GET_TOPIC_STATS_INFO on brokers that tell, else its offsets from one round to the next",
     ("broker", "topic"),
-    panel=Panel(Row.CLUSTER, "Messages in, by topic", ("topic",)),
 )
 PRODUCER_OFFSET: Final = _rocketmq.gauge(
     "rocketmq_producer_offset", "Ends of all queues of a topic, added up.", "GET_TOPIC_STATS_INFO", ("broker", "topic")
@@ -108,21 +89,12 @@ CONSUME_RT: Final = _rocketmq.gauge(
     "How long listeners of a member take for a message, in milliseconds.",
     _RUNNING,
     _CLIENT,
-    panel=Panel(Row.CLUSTER, "Time of listeners (ms)", ("group", "topic")),
 )
 CONSUME_OK_TPS: Final = _rocketmq.gauge(
-    "rocketmq_client_consume_ok_msg_tps",
-    "Messages that went well at a member, in a second.",
-    _RUNNING,
-    _CLIENT,
-    panel=Panel(Row.CLUSTER, "Messages that went well", ("group", "topic")),
+    "rocketmq_client_consume_ok_msg_tps", "Messages that went well at a member, in a second.", _RUNNING, _CLIENT
 )
 CONSUME_FAIL_TPS: Final = _rocketmq.gauge(
-    "rocketmq_client_consume_fail_msg_tps",
-    "Messages that failed at a member, in a second.",
-    _RUNNING,
-    _CLIENT,
-    panel=Panel(Row.CLUSTER, "Messages that failed", ("group", "topic")),
+    "rocketmq_client_consume_fail_msg_tps", "Messages that failed at a member, in a second.", _RUNNING, _CLIENT
 )
 CONSUME_FAIL_COUNT: Final = _rocketmq.gauge(
     "rocketmq_client_consume_fail_msg_count", "Messages that failed at a member in the last hour.", _RUNNING, _CLIENT
@@ -138,7 +110,6 @@ CLIENT_FLOW_CONTROL: Final = _new.gauge(
     "How often a member held a pull back since its start, by the rule; members that are PyroMQ's tell it.",
     _RUNNING,
     ("group", "clientId", "case"),
-    panel=Panel(Row.CLUSTER, "Flow control of members", ("group", "case")),
 )
 CLIENT_HEAD_AGE: Final = _new.gauge(
     "pyromq_client_blocking_message_age_seconds",
@@ -146,7 +117,6 @@ CLIENT_HEAD_AGE: Final = _new.gauge(
     _RUNNING,
     ("group", "clientId"),
     unit="seconds",
-    panel=Panel(Row.CLUSTER, "Oldest message in a listener", ("group",)),
 )
 
 EXPORTER_METRICS: Final = tuple(_METRICS)

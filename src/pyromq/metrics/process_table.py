@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyromq.metrics.declared import BROKER, NAMESERVER, Declarations, Metric, MetricOwner, Panel, Row, Stability
+from pyromq.metrics.declared import BROKER, NAMESERVER, Declarations, Metric, MetricOwner, Stability
 
 _SERVERS: Final = (MetricOwner.BROKER, MetricOwner.NAMESERVER)
 _ALL: Final = (MetricOwner.BROKER, MetricOwner.NAMESERVER, MetricOwner.EXPORTER)
@@ -24,14 +24,9 @@ BUILD_INFO: Final = _stable_process.gauge(
     "Always 1; which PyroMQ runs, on which Python, and whether its hot path is pure Python or the compiled core.",
     "installed packages",
     ("version", "python", "core"),
-    panel=Panel(Row.OVERVIEW, "Version", ("version", "python", "core")),
 )
 UPTIME: Final = _stable_process.gauge(
-    "pyromq_uptime_seconds",
-    "How long the process has served.",
-    "clock",
-    unit="seconds",
-    panel=Panel(Row.OVERVIEW, "Uptime"),
+    "pyromq_uptime_seconds", "How long the process has served.", "clock", unit="seconds"
 )
 MEMORY: Final = _stable_process.gauge(
     "pyromq_memory_bytes",
@@ -40,25 +35,13 @@ MEMORY: Final = _stable_process.gauge(
     "/proc/self/status, on Linux",
     ("kind",),
     unit="bytes",
-    panel=Panel(Row.LOOP, "Memory", ("kind",)),
 )
 CPU: Final = _stable_process.counter(
-    "pyromq_cpu_seconds_total",
-    "CPU time of the process.",
-    "operating system",
-    ("mode",),
-    unit="seconds",
-    panel=Panel(Row.LOOP, "CPU", ("mode",)),
+    "pyromq_cpu_seconds_total", "CPU time of the process.", "operating system", ("mode",), unit="seconds"
 )
-OPEN_FILES: Final = _new_process.gauge(
-    "pyromq_open_files", "Open files and sockets.", "/proc/self/fd, on Linux", panel=Panel(Row.LOOP, "Open files")
-)
+OPEN_FILES: Final = _new_process.gauge("pyromq_open_files", "Open files and sockets.", "/proc/self/fd, on Linux")
 CONNECTIONS: Final = _stable_server.gauge(
-    "pyromq_connections",
-    "Open connections of clients, by the server that has them.",
-    "servers",
-    ("server",),
-    panel=Panel(Row.CLIENTS, "Connections", ("server",)),
+    "pyromq_connections", "Open connections of clients, by the server that has them.", "servers", ("server",)
 )
 HALF_READ: Final = _new_server.gauge(
     "pyromq_half_read_bytes", "Bytes of requests that have begun to arrive.", "servers", ("server",), unit="bytes"
@@ -69,23 +52,18 @@ LOOP_LAG: Final = _stable_broker.histogram(
     "a timer of the loop",
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
     unit="seconds",
-    panel=Panel(Row.LOOP, "Event loop is late (p99)"),
 )
 LOOP_STALLS: Final = _stable_server.counter(
     "pyromq_loop_stalls_total",
     "How often one piece of work kept the event loop for more than 100 ms of CPU time, since the start.",
     "stall watch",
     ("server",),
-    panel=Panel(Row.LOOP, "Stalls of the event loop", ("server",)),
 )
 LOOP_STALL_WORST: Final = _new_server.gauge(
     "pyromq_loop_stall_worst_seconds", "The worst of them.", "stall watch", ("server",), unit="seconds"
 )
 KNOWN_BROKERS: Final = _stable_nameserver.gauge(
-    "pyromq_nameserver_brokers",
-    "Registered addresses of brokers, masters and replicas.",
-    "route table",
-    panel=Panel(Row.OVERVIEW, "Brokers registered"),
+    "pyromq_nameserver_brokers", "Registered addresses of brokers, masters and replicas.", "route table"
 )
 KNOWN_TOPICS: Final = _stable_nameserver.gauge("pyromq_nameserver_topics", "Topics with a route.", "route table")
 COLLECT_TIME: Final = _new_process.gauge(
@@ -93,14 +71,12 @@ COLLECT_TIME: Final = _new_process.gauge(
     "CPU time that the last collection took on the event loop, in pieces of a few milliseconds.",
     "endpoint",
     unit="seconds",
-    panel=Panel(Row.LOOP, "Cost of a scrape"),
 )
 OVERFLOW_SERIES: Final = _stable_process.gauge(
     "pyromq_metrics_overflow_series",
     "Label sets beyond the label budget of a metric, added up in its series with the labels _overflow.",
     "label budget",
     ("metric",),
-    panel=Panel(Row.OVERVIEW, "Label sets beyond the budget", ("metric",)),
 )
 OTLP_EXPORTS: Final = _new_process.counter(
     "pyromq_otlp_exports_total",

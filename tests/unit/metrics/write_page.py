@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyromq.metrics.page import exporter_rows, server_rows
+from release.monitoring.page import exporter_rows, server_rows
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "metrics.md"
 

@@ -1,11 +1,12 @@
-"""The Grafana dashboard, made from the table of metrics: a panel for each that declares one."""
+"""The Grafana dashboard, made from the table of metrics: a panel for each that has one in ``panels``."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from pyromq.metrics.declared import Metric, MetricKind, MetricOwner, Panel, Row
-from pyromq.metrics.table import METRICS
+from pyromq.metrics.declared import Metric, MetricKind, MetricOwner
+from release.monitoring.metrics import METRICS
+from release.monitoring.panels import PANELS, Panel, Row
 
 _WIDTH: Final = 24
 _PANEL_WIDTH: Final = 8
@@ -57,7 +58,7 @@ def _panels() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     at = 0
     for row in Row:
-        mine = [(metric, metric.panel) for metric in METRICS if metric.panel is not None and metric.panel.row is row]
+        mine = [(each, PANELS[each]) for each in METRICS if each in PANELS and PANELS[each].row is row]
         found.append(_row(row, at, len(found) + 1))
         at += 1
         for number, (metric, panel) in enumerate(mine):

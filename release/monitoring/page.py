@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pyromq.metrics.declared import Metric, MetricOwner
 from pyromq.metrics.exporter_table import ALSO_EXPORTED
-from pyromq.metrics.table import METRICS
+from release.monitoring.metrics import METRICS
 
 
 def rows(metrics: Iterable[Metric]) -> list[str]:

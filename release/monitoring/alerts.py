@@ -198,7 +198,7 @@ ALERTS: Final = (
 def rules_text() -> str:
     """A rule file (YAML) of Prometheus."""
     lines = [
-        "# Made from src/pyromq/metrics/alerts.py by deploy/generate.py",
+        "# Made from release/monitoring/alerts.py by deploy/generate.py",
         "groups:",
         "  - name: pyromq",
         "    rules:",
