@@ -6,6 +6,9 @@
     parcels      paused, with a member connected and three messages left
     mixed        two members with different tags: whoever gets a queue, some messages are lost to them
     steps        orderly, held up: the first of three messages fails again and again
+    slow         flow control holds back its pulls: its listener has stood at the first of ten messages from the start
+    picky        consumed ten messages with its tag; the last of the other ten, which it does not want, came after them
+    pair         a consumer that is pushed to and one that polls, with the same topic and tag: they agree
 
 Two messages wait for their time, one transaction is open. Numbers are known by construction: ``truth``.
 """
@@ -19,14 +22,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pyromq import Admin, Message, Producer, PushConsumer, ReceivedMessage, TransactionOutcome, TransactionProducer
+from pyromq import (
+    Admin,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    ReceivedMessage,
+    TransactionOutcome,
+    TransactionProducer,
+)
 from pyromq.errors import BrokerError
 from pyromq.model.topic import GroupConfig
-from pyromq.settings import PushConsumerSettings
+from pyromq.settings import FlowLimits, PushConsumerSettings
 from pyromq.wire.trace import ConsumeEnded
 from tests.integration.waiting import until_on_thread
 
-TOPICS: Final = {"Orders": 2, "Bills": 1, "News": 1, "Parcels": 1, "Mixed": 2, "Steps": 1, "Later": 1, "Promises": 1}
+TOPICS: Final = {
+    **{"Orders": 2, "Bills": 1, "News": 1, "Parcels": 1, "Mixed": 2, "Steps": 1, "Slow": 1, "Picky": 1, "Pairs": 2},
+    **{"Later": 1, "Promises": 1},
+}
 QUICK: Final = PushConsumerSettings(start="earliest", persist_ms=100, rebalance_ms=200)
 DELAY_MS: Final = 3_600_000
 ERROR: Final = "ValueError: no such customer"
@@ -64,6 +79,9 @@ TRUTH: Final = Truth(
         "parcels": GroupTruth(members=1, lag=3, is_enabled=False),
         "mixed": GroupTruth(members=2, lag=0, disagreeing=1),
         "steps": GroupTruth(members=1, lag=3),
+        "slow": GroupTruth(members=1, lag=10),
+        "picky": GroupTruth(members=1, lag=0),
+        "pair": GroupTruth(members=2, lag=0),
     },
     letters_total={"bills": 5},
     lag_of_members={"reader": 0, "stuck": 2},
@@ -113,7 +131,7 @@ def running_scenario(nameserver: str, folder: Path) -> Iterator[Scene]:
                 admin.topics.create(topic, queues=queues)
             for group in TRUTH.groups:
                 admin.groups.create(GroupConfig(group_name=group, retry_queue_nums=1))
-            for step in (_orders, _bills, _news, _parcels, _mixed, _steps, _delays, _promise):
+            for step in (_orders, _bills, _news, _parcels, _mixed, _steps, _slow, _picky, _pair, _delays, _promise):
                 step(scene)
             yield scene
         finally:
@@ -215,6 +233,43 @@ def _steps(scene: Scene) -> None:
     settings = PushConsumerSettings(start="earliest", persist_ms=100, rebalance_ms=200, orderly=True, rest_ms=1_000)
     scene.push("steps", "Steps", refuse, settings=settings)
     until_on_thread(lambda: len(tries) >= 3, "the first step failed three times")
+
+
+def _slow(scene: Scene) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def stand_still(_: ReceivedMessage) -> None:
+        begun.set()
+        release.wait()
+
+    scene.send("Slow", 10)
+    settings = PushConsumerSettings(
+        start="earliest", persist_ms=100, rebalance_ms=200, limits=FlowLimits(messages_max=2)
+    )
+    scene.push("slow", "Slow", stand_still, settings=settings)
+    scene._stack.callback(release.set)
+    until_on_thread(begun.is_set, "the first message is with its listener")
+    until_on_thread(lambda: _held_pulls(scene, "slow"), "flow control holds back pulls")
+
+
+def _picky(scene: Scene) -> None:
+    seen: list[str] = []
+    scene.push("picky", "", lambda message: seen.append(message.tags), topics={"Picky": "a"})
+    with Producer(scene.nameserver, group="shop") as producer:
+        for number in range(20):
+            producer.send(Message("Picky", b"%d" % number, tags="ab"[number % 2]))
+    until_on_thread(lambda: seen == ["a"] * 10 and scene.lag("picky") == 0, "what does not match is passed over")
+
+
+def _pair(scene: Scene) -> None:
+    scene.push("pair", "", lambda _: None, topics={"Pairs": "a"})
+    polls = PullConsumer(scene.nameserver, group="pair", topics={"Pairs": "a"}, instance_name="pair-2")
+    scene._stack.enter_context(polls)
+    until_on_thread(lambda: _members(scene, "pair") == 2, "both members of the pair are there")
+
+
+def _held_pulls(scene: Scene, group: str) -> int:
+    return sum(sum(member.held_pulls.values()) for member in scene.admin.groups.describe(group).members)
 
 
 def _delays(scene: Scene) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +16,7 @@ from pyromq.errors import ConfigError
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address, Connection, open_connection
+from pyromq.testing import ServerProcess
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.json.route import decode_route
 from pyromq.wire.received import Received
@@ -162,28 +160,14 @@ def test_a_port_in_use_is_a_clear_error() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_process_says_when_it_is_ready_and_stops_in_order(number: signal.Signals) -> None:
-    code = (
-        "from pyromq.standalone import run_nameserver; from pyromq.nameserver.settings import NameServerSettings as S"
-    )
-    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"{code}; run_nameserver(S(port=0))"], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("ready nameserver=127.0.0.1:")
+    with ServerProcess("nameserver", env={"PYTHONUNBUFFERED": ""}) as server:
+        assert server.output.startswith("ready nameserver=127.0.0.1:")
 
         async def main() -> None:
-            async with connected(Address.parse(line.partition("=")[2].split()[0])) as client:
+            async with connected(Address.parse(server.addresses["nameserver"])) as client:
                 await register(client)
                 assert (await ask_route(client)).code == 0
 
         run(main())
-        process.send_signal(number)
-        assert process.stdout.read() == "" and process.wait(LIMIT_S) == 0
-    finally:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        server.signal(number)
+        assert server.wait() == 0 and server.output.count("\n") == 1
