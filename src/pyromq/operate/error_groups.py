@@ -17,11 +17,13 @@ from pyromq.model.failure import Failure, FailureStory, failure_from_text
 GROUPS_MAX: Final = 1_000
 NAMES_MAX: Final = 20  # topics, versions, hosts of a group
 OTHERS: Final = "all other errors"
+TREND_PARTS: Final = 24
 
 
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Messages that failed with one error. ``text`` and ``sample_id`` (an offset id) are of the newest of them.
 
+    ``trend`` counts them in 24 equal parts of the time that the failures of all errors span, for a small chart.
     ``error_class`` and ``stack`` are empty where nobody said. ``redriven`` of the ``count`` letters were sent again, as
     far as that is known without looking for each. ``topics``, ``versions`` and ``hosts`` have at most 20 names.
     """
@@ -37,6 +39,7 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     sample_id: str = ""
+    trend: tuple[int, ...] = ()
 
 
 class ScannedQueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,20 +100,31 @@ def newest_of(properties: Mapping[str, str]) -> Failure:
     return failure_from_text("", reason) if reason else Failure(error_class="")
 
 
+def trend_of(times_ms: Iterable[int], begin_ms: int, end_ms: int) -> tuple[int, ...]:
+    """Count moments in equal parts of a time; empty where it has no length."""
+    if end_ms <= begin_ms:
+        return ()
+    parts = [0] * TREND_PARTS
+    for time_ms in times_ms:
+        parts[min(TREND_PARTS - 1, max(0, (time_ms - begin_ms) * TREND_PARTS // (end_ms - begin_ms)))] += 1
+    return tuple(parts)
+
+
 def grouped(failures: Sequence[Told]) -> tuple[ErrorGroup, ...]:
     """The most frequent first; of too many, the rarest are one group."""
     by_error: dict[tuple[str, str], list[Told]] = {}
     for each in failures:
         by_error.setdefault(each.failure.error, []).append(each)
+    span = (min((each.last_ms for each in failures), default=0), max((each.last_ms for each in failures), default=0))
     ordered = sorted(by_error.values(), key=lambda some: (-len(some), -max(each.last_ms for each in some)))
     if len(ordered) <= GROUPS_MAX:
-        return tuple(_group_of(some) for some in ordered)
+        return tuple(_group_of(some, span) for some in ordered)
     rest = [each for some in ordered[GROUPS_MAX - 1 :] for each in some]
-    others = msgspec.structs.replace(_group_of(rest), error_class=OTHERS, stack="", text="")
-    return (*(_group_of(some) for some in ordered[: GROUPS_MAX - 1]), others)
+    others = msgspec.structs.replace(_group_of(rest, span), error_class=OTHERS, stack="", text="")
+    return (*(_group_of(some, span) for some in ordered[: GROUPS_MAX - 1]), others)
 
 
-def _group_of(some: Sequence[Told]) -> ErrorGroup:
+def _group_of(some: Sequence[Told], span: tuple[int, int]) -> ErrorGroup:
     newest = max(some, key=lambda each: each.last_ms)
     return ErrorGroup(
         error_class=newest.failure.error_class,
@@ -124,6 +138,7 @@ def _group_of(some: Sequence[Told]) -> ErrorGroup:
         versions=_names(each.failure.version for each in some),
         hosts=_names(each.failure.host for each in some),
         sample_id=newest.place,
+        trend=trend_of((each.last_ms for each in some), *span),
     )
 
 

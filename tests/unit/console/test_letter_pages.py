@@ -76,3 +76,19 @@ def test_a_filter_that_chooses_nothing_redrives_nothing() -> None:
         assert rig.desk.jobs.get(job).counts.total == 0
 
     on_a_console(test)
+
+
+def test_the_index_says_why_since_when_and_of_which_topics() -> None:
+    async def test(rig: ConsoleRig) -> None:
+        await bury(rig, b"1", b"2", reason="no such customer")
+        await rig.broker.advance(seconds=300)
+        await bury(rig, b"3", reason="no price")
+        await rig.broker.advance(seconds=30)
+        page = await rig.page("/dead-letters")
+        text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+        assert "DeadLetterError 3 no price" in text, "one error, with the text of its newest letter"
+        assert 'class="chart spark"' in page and "an hour" in text
+        assert 'href="/topics/orders">orders</a>' in page
+        assert re.search(r'href="/dead-letters/billing\?error=\w+', page)
+
+    on_a_console(test)

@@ -17,6 +17,7 @@ from pyromq.operate.error_groups import (
     newest_of,
     reported_by,
     shares,
+    trend_of,
 )
 from pyromq.operate.explaining.facts import GroupFacts, StoredCopy
 from pyromq.operate.explaining.group_story import attempts_of
@@ -104,3 +105,9 @@ def test_each_attempt_is_told_once_with_its_whole_text(order: int) -> None:
     silent = StoredCopy(topic="t", broker="b", queue=0, offset=9, stored_ms=1)
     facts = GroupFacts(group="g", waiting=tuple(copies[:2]), retries=(silent, *copies[:1]), dead=tuple(copies[2:]))
     assert attempts_of(facts) == (first, second, third)
+
+
+def test_the_trend_of_each_error_has_the_time_of_all_of_them() -> None:
+    assert trend_of([5], 5, 5) == ()
+    parts = trend_of([0, 1, 99, 100], 0, 100)
+    assert (len(parts), parts[0], parts[-1], sum(parts)) == (24, 2, 2, 4)

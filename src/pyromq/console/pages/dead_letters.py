@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pyromq.charts import spark
 from pyromq.console.views import letters as view
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
@@ -23,8 +24,8 @@ _CHOICES = (*_FILTERS, "q")  # with what is searched: all that decides which let
 
 @pages.page("/dead-letters", title="Dead letters", nav=Nav("Consume", order=30, key="x", badge="letters"))
 async def overview(visit: Visit) -> Drawn:
-    found = await view.groups_with_letters(visit.desk)
-    return Drawn("dead_letters.html", {"groups": found})
+    found = await view.letter_index(visit.desk)
+    return Drawn("dead_letters.html", {"groups": found, "spark": spark})
 
 
 def _filter(given: Mapping[str, str]) -> LetterFilter:

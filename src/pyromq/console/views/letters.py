@@ -15,6 +15,7 @@ from pyromq.errors import MQError, NotFoundError
 from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.model.system_names import is_system_group
 from pyromq.operate.delays import DelayedMessage
+from pyromq.operate.error_groups import ErrorGroup, ErrorGroups
 from pyromq.operate.letter_filter import DeadLetter, LetterFilter, LetterRow
 from pyromq.operate.reading.message_rows import row_of
 from pyromq.operate.resend.outgoing import first_topic
@@ -24,6 +25,11 @@ SORTS: Final = ("dead", "topic", "attempts")
 _LETTERS_MS: Final = 4_000
 _WAITING_MAX: Final = 5_000
 _ASKED_AT_ONCE: Final = 8
+_INDEXED_MAX: Final = 50  # groups whose letters the index reads
+_INDEX_READ_MAX: Final = 500  # letters of each, the newest ones
+_ERRORS_SHOWN: Final = 3
+_ERRORS_MS: Final = 20_000
+_HOURS_MIN: Final = 1 / 60  # a rate over less says nothing
 
 
 class LetterList(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,9 +103,69 @@ async def groups_with_letters(desk: Desk) -> list[LetterGroup]:
     return sorted(found, key=lambda each: (-(each.waiting or 0), each.group))
 
 
+class LetterIndexRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A group in the index of dead letters: its counts, and what its newest letters say.
+
+    ``errors`` are its most frequent ones, of ``kinds``; ``hour_rate`` is letters an hour from the first to the last.
+    """
+
+    counts: LetterGroup
+    errors: tuple[ErrorGroup, ...] = ()
+    kinds: int = 0
+    topics: tuple[str, ...] = ()
+    first_ms: int = 0
+    last_ms: int = 0
+    hour_rate: float | None = None
+    trend: tuple[int, ...] = ()
+    is_cut: bool = False
+
+
+async def letter_index(desk: Desk) -> list[LetterIndexRow]:
+    """Return groups with letters, the most first; of the first ``_INDEXED_MAX`` the newest letters are read."""
+    groups, limit = await groups_with_letters(desk), asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def row(counts: LetterGroup) -> LetterIndexRow:
+        if not counts.total:
+            return LetterIndexRow(counts=counts)
+        async with limit:
+            try:
+                return index_row(counts, await _errors(desk, counts.group))
+            except MQError as error:
+                return LetterIndexRow(counts=msgspec.structs.replace(counts, problem=str(error)))
+
+    read = await asyncio.gather(*[row(each) for each in groups[:_INDEXED_MAX]])
+    return [*read, *(LetterIndexRow(counts=each) for each in groups[_INDEXED_MAX:])]
+
+
+async def _errors(desk: Desk, group: str) -> ErrorGroups:
+    async def load() -> ErrorGroups:
+        return await desk.admin.dead_letters.by_error(group, count_max=_INDEX_READ_MAX)
+
+    return await desk.cache.get(("letter errors", group), _ERRORS_MS, load)
+
+
+def index_row(counts: LetterGroup, found: ErrorGroups) -> LetterIndexRow:
+    """Sum up what the letters of a group say."""
+    if not found.errors:
+        return LetterIndexRow(counts=counts)
+    first_ms, last_ms = min(each.first_ms for each in found.errors), max(each.last_ms for each in found.errors)
+    hours = (last_ms - first_ms) / 3_600_000
+    return LetterIndexRow(
+        counts=counts,
+        errors=found.errors[:_ERRORS_SHOWN],
+        kinds=len(found.errors),
+        topics=tuple(sorted({topic for each in found.errors for topic in each.topics})[:_ERRORS_SHOWN]),
+        first_ms=first_ms,
+        last_ms=last_ms,
+        hour_rate=found.messages / hours if hours >= _HOURS_MIN else None,
+        trend=tuple(map(sum, zip(*[each.trend for each in found.errors], strict=True))),
+        is_cut=found.is_cut,
+    )
+
+
 def forget(desk: Desk, group: str) -> None:
     """Forget what is known of a group's letters, after a redrive began."""
-    desk.cache.forget(("letters", group), "groups with letters", ("dead letters", group))
+    desk.cache.forget(("letters", group), "groups with letters", ("dead letters", group), ("letter errors", group))
 
 
 async def letter_lines(desk: Desk, group: str, which: LetterFilter) -> AsyncIterator[bytes]:
