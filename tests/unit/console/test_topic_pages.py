@@ -7,7 +7,7 @@ import pytest
 from pyromq.aio import Message, PushConsumer, ReceivedMessage
 from pyromq.console.views.topic_contents import disk_chart, forecast_text
 from pyromq.errors import DeadLetterError, NoPermissionError
-from pyromq.operate.reading.retention import Limit, TopicRetention
+from pyromq.operate.reading.retention import RetentionLimit, TopicRetention
 from pyromq.operate.reading.topic_history import HistoryStep, TopicHistory
 from pyromq.wire.codes import ResponseCode
 from tests.unit.console.rig import XSS, ConsoleRig
@@ -118,7 +118,7 @@ def kept(**more: object) -> TopicRetention:
 def test_the_forecast_says_what_ends_the_life_of_a_message() -> None:
     now_ms = 1_000 + 3 * HOUR_MS
     assert forecast_text(kept(), now_ms) == "oldest message from 3 h ago; kept for 5 h, as brokers are configured"
-    full = forecast_text(kept(limit=Limit.DISK), now_ms)
+    full = forecast_text(kept(limit=RetentionLimit.DISK), now_ms)
     assert full == "oldest message from 3 h ago; at this rate kept for 5 h, until the disk is full"
     assert "do not tell" in forecast_text(kept(kept_ms=None), now_ms)
     assert forecast_text(kept(oldest_ms=0, messages=0), now_ms).startswith("no message is stored")

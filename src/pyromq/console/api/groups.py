@@ -12,7 +12,7 @@ from pyromq.console.views.brokers import require_broker
 from pyromq.console.views.groups import ResetPlan, ResetWish
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.tables import SIZES, TableQuery
-from pyromq.operate.consumers.used_settings import MemberSettings, UsedSetting
+from pyromq.operate.consumers.used_settings import SettingsInUse, UsedSetting
 from pyromq.operate.jobs.record import JobRecord
 from pyromq.operate.jobs.specs import NewJob, ResetOffsets
 from pyromq.operate.lists import GroupRow
@@ -74,7 +74,7 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
     listening_since_ms: int
     difference: str
     held_pulls: dict[str, int]
-    uses: MemberSettings
+    uses: SettingsInUse
     problem: str
 
 

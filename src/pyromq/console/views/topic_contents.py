@@ -12,7 +12,7 @@ from pyromq.charts import Axes, Series, Svg, line_chart
 from pyromq.console.desk import Desk
 from pyromq.console.history.spans import TimeSpan
 from pyromq.errors import MQError, printable
-from pyromq.operate.reading.retention import Limit, TopicRetention
+from pyromq.operate.reading.retention import RetentionLimit, TopicRetention
 from pyromq.operate.reading.schemas import SeenSchema
 from pyromq.operate.reading.topic_history import HistoryStep, TopicHistory
 from pyromq.wording import ago, shown_span
@@ -68,7 +68,7 @@ def forecast_text(kept: TopicRetention, now_ms: int) -> str:
     oldest = f"oldest message from {ago(kept.oldest_ms, now_ms)}" if kept.oldest_ms else "no message is stored"
     if kept.kept_ms is None:
         return f"{oldest}; brokers do not tell how long they keep messages"
-    if kept.limit is Limit.DISK:
+    if kept.limit is RetentionLimit.DISK:
         return f"{oldest}; at this rate kept for {shown_span(kept.kept_ms)}, until the disk is full"
     return f"{oldest}; kept for {shown_span(kept.kept_ms)}, as brokers are configured"
 

@@ -13,7 +13,7 @@ from pyromq.model.queue import QueueId
 from pyromq.model.topic import GroupConfig
 from pyromq.operate.consumers.blocked_queues import BlockedQueue
 from pyromq.operate.consumers.members import ClientState
-from pyromq.operate.consumers.used_settings import MemberSettings, UsedSetting, compare_settings
+from pyromq.operate.consumers.used_settings import SettingsInUse, UsedSetting, compare_settings
 from pyromq.wire.json.heartbeat import ConsumerConnections, Subscription
 from pyromq.wire.json.subscribed import Wish, difference, shown
 
@@ -49,7 +49,7 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     listening_since_ms: int = 0
     difference: str = ""
     held_pulls: dict[str, int] = {}
-    uses: MemberSettings = MemberSettings()
+    uses: SettingsInUse = SettingsInUse()
     problem: str = ""
 
     @property

@@ -16,7 +16,7 @@ from pyromq.errors import GroupOfflineError, MQError
 from pyromq.model.queue import QueueId
 from pyromq.operate.consumers.direct_consumption import DirectConsumption, read_direct_consumption
 from pyromq.operate.consumers.group_configs import require_group
-from pyromq.operate.consumers.used_settings import MemberSettings, settings_of_member
+from pyromq.operate.consumers.used_settings import SettingsInUse, settings_of_member
 from pyromq.operate.reading.stored_messages import StoredMessages
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader
@@ -39,7 +39,7 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: Wish = frozenset()
     rates: dict[str, TopicRates] = {}
     flow: dict[str, int] = {}
-    uses: MemberSettings = MemberSettings()
+    uses: SettingsInUse = SettingsInUse()
     problem: str = ""
 
 

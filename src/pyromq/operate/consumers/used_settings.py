@@ -21,7 +21,7 @@ _THE_GROUPS: Final = "the group's"
 _NO_LIMIT: Final = "no limit"
 
 
-class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
+class SettingsInUse(msgspec.Struct, frozen=True, kw_only=True):
     """What one member uses; None where it does not tell.
 
     ``retries_max`` -1 leaves the limit to the group, and an orderly member has none then. ``timed_out`` counts messages
@@ -49,7 +49,7 @@ class UsedSetting(msgspec.Struct, frozen=True, kw_only=True):
     """Members disagree, or use something else than the group's."""
 
 
-def settings_of_member(properties: Mapping[str, object]) -> MemberSettings:
+def settings_of_member(properties: Mapping[str, object]) -> SettingsInUse:
     """Read the properties of a running info; a value that is none of its kind is taken as not told."""
     timeout_ms = _number(properties.get("pyromq.consumeTimeoutMs"))
     minutes = _number(properties.get("consumeTimeout"))
@@ -57,7 +57,7 @@ def settings_of_member(properties: Mapping[str, object]) -> MemberSettings:
         timeout_ms = minutes * _MINUTE_MS
     threads = _number(properties.get("PROP_THREADPOOL_CORE_SIZE"))
     orderly = {"true": True, "false": False}.get(str(properties.get("PROP_CONSUMEORDERLY", "")).lower())
-    return MemberSettings(
+    return SettingsInUse(
         retries_max=_number(properties.get("maxReconsumeTimes")),
         consume_timeout_ms=timeout_ms,
         threads=threads or None,
@@ -70,7 +70,7 @@ def settings_of_member(properties: Mapping[str, object]) -> MemberSettings:
     )
 
 
-def compare_settings(config: GroupConfig, members: Iterable[tuple[str, MemberSettings]]) -> tuple[UsedSetting, ...]:
+def compare_settings(config: GroupConfig, members: Iterable[tuple[str, SettingsInUse]]) -> tuple[UsedSetting, ...]:
     """Return settings that the group or a member tells, each with the members (client ids) by the value they use."""
     told = list(members)
     found = []
@@ -88,7 +88,7 @@ def compare_settings(config: GroupConfig, members: Iterable[tuple[str, MemberSet
     return tuple(found)
 
 
-def _retries(used: MemberSettings) -> str | None:
+def _retries(used: SettingsInUse) -> str | None:
     if used.retries_max is None:
         return None
     if used.retries_max != GROUP_DECIDES:
@@ -96,16 +96,16 @@ def _retries(used: MemberSettings) -> str | None:
     return _NO_LIMIT if used.is_orderly else _THE_GROUPS
 
 
-def _timeout(used: MemberSettings) -> str | None:
+def _timeout(used: SettingsInUse) -> str | None:
     return None if used.consume_timeout_ms is None else shown_span(used.consume_timeout_ms)
 
 
-def _order(used: MemberSettings) -> str | None:
+def _order(used: SettingsInUse) -> str | None:
     return None if used.is_orderly is None else ("queue by queue" if used.is_orderly else "concurrently")
 
 
-def _whole(name: str) -> Callable[[MemberSettings], str | None]:
-    def show(used: MemberSettings) -> str | None:
+def _whole(name: str) -> Callable[[SettingsInUse], str | None]:
+    def show(used: SettingsInUse) -> str | None:
         value = getattr(used, name)
         return None if value is None else str(value)
 
@@ -116,7 +116,7 @@ def _order_of_group(config: GroupConfig) -> str:
     return "queue by queue" if config.consume_message_orderly else ""
 
 
-_ROWS: Final[tuple[tuple[str, Callable[[GroupConfig], str], Callable[[MemberSettings], str | None]], ...]] = (
+_ROWS: Final[tuple[tuple[str, Callable[[GroupConfig], str], Callable[[SettingsInUse], str | None]], ...]] = (
     ("retries", lambda config: str(config.retry_max_times), _retries),
     ("time for a message", lambda config: "", _timeout),
     ("threads", lambda config: "", _whole("threads")),

@@ -20,7 +20,7 @@ _HOUR_MS: Final = 3_600_000
 _APACHE_FORCE_PERCENT: Final = 85  # RocketMQ: diskSpaceCleanForciblyRatio
 
 
-class Limit(StrEnum):
+class RetentionLimit(StrEnum):
     """What ends the life of a message first."""
 
     TIME = "time"
@@ -39,7 +39,7 @@ class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
     keep_ms: int | None
     room_bytes: int | None
     kept_ms: int | None
-    limit: Limit = Limit.TIME
+    limit: RetentionLimit = RetentionLimit.TIME
 
 
 class TopicRetention(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class TopicRetention(msgspec.Struct, frozen=True, kw_only=True):
     newest_ms: int
     bytes: int | None
     kept_ms: int | None
-    limit: Limit = Limit.TIME
+    limit: RetentionLimit = RetentionLimit.TIME
     brokers: tuple[LogRetention, ...] = ()
 
 
@@ -84,19 +84,19 @@ def log_retention(
     )
 
 
-def kept_for(keep_ms: int | None, room_bytes: int | None, bytes_per_s: float) -> tuple[int | None, Limit]:
+def kept_for(keep_ms: int | None, room_bytes: int | None, bytes_per_s: float) -> tuple[int | None, RetentionLimit]:
     """Return how long a message is kept, and why no longer."""
     if room_bytes is None or bytes_per_s <= 0:
-        return keep_ms, Limit.TIME
+        return keep_ms, RetentionLimit.TIME
     full_ms = int(room_bytes * 1000 / bytes_per_s)
     if keep_ms is not None and keep_ms <= full_ms:
-        return keep_ms, Limit.TIME
-    return full_ms, Limit.DISK
+        return keep_ms, RetentionLimit.TIME
+    return full_ms, RetentionLimit.DISK
 
 
-def shortest(logs: tuple[LogRetention, ...]) -> tuple[int | None, Limit]:
+def shortest(logs: tuple[LogRetention, ...]) -> tuple[int | None, RetentionLimit]:
     """Return how long the broker keeps messages that keeps them shortest; None if one does not tell."""
     if not logs or any(each.kept_ms is None for each in logs):
-        return None, Limit.TIME
+        return None, RetentionLimit.TIME
     least = min(logs, key=lambda each: each.kept_ms or 0)
     return least.kept_ms, least.limit

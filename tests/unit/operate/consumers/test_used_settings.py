@@ -10,7 +10,7 @@ from pyromq.aio import Admin, Message, Producer, PushConsumer, ReceivedMessage
 from pyromq.model.topic import GroupConfig
 from pyromq.operate.consumers.group_state import subscription_differences
 from pyromq.operate.consumers.members import ClientState
-from pyromq.operate.consumers.used_settings import MemberSettings, compare_settings, settings_of_member
+from pyromq.operate.consumers.used_settings import SettingsInUse, compare_settings, settings_of_member
 from pyromq.testing import LoopbackBroker
 
 JAVA = {
@@ -26,7 +26,7 @@ JAVA = {
 
 
 def test_javas_properties_are_read() -> None:
-    assert settings_of_member(JAVA) == MemberSettings(
+    assert settings_of_member(JAVA) == SettingsInUse(
         retries_max=-1,
         consume_timeout_ms=900_000,
         threads=20,
@@ -39,16 +39,16 @@ def test_javas_properties_are_read() -> None:
 
 
 def test_what_a_client_does_not_tell_or_tells_wrongly_is_not_known() -> None:
-    assert settings_of_member({"PROP_CLIENT_VERSION": "V5", "pyromq.protocol": "grpc"}) == MemberSettings()
-    assert settings_of_member({"maxReconsumeTimes": "many", "consumeTimeout": None}) == MemberSettings()
+    assert settings_of_member({"PROP_CLIENT_VERSION": "V5", "pyromq.protocol": "grpc"}) == SettingsInUse()
+    assert settings_of_member({"maxReconsumeTimes": "many", "consumeTimeout": None}) == SettingsInUse()
 
 
 def test_a_limit_of_its_own_differs_from_the_groups_and_an_open_one_does_not() -> None:
     config = GroupConfig(group_name="billing", retry_max_times=16)
     open_one, own, orderly = (
-        MemberSettings(retries_max=-1, is_orderly=False),
-        MemberSettings(retries_max=5, is_orderly=False),
-        MemberSettings(retries_max=-1, is_orderly=True),
+        SettingsInUse(retries_max=-1, is_orderly=False),
+        SettingsInUse(retries_max=5, is_orderly=False),
+        SettingsInUse(retries_max=-1, is_orderly=True),
     )
     (retries, *_) = compare_settings(config, [("a", open_one), ("b", open_one)])
     assert (retries.group, retries.members, retries.differs) == ("16", {"the group's": ("a", "b")}, False)

@@ -10,7 +10,7 @@ import pytest
 from pyromq.aio import Admin, Message, Producer
 from pyromq.errors import ConfigError, TopicNotFoundError
 from pyromq.operate.brokers import capacity, first_number, last_number
-from pyromq.operate.reading.retention import Limit, kept_for, log_retention, shortest
+from pyromq.operate.reading.retention import RetentionLimit, kept_for, log_retention, shortest
 from pyromq.operate.reading.topic_history import moments
 from pyromq.testing import LoopbackBroker
 
@@ -92,7 +92,7 @@ def test_retention_of_a_topic_tells_its_oldest_message_and_its_size() -> None:
             await producer.send(Message("orders", b"x" * 100))
         await broker.advance(seconds=3_600)
         found = await admin.contents.retention("orders")
-        assert (found.messages, found.oldest_ms, found.limit) == (6, began_ms, Limit.TIME)
+        assert (found.messages, found.oldest_ms, found.limit) == (6, began_ms, RetentionLimit.TIME)
         assert found.bytes and 600 < found.bytes < 6 * 600
         assert found.kept_ms == 72 * HOUR_MS
         [log] = found.brokers
@@ -102,11 +102,11 @@ def test_retention_of_a_topic_tells_its_oldest_message_and_its_size() -> None:
 
 
 def test_messages_are_kept_for_the_configured_time_or_until_the_disk_is_full() -> None:
-    assert kept_for(72 * HOUR_MS, None, 100.0) == (72 * HOUR_MS, Limit.TIME)
-    assert kept_for(72 * HOUR_MS, 36_000, 0.0) == (72 * HOUR_MS, Limit.TIME)
-    assert kept_for(72 * HOUR_MS, 36_000, 10.0) == (HOUR_MS, Limit.DISK)
-    assert kept_for(HOUR_MS // 2, 36_000, 10.0) == (HOUR_MS // 2, Limit.TIME)
-    assert kept_for(None, None, 10.0) == (None, Limit.TIME)
+    assert kept_for(72 * HOUR_MS, None, 100.0) == (72 * HOUR_MS, RetentionLimit.TIME)
+    assert kept_for(72 * HOUR_MS, 36_000, 0.0) == (72 * HOUR_MS, RetentionLimit.TIME)
+    assert kept_for(72 * HOUR_MS, 36_000, 10.0) == (HOUR_MS, RetentionLimit.DISK)
+    assert kept_for(HOUR_MS // 2, 36_000, 10.0) == (HOUR_MS // 2, RetentionLimit.TIME)
+    assert kept_for(None, None, 10.0) == (None, RetentionLimit.TIME)
 
 
 def test_apaches_run_time_information_is_enough() -> None:
@@ -125,12 +125,12 @@ def test_apaches_run_time_information_is_enough() -> None:
         48 * HOUR_MS,
         40 * GIB,
     )
-    assert (log.bytes_per_s, log.kept_ms, log.limit) == (1_048_576.0, 40 * 1024 * 1000, Limit.DISK)
+    assert (log.bytes_per_s, log.kept_ms, log.limit) == (1_048_576.0, 40 * 1024 * 1000, RetentionLimit.DISK)
     silent = log_retention("b", {}, {})
     assert (silent.kept_ms, silent.room_bytes) == (None, None)
-    assert shortest((log,)) == (log.kept_ms, Limit.DISK)
-    assert shortest((log, silent)) == (None, Limit.TIME), "one that does not tell may keep them shorter"
-    assert shortest(()) == (None, Limit.TIME)
+    assert shortest((log,)) == (log.kept_ms, RetentionLimit.DISK)
+    assert shortest((log, silent)) == (None, RetentionLimit.TIME), "one that does not tell may keep them shorter"
+    assert shortest(()) == (None, RetentionLimit.TIME)
 
 
 def test_numbers_are_read_as_brokers_write_them() -> None:
