@@ -41,10 +41,6 @@ class TopicSysFlag(IntFlag):
     UNIT_SUBSCRIPTION = 2
 
 
-class GroupSysFlag(IntFlag):
-    UNIT = 1
-
-
 class ForbiddenType(IntEnum):
     """What forbade a pull, beside response code NO_PERMISSION."""
 

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pyromq.store.files.disk import Disk
-from pyromq.store.files.marked_page import PAGE_BYTES, has_mark, replace_page
+from pyromq.store.files.marked_page import has_mark, replace_page
 
-TIMER_CHECK_BYTES: Final = PAGE_BYTES
 _FIELDS: Final = struct.Struct(">7q")
 
 

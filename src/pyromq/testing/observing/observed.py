@@ -29,8 +29,6 @@ __all__ = ["GroupView", "Ledger", "Observer", "SeenMessage", "SeenMessages"]
 _DONE: Final = (JournalEventKind.CONSUMED, JournalEventKind.SKIPPED)
 _LISTENED: Final = (JournalEventKind.BEGAN, *_DONE, JournalEventKind.FAILED)
 
-OnLoop = Callable[[Callable[[], T]], T]
-
 
 class Observer:
     """Reads a broker; on the broker's loop."""
