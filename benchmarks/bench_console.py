@@ -40,7 +40,7 @@ WARM_S: Final = 0.3
 _AT_ONCE: Final = 1_000
 _BATCH: Final = 200
 _IN_FLIGHT: Final = 32
-_GROUPS_IN_FLIGHT: Final = 4  # each creation writes the table of groups
+_STARTED: Final = 200  # groups that have an offset
 _LETTERS: Final = 1_000
 _BODY: Final = b"x" * 64
 TOPIC, GROUP = "topic-00100", "group-0020"
@@ -91,17 +91,12 @@ async def fill(console: Console, topics: int, groups: int, messages: int) -> Non
     (address,) = await admin.requests.directory.masters()
     names = [f"topic-{number:05}" for number in range(topics)]
     await _make_topics(console, address, [*names, dead_letter_topic(GROUP)])
-    seats = asyncio.Semaphore(_GROUPS_IN_FLIGHT)
-
-    async def make_group(number: int) -> None:
-        async with seats:
-            await admin.groups.create(GroupConfig(group_name=f"group-{number:04}"))
-            await admin.offsets.reset(f"group-{number:04}", names[number % topics], to_ms=0)
-
-    await asyncio.gather(*map(make_group, range(groups)))
-    await admin.offsets.reset(GROUP, TOPIC, to_ms=0)
+    await _make_groups(console, address, [f"group-{number:04}" for number in range(groups)])
     while len(await admin.topics.names()) < topics:  # noqa: ASYNC110, the broker tells name servers a moment later
         await asyncio.sleep(0.1)
+    for number in range(min(groups, _STARTED)):
+        await admin.offsets.reset(f"group-{number:04}", names[number % topics], to_ms=0)
+    await admin.offsets.reset(GROUP, TOPIC, to_ms=0)
     await _send(console, TOPIC, messages // 2)
     for name in names[:50]:
         await _send(console, name, messages // 100)
@@ -117,6 +112,12 @@ async def _make_topics(console: Console, address: str, names: list[str]) -> None
         body = java_json.dumps({"topicConfigList": configs})
         ask = console.desk.admin.requests.brokers.ask
         await ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+
+
+async def _make_groups(console: Console, address: str, names: list[str]) -> None:
+    body = java_json.dumps({"groupConfigList": [GroupConfig(group_name=name) for name in names]})
+    ask = console.desk.admin.requests.brokers.ask
+    await ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
 
 
 async def _send(console: Console, topic: str, count: int) -> None:
