@@ -39,6 +39,7 @@ COLD_S: Final = 1.0
 WARM_S: Final = 0.3
 _AT_ONCE: Final = 1_000
 _BATCH: Final = 200
+_MAKE_MS_MAX: Final = 120_000
 _IN_FLIGHT: Final = 32
 _STARTED: Final = 200  # groups that have an offset
 _LETTERS: Final = 1_000
@@ -111,13 +112,13 @@ async def _make_topics(console: Console, address: str, names: list[str]) -> None
         ]
         body = java_json.dumps({"topicConfigList": configs})
         ask = console.desk.admin.requests.brokers.ask
-        await ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+        await ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body, timeout_ms=_MAKE_MS_MAX)
 
 
 async def _make_groups(console: Console, address: str, names: list[str]) -> None:
     body = java_json.dumps({"groupConfigList": [GroupConfig(group_name=name) for name in names]})
     ask = console.desk.admin.requests.brokers.ask
-    await ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
+    await ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body, timeout_ms=_MAKE_MS_MAX)
 
 
 async def _send(console: Console, topic: str, count: int) -> None:
