@@ -62,7 +62,6 @@ class GrpcLoad:
             (b"x-mq-client-version", b"5.2.0"),
             (b"x-mq-date-time", b"20261117T101112Z"),
             (b"x-mq-namespace", b""),
-            (b"grpc-timeout", b"3S"),
         ]
         settings = frames.encode_settings([(frames.Http2Setting.INITIAL_WINDOW_SIZE, _WINDOW)])
         self.socket.sendall(frames.PREFACE + settings)
@@ -72,6 +71,7 @@ class GrpcLoad:
         """The bytes of the next call; they have to be sent in the order in which they were made."""
         stream_id, self._next_id = self._next_id, self._next_id + 2
         fields = [*self._fields, (b":path", f"{SERVICE}{name}".encode()), (b"x-mq-request-id", _request_id())]
+        fields.append((b"grpc-timeout", b"30S" if name == "ReceiveMessage" else b"3S"))
         fields.sort(key=lambda field: not field[0].startswith(b":"))
         block = self._encoder.encode(fields, huffman=False)
         head = frames.encode_frame(frames.HEADERS, frames.END_HEADERS, stream_id, block)

@@ -8,8 +8,10 @@
 
 use crate::batch::{item_at, Item, PROPERTIES_BYTES_MAX};
 use crate::frame::{self, frame_at, PREFIX_BYTES};
+use crate::grpc_send;
 use crate::guard::guarded;
 use crate::header::{self, SendHeader};
+use crate::http2_lane::{call_at, Call, Http2Lane};
 use crate::index::put_key;
 use crate::java_hash;
 use crate::json::{put_decimal, unescape};
@@ -26,6 +28,7 @@ use std::collections::{HashMap, HashSet};
 
 const RESPONSE: i32 = 1;
 const ONEWAY: i32 = 2;
+const SEND_CODE: i32 = 310;
 const BATCH_CODE: i32 = 320;
 const NONE: usize = usize::MAX;
 
@@ -154,14 +157,18 @@ pub struct SendLane {
     waits_for_disk: bool,
     found: Found,
     admitted: Admitted,
-    claim: Claim,      // of the request under way
-    field: TopicField, // likewise
-    text: Vec<u8>,     // properties of the message under way
-    items: Vec<Item>,  // of the batch under way
+    claim: Claim,               // of the request under way
+    field: TopicField,          // likewise
+    text: Vec<u8>,              // properties of the message under way
+    reserved: HashSet<Vec<u8>>, // names of properties that no client of gRPC may set
+    items: Vec<Item>,           // of the batch under way
 }
 
 /// Bytes consumed; sends, messages, bytes of bodies; records; hashed keys; responses and how many.
 type Taken<'py> = (usize, usize, usize, usize, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, usize);
+
+/// Number of the client, bytes consumed, the last stream, bytes of DATA; and as above, without the bytes.
+type TakenCalls<'py> = (usize, usize, u32, usize, Taken<'py>);
 
 /// A topic; sends, messages, bytes of records.
 type TopicTally = (Py<PyString>, u64, u64, u64);
@@ -204,6 +211,7 @@ impl SendLane {
             claim: Claim::default(),
             field: TopicField::new(b""),
             text: Vec::new(),
+            reserved: HashSet::new(),
             items: Vec::new(),
         }
     }
@@ -302,6 +310,51 @@ impl SendLane {
         })
     }
 
+    /// Names of properties that clients of gRPC may not set.
+    fn reserve(&mut self, names: Vec<String>) {
+        self.reserved = names.into_iter().map(String::into_bytes).collect();
+    }
+
+    /// `take` for sends by gRPC of one client, from `at` on. Streams begin above `last_id`, DATA fits into `window`, at most
+    /// so many calls are taken; `turn` is the number of the queue that is next. Their responses have the numbers of streams.
+    #[allow(clippy::too_many_arguments)]
+    fn take_calls<'py>(
+        &mut self,
+        py: Python<'py>,
+        mut lane: PyRefMut<'py, Http2Lane>,
+        data: &[u8],
+        at: usize,
+        bounds: (u32, i64, usize),
+        turn: u64,
+        now_ms: i64,
+        place: (i64, i64, i64),
+    ) -> PyResult<Option<TakenCalls<'py>>> {
+        let (position, room, stored_ms) = place;
+        let mut place = Place { position, room, stored_ms, born_host: [0; 8] };
+        let (mut last_id, window, most) = bounds;
+        guarded(|| {
+            self.clear();
+            let (mut end, mut data_bytes, mut client) = (at, 0, NONE);
+            while !lane.is_ahead() && self.found.sends < most {
+                let Some(call) = call_at(data, end) else { break };
+                if call.stream_id & 1 == 0
+                    || call.stream_id <= last_id
+                    || (data_bytes + call.data_bytes) as i64 > window
+                {
+                    break;
+                }
+                let queue = turn + self.found.sends as u64;
+                if !self.take_call(&mut lane, &call, &mut client, queue, now_ms, &mut place) {
+                    break;
+                }
+                (end, last_id) = (call.end, call.stream_id);
+                data_bytes += call.data_bytes;
+            }
+            let taken = (self.found.sends > 0).then(|| self.hand_over(py, end));
+            Ok(taken.map(|taken| (client, end, last_id, data_bytes, taken)))
+        })
+    }
+
     /// The records that the last `take` found are staged: stage their entries. Says which queues these are.
     fn stage_entries<'py>(
         &mut self,
@@ -380,6 +433,45 @@ impl SendLane {
             at = frame.body.end;
         }
         at
+    }
+
+    /// False when it is not plain; then its block is left to Python, if it was decoded.
+    fn take_call(
+        &mut self,
+        lane: &mut Http2Lane,
+        call: &Call<'_>,
+        client: &mut usize,
+        queue: u64,
+        now_ms: i64,
+        place: &mut Place,
+    ) -> bool {
+        let mut text = std::mem::take(&mut self.text);
+        let message = grpc_send::read(call.message, &self.reserved, &mut text);
+        self.text = text;
+        let Some(message) = message else { return false };
+        let decoded = lane.decode_block(call.block);
+        let found = decoded.as_ref().ok().and_then(|()| lane.client());
+        if let Some(number) = found.filter(|&number| *client == NONE || *client == number) {
+            let known = &lane.clients[number];
+            place.born_host = known.born_host;
+            if let Some((topic, queues)) = known.topic(&message) {
+                let header = SendHeader {
+                    code: SEND_CODE,
+                    opaque: call.stream_id as i32,
+                    topic,
+                    queue_id: (queue % queues) as i32,
+                    born_ms: message.born_ms.unwrap_or(now_ms),
+                    ..SendHeader::default()
+                };
+                if self.take_send::<true>(&header, message.body, place) {
+                    lane.taken(call.stream_id, message.id);
+                    *client = number;
+                    return true;
+                }
+            }
+        }
+        lane.leave(decoded);
+        false
     }
 
     /// Whether the signature shows that a user sent it who may. Nothing of the request is believed before that.

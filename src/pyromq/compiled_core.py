@@ -27,6 +27,9 @@ T = TypeVar("T")
 TakenSends = tuple[int, int, int, int, bytes, bytes, bytes, int]
 """Bytes consumed; sends, messages, bytes of bodies; records; hashed keys; responses, and how many these are."""
 
+TakenCalls = tuple[int, int, int, int, TakenSends]
+"""Number of the client, where the rest begins, the last stream, bytes of DATA; and what is to be staged."""
+
 PulledEntries = tuple["list[tuple[int, int]]", bytes | None, int, int, int, int, int]
 """Runs of records, or their bytes in one piece; messages, bytes, where the last record ends, the next offset, and how
 many entries have no record any more.
@@ -126,11 +129,57 @@ class SendLane(Protocol):
         self, data: Buffer, born_host: bytes, position: int, room: int, stored_ms: int, ip: str | None
     ) -> TakenSends | None: ...
 
+    def reserve(self, names: list[str]) -> None: ...
+
+    def take_calls(
+        self,
+        lane: Http2Lane,
+        data: bytes,
+        at: int,
+        bounds: tuple[int, int, int],
+        turn: int,
+        now_ms: int,
+        place: tuple[int, int, int],
+    ) -> TakenCalls | None: ...
+
     def stage_entries(self, line: object) -> list[Any]:
         """The records that the last ``take`` found are staged: stage their entries. Returns their queues."""
 
     def take_tallies(self) -> list[tuple[str, int, int, int]]:
         """Topics with sends, messages and bytes of records that were staged since the last call."""
+
+
+class Http2Lane(Protocol):
+    """Header tables and unanswered sends of one HTTP/2 connection; ``core/src/http2_lane.rs``."""
+
+    @property
+    def list_bytes(self) -> int: ...
+
+    def decode(self, block: bytes) -> tuple[list[tuple[bytes, bytes]] | None, str, bool]: ...
+
+    def __len__(self) -> int: ...
+
+    def streams(self) -> list[int]: ...
+
+    def close(self, stream_id: int) -> bytes | None: ...
+
+    def admit(
+        self,
+        client_id: bytes,
+        namespace: bytes,
+        born_host: bytes,
+        claim: tuple[bytes, bytes] | None,
+        resource: tuple[bytes, bytes],
+        topic: tuple[bytes, int],
+    ) -> int: ...
+
+    def forget(self) -> None: ...
+
+    def responses(self, data: bytes, window: int, stream_window: int) -> tuple[bytes, int, int] | None: ...
+
+
+class NewHttp2Lane(Protocol):
+    def __call__(self, list_bytes_max: int, texts: tuple[bytes, bytes, bytes, bytes]) -> Http2Lane: ...
 
 
 class SigningKeys(Protocol):
@@ -160,6 +209,7 @@ class Core(Protocol):
     """The module, as this version of PyroMQ knows it."""
 
     VERSION: str
+    Http2Lane: NewHttp2Lane
     PullLane: NewPullLane
     QueueLine: type[Any]
     QueueTail: type[Any]
@@ -226,3 +276,5 @@ def _ignored(reason: str) -> tuple[None, str]:
 
 
 core, DESCRIPTION = load(os.environ.get(SWITCH, ""))
+has_call_lane = hasattr(core, "Http2Lane")
+"""Whether sends by gRPC have a lane: the first builds of this interface know none, and are not wrong for that."""

@@ -80,3 +80,5 @@ RESERVED: Final = frozenset(
     )
 )
 """What an application cannot set by hand: a field of Message or PyroMQ itself sets it."""
+SET_BY_NOBODY: Final = RESERVED - {SHARDING_KEY, TRANSACTION_ID}
+"""Those that no client of gRPC sets; the others travel with messages that were forwarded."""

@@ -15,7 +15,6 @@ import msgspec
 
 from pyromq.broker.commit.touched import Touched
 from pyromq.errors import MQError
-from pyromq.net.connection import Connection
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.received import Received
 
@@ -28,7 +27,24 @@ class SendsOfOneRead(msgspec.Struct, frozen=True, gc=False):
     responses: int
 
 
-PendingSend = tuple[Connection, Received[Any] | SendsOfOneRead, bytes]
+class SendOrigin(Protocol):
+    """Where sends came from and responses go to: a connection, or what stands for one of another protocol."""
+
+    @property
+    def remote_text(self) -> str: ...
+
+    def send(self, frame: bytes) -> None: ...
+
+    def queue(self, frames: bytes, count: int = 1) -> object: ...
+
+    def send_now(self, frames: bytes, count: int = 1) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def abort(self, reason: str) -> None: ...
+
+
+PendingSend = tuple[SendOrigin, Received[Any] | SendsOfOneRead, bytes]
 """A staged message: its connection, its request, and the response if all goes well (empty for one-way sends).
 
 Of several that were staged together, all responses in one piece; each says whose it is. ``with_status`` gives them

@@ -16,12 +16,11 @@ from typing import Final
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.commit.acknowledger import Acknowledger
-from pyromq.broker.commit.commit import Commit, OnStored, PendingSend, SendsOfOneRead
+from pyromq.broker.commit.commit import Commit, OnStored, PendingSend, SendOrigin, SendsOfOneRead
 from pyromq.broker.commit.disk_stage import DiskStage
 from pyromq.broker.commit.touched import NO_QUEUES, Touched
 from pyromq.clock import Clock
 from pyromq.errors import MQError, StoreError
-from pyromq.net.connection import Connection
 from pyromq.store.derived.queue_tail import QueueTail
 from pyromq.store.message_store import MessageStore
 
@@ -69,7 +68,7 @@ class GroupCommit:
         self._before_commit: list[Callable[[], None]] = []  # want to stage something behind everything else
         self._touched = Touched()  # queues of all of these
         self._scheduled = False  # a commit at the end of this loop iteration
-        self._sender: Connection | None = None  # of the last groups, as long as it was only one
+        self._sender: SendOrigin | None = None  # of the last groups, as long as it was only one
         self._alone_commits = 0  # how many these were
 
     def staged(self, pending: PendingSend, queue: QueueKey, *, wait: bool = True) -> None:
@@ -86,7 +85,7 @@ class GroupCommit:
             self._loop.call_soon(self._commit)
 
     def staged_together(
-        self, connection: Connection, sends: SendsOfOneRead, responses: bytes, queues: list[QueueTail]
+        self, connection: SendOrigin, sends: SendsOfOneRead, responses: bytes, queues: list[QueueTail]
     ) -> None:
         """``staged`` of what the send lane took of one read, and ``commit_early``."""
         self._sends.append((connection, sends, responses))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyromq.broker.base.identity import advertised_host
+from pyromq.broker.grpc.call_lane import SendCallLane
 from pyromq.broker.grpc.certificate import grpc_tls
 from pyromq.broker.grpc.clients import GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
@@ -19,9 +20,10 @@ from pyromq.broker.grpc.rpc import Answer, Failure, Rpc, plain_failure
 from pyromq.broker.grpc.sending import Sending
 from pyromq.broker.grpc.statuses import StatusError
 from pyromq.broker.grpc.telemetry import Telemetry
+from pyromq.compiled_core import core, has_call_lane
 from pyromq.errors import ConfigError
 from pyromq.net.address import Address
-from pyromq.net.http2 import CallMethod, Http2Connection, Http2Server
+from pyromq.net.http2 import CallLane, CallMethod, Http2Connection, Http2Server
 from pyromq.net.proxies import TrustedProxies
 from pyromq.net.settings import ConnectionSettings
 from pyromq.net.tls import ServerContext
@@ -93,6 +95,11 @@ class GrpcFront:
         return Rpc(self.clients, kind, answer, failure).method
 
     # --- calls ---
+
+    def lane(self, connection: Http2Connection) -> CallLane | None:
+        if core is None or not has_call_lane:
+            return None
+        return SendCallLane(core, self._ground, self._sending, connection)
 
     def method(self, path: bytes) -> CallMethod | None:
         return self._methods.get(path)

@@ -20,8 +20,7 @@ PROPERTIES_MAX: Final = 128
 PROPERTY_BYTES_MAX: Final = 16 << 10  # names, values, tag and keys together
 MESSAGE_GROUP_BYTES_MAX: Final = 64
 _has_control = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
-_TRAVELLING: Final = {property_names.SHARDING_KEY, property_names.TRANSACTION_ID}
-RESERVED: Final = property_names.RESERVED - _TRAVELLING
+RESERVED: Final = property_names.SET_BY_NOBODY
 """Properties that no application sets, and that are not among those of a delivered message."""
 
 

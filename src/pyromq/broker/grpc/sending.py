@@ -7,10 +7,10 @@ and committed together.
 from __future__ import annotations
 
 from functools import partial
-from itertools import count
 from typing import Any, Final, NamedTuple
 
 from pyromq.broker.dispatching.caller import OnAnswer
+from pyromq.broker.grpc.call_lane import Learn, SendCallLane
 from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
 from pyromq.broker.grpc.messages import Outgoing, accepted_kinds, all_outgoing
@@ -69,7 +69,7 @@ class Sending:
     def __init__(self, ground: FrontGround, clients: GrpcClients) -> None:
         self._ground = ground
         self._clients = clients
-        self._turns = count()
+        self.turn = 0  # of the queues
 
     # --- send ---
 
@@ -83,9 +83,26 @@ class Sending:
             for message in messages:
                 _check_kind(message, config)
             ask = self._one if len(messages) == 1 else self._batch
-            ask(client, config, messages, partial(self._sent, call, messages))
+            learn = self._candidate(call, client, request, config, messages)
+            ask(client, config, messages, partial(self._sent, call, messages, learn))
         except MQError as error:
             self._refuse(call, request, status_of_error(error))
+
+    def _candidate(
+        self,
+        call: GrpcCall,
+        client: GrpcClient,
+        request: SendMessageRequest,
+        config: TopicConfig,
+        messages: list[Outgoing],
+    ) -> Learn | None:
+        """What the lane of the connection learns when this send is stored."""
+        lane = call.connection.lane
+        if not isinstance(lane, SendCallLane) or len(messages) > 1 or messages[0].kind is not MessageKind.NORMAL:
+            return None
+        resource = request.messages[0].topic
+        assert resource is not None
+        return lane.candidate(call, client, resource, config)
 
     def _topic(self, request: SendMessageRequest, client: GrpcClient) -> str:
         messages = request.messages
@@ -140,9 +157,20 @@ class Sending:
         queues = config.write_queue_nums
         if not config.perm & _WRITE or queues < 1:
             raise StatusError(StatusCode.FORBIDDEN, f"topic {config.topic_name} has no queue that can be written")
-        return jump_hash(java_hash(message_group), queues) if message_group else next(self._turns) % queues
+        if message_group:
+            return jump_hash(java_hash(message_group), queues)
+        self.turn, turn = self.turn + 1, self.turn
+        return turn % queues
 
-    def _sent(self, call: GrpcCall, messages: list[Outgoing], response: Received[Any] | ConnectionLostError) -> None:
+    def _sent(
+        self,
+        call: GrpcCall,
+        messages: list[Outgoing],
+        learn: Learn | None,
+        response: Received[Any] | ConnectionLostError,
+    ) -> None:
+        if learn is not None and not isinstance(response, ConnectionLostError) and not response.code:
+            learn()
         if not call.is_open:
             return
         if isinstance(response, ConnectionLostError):
@@ -168,6 +196,10 @@ class Sending:
             ids = [system.message_id if system else "" for system in found]
         entries = [SendResultEntry(status=status, message_id=each) for each in ids]
         call.respond(SendMessageResponse(status=status, entries=entries).encode())
+
+    def answer_taken(self, call: GrpcCall, message_id: str, response: Received[Any]) -> None:
+        """Answer a plain send that the lane took."""
+        self._sent(call, [Outgoing(MessageKind.NORMAL, "", b"", 0, 0, message_id, "", 0)], None, response)
 
     # --- transactions ---
 

@@ -18,7 +18,7 @@ or policies change. Where more than signatures is asked for, it is closed.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -26,11 +26,12 @@ from pyromq.broker.base.access import AccessDeniedError, GuardedAccess
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE
-from pyromq.broker.commit.commit import SendsOfOneRead
+from pyromq.broker.commit.commit import SendOrigin, SendsOfOneRead
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.topics import Topics
-from pyromq.compiled_core import Buffer, Core
+from pyromq.compiled_core import Buffer, Core, Http2Lane, TakenCalls, has_call_lane
 from pyromq.compiled_core import SendLane as CoreLane
+from pyromq.model.property_names import SET_BY_NOBODY
 from pyromq.model.topic import TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
 from pyromq.wire.frame import FRAME_BYTES_MAX
@@ -52,6 +53,17 @@ class LaneTexts:
     response: tuple[bytes, ...]  # ``SendResponses.pieces``
     store_host: bytes
     reserved: frozenset[str]  # topics that clients must not send to
+
+
+class SendCalls(SendOrigin, Protocol):
+    """Sends of one connection that speaks gRPC."""
+
+    @property
+    def tables(self) -> Http2Lane: ...
+
+    @property
+    def bounds(self) -> tuple[int, int, int]:
+        """The last stream, bytes of DATA that may come, calls that may begin."""
 
 
 class Lane(Protocol):
@@ -114,7 +126,10 @@ class SendLane:
             own.record_bytes_max,
             min(_KEYS_MAX, own.keys_max),
         )
-        return self._core.SendLane(limits, texts.store_host, texts.added, texts.response, self._waits)
+        lane = self._core.SendLane(limits, texts.store_host, texts.added, texts.response, self._waits)
+        if has_call_lane:
+            lane.reserve(list(SET_BY_NOBODY))
+        return lane
 
     @property
     def known(self) -> int:
@@ -187,15 +202,9 @@ class SendLane:
             return 0
         if data[FIRST_DIGIT_AT] != FIRST_DIGIT:
             return self.next_lane.take(connection, data) if self.next_lane is not None else 0
+        if not self._may_take(connection):
+            return 0
         store = self._store
-        if not self.is_open or self._gate.closed or not store.health.writable or connection in self.waiting:
-            return 0
-        if self._table.version is not self._version:
-            self.forget()
-        if self._disk.waits is not self._waits:
-            self._forget_all()
-        if not self._known:
-            return 0
         session: Session = connection.session  # type: ignore[assignment]  # the broker sets no other
         ip = None
         if self._access is not None:
@@ -215,3 +224,38 @@ class SendLane:
         connection.frames_in += sends
         self._group_commit.staged_together(connection, SendsOfOneRead(sends, response_count), responses, touched)
         return consumed
+
+    def _may_take(self, connection: Connection) -> bool:
+        """Whether nothing stands in front of sends now; what has changed is forgotten."""
+        if not self.is_open or self._gate.closed or not self._store.health.writable or connection in self.waiting:
+            return False
+        if self._table.version is not self._version:
+            self.forget()
+        if self._disk.waits is not self._waits:
+            self._forget_all()
+        return bool(self._known)
+
+    # --- sends by gRPC ---
+
+    def token(self) -> tuple[object, ...]:
+        """What the decision that a client may send to a topic follows from."""
+        return self, self._table.version, self._access.rules if self._access is not None else None
+
+    def take_calls(self, calls: SendCalls, data: bytes, at: int, turn: int, now_ms: int) -> TakenCalls | None:
+        """Stage the plain sends from there on, whose clients were admitted. Responses go to ``calls``."""
+        store = self._store
+        place = store.next_place()
+        taken = self._lane.take_calls(calls.tables, data, at, calls.bounds, turn, now_ms, place)
+        if taken is None:
+            return None
+        _, sends, messages, body_bytes, records, keys, responses, response_count = taken[4]
+        store.stage_encoded(records, place[2], keys, messages)
+        touched = store.stage_entries(self._lane)
+        self._counters.put_messages += messages
+        self._counters.put_bytes += body_bytes
+        self._group_commit.staged_together(calls, SendsOfOneRead(sends, response_count), responses, touched)
+        return taken
+
+    def may_take_of(self, callers: Iterable[Connection]) -> bool:
+        """Whether sends of these clients may be taken now."""
+        return all(map(self._may_take, callers))

@@ -6,8 +6,8 @@ The handler knows calls and their messages; what HTTP/2 needs besides, this room
 """
 
 from pyromq.net.http2.call import GrpcCall
-from pyromq.net.http2.connection import CallHandler, CallMethod, Http2Connection
+from pyromq.net.http2.connection import CallHandler, CallLane, CallMethod, Http2Connection
 from pyromq.net.http2.limits import Http2Limits
 from pyromq.net.http2.server import Http2Server
 
-__all__ = ["CallHandler", "CallMethod", "GrpcCall", "Http2Connection", "Http2Limits", "Http2Server"]
+__all__ = ["CallHandler", "CallLane", "CallMethod", "GrpcCall", "Http2Connection", "Http2Limits", "Http2Server"]

@@ -29,14 +29,14 @@ def _literal(name: bytes, value: bytes) -> bytes:
 
 
 _STATUS_200: Final = b"\x88"  # an entry of HPACK's static table
-_RESPONSE: Final = _STATUS_200 + _literal(b"content-type", b"application/grpc")
-_OK: Final = _literal(b"grpc-status", b"0")
+RESPONSE_HEAD: Final = _STATUS_200 + _literal(b"content-type", b"application/grpc")
+TRAILERS_OK: Final = _literal(b"grpc-status", b"0")
 _ACCEPTED: Final = _literal(b"grpc-accept-encoding", b"identity,gzip,deflate")
 
 
 def _trailers(status: int, text: str) -> bytes:
     if not status and not text:
-        return _OK
+        return TRAILERS_OK
     return _literal(b"grpc-status", b"%d" % status) + _literal(b"grpc-message", message_text(text))
 
 
@@ -129,7 +129,7 @@ class GrpcCall:
         if not self.is_open or self.is_finished:
             return
         data = with_prefix(message)
-        if not self.has_sent_head and self._connection.respond_at_once(self, _RESPONSE, data, _OK):
+        if not self.has_sent_head and self._connection.respond_at_once(self, RESPONSE_HEAD, data, TRAILERS_OK):
             return
         self.send(message)
         self.finish()
@@ -149,7 +149,7 @@ class GrpcCall:
         trailers = _trailers(status, text)
         if not self.has_sent_head:
             self.has_sent_head = True
-            head = _RESPONSE + (_ACCEPTED if status is GrpcStatus.UNIMPLEMENTED else b"")
+            head = RESPONSE_HEAD + (_ACCEPTED if status is GrpcStatus.UNIMPLEMENTED else b"")
             self._connection.end_call(self, head + trailers)
         else:
             self._connection.end_call(self, trailers)
@@ -166,7 +166,7 @@ class GrpcCall:
     def _send_head(self) -> None:
         if not self.has_sent_head:
             self.has_sent_head = True
-            self._connection.write(frame_head(HEADERS, END_HEADERS, self.stream_id, len(_RESPONSE)) + _RESPONSE)
+            self._connection.write(frame_head(HEADERS, END_HEADERS, self.stream_id, len(RESPONSE_HEAD)) + RESPONSE_HEAD)
 
     # --- for the connection ---
 

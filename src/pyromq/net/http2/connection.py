@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, cast
 
 from pyromq.clock import Clock
+from pyromq.compiled_core import Http2Lane
 from pyromq.net.address import Address
 from pyromq.net.half_read import HalfReadFrames
 from pyromq.net.http2.call import GrpcCall
@@ -35,6 +36,9 @@ from pyromq.wire.http2.requests import (
 logger = logging.getLogger(__name__)
 
 _WRITE_HIGH: Final = 1 << 20
+_BETWEEN: Final = (frames.SETTINGS, frames.PING, frames.WINDOW_UPDATE)  # frames that come between calls
+_LANE_TRIES: Final = 16  # in one read
+_LANE_CALLS: Final = 1_024  # at once
 _NO_FIELDS: Final[dict[bytes, bytes]] = {}  # stays empty
 _HELP: Final = (
     "This port speaks gRPC: clients of RocketMQ 5 connect to it. Clients of the remoting protocol use the port of the "
@@ -52,8 +56,22 @@ class CallMethod(NamedTuple):
     is_stream: bool = False
 
 
+class CallLane(Protocol):
+    """Takes calls of one connection before they are cut into frames, with the compiled core."""
+
+    @property
+    def tables(self) -> Http2Lane:
+        """What knows the header tables, and streams of calls that have no answer yet."""
+
+    def take(self, data: bytes, at: int) -> int:
+        """Serve calls from there on, and say where the rest begins: whole calls, or nothing."""
+
+
 class CallHandler(Protocol):
     """What serves the calls of any number of connections."""
+
+    def lane(self, connection: Http2Connection) -> CallLane | None:
+        """What looks at the bytes of a new connection first."""
 
     def method(self, path: bytes) -> CallMethod | None:
         """What answers calls of this path; None: nothing does."""
@@ -90,7 +108,9 @@ class Http2Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._frames = frames.Http2FrameDecoder()
-        self._headers = HeaderDecoder()
+        self.lane = handler.lane(self)
+        self._tables = self.lane.tables if self.lane is not None else None
+        self._headers = HeaderDecoder(self._tables)
         self._preface = bytearray()
         self._has_preface = self._has_settings = False
         self._is_ending = False  # GOAWAY was sent: nothing more is read
@@ -132,7 +152,7 @@ class Http2Connection(asyncio.Protocol):
     @property
     def calls(self) -> int:
         """How many are under way."""
-        return len(self._streams)
+        return len(self._streams) + (len(self._tables) if self._tables is not None else 0)
 
     @property
     def unsent_bytes(self) -> int:
@@ -184,6 +204,8 @@ class Http2Connection(asyncio.Protocol):
         if self._is_ending or self._transport is None:
             return
         self.close_reason = self.close_reason or reason
+        for stream_id in self._tables.streams() if self._tables is not None else ():
+            self.adopt(stream_id)
         for call in list(self._streams.values()):
             if not call.is_finished:  # its handler has to know: it may still work on it
                 on_closed, call.on_closed = call.on_closed, None
@@ -204,6 +226,8 @@ class Http2Connection(asyncio.Protocol):
         self._later.clear()
         self.forget_half_read()
         streams, self._streams = self._streams, {}
+        for stream_id in self._tables.streams() if self._tables is not None else ():
+            self._tables.close(stream_id)  # type: ignore[union-attr]
         for call in streams.values():
             self._closed(call)
         self._handler.on_disconnected(self)
@@ -243,9 +267,70 @@ class Http2Connection(asyncio.Protocol):
             if not data:
                 return
         try:
+            if self.lane is not None:
+                data = self._left_by_lane(self.lane, self._frames.joined(data))
             self._receive(self._frames.feed(data))
         except Http2Error as error:
             self._fail(error)
+
+    def _left_by_lane(self, lane: CallLane, data: bytes) -> bytes:
+        """What the lane does not take; control frames between calls do not end it. Raises Http2Error."""
+        at = 0
+        for _ in range(_LANE_TRIES):
+            if (
+                not self._has_settings
+                or self._is_ending
+                or self._later
+                or self._block is not None
+                or self._out.is_paused
+            ):
+                break
+            at = lane.take(data, at)
+            end = at + frames.HEAD_BYTES
+            if end > len(data) or data[at + 3] not in _BETWEEN:
+                break
+            end += int.from_bytes(data[at : at + 3], "big")
+            if end > len(data):
+                break
+            self._receive(self._frames.feed(data[at:end]))
+            at = end
+        return data[at:] if at else data
+
+    def taken(self, count: int, last_id: int, data_bytes: int) -> None:
+        """The lane has taken so many calls, of so many bytes of DATA, the last with this stream."""
+        self._last_id = last_id
+        self.calls_begun += count
+        self._use_window(data_bytes)
+
+    @property
+    def lane_bounds(self) -> tuple[int, int, int]:
+        """For the lane: the last stream, what the peer may still send, and how many calls may begin."""
+        return self._last_id, self._window, min(self.limits.streams_max - self.calls, _LANE_CALLS)
+
+    def adopt(self, stream_id: int) -> tuple[GrpcCall, bytes] | None:
+        """A call that the lane took and nobody answered, from now on like any other; with the id of its message."""
+        message_id = self._tables.close(stream_id) if self._tables is not None else None
+        if message_id is None:
+            return None
+        call = GrpcCall(self, stream_id, _NO_FIELDS, None, self._out.initial_window)
+        call.is_remote_done = True
+        self._streams[stream_id] = call
+        return call, message_id
+
+    def answer_taken(self, data: bytes) -> bool:
+        """Answer what the lane took, by responses of the remoting protocol; False: each has to be sent by itself."""
+        out = self._out
+        if self._tables is None or out.is_paused:
+            return False
+        found = self._tables.responses(data, out.window, out.initial_window)
+        if found is None:
+            return False
+        responses, data_bytes, count = found
+        out.window -= data_bytes
+        out.write_now(responses)
+        self._resets.earn(count)
+        self._updates.earn(count)
+        return True
 
     def _take_preface(self, data: bytes) -> bytes:
         """What follows it; empty while it is not complete, or is none."""
@@ -346,13 +431,15 @@ class Http2Connection(asyncio.Protocol):
 
     def _on_block(self, stream_id: int, flags: int, block: bytes) -> None:
         pairs = self._headers.decode(block)
+        if self._tables:
+            self.adopt(stream_id)
         call = self._streams.get(stream_id)
         if call is not None:
             self._on_trailers(call, flags, pairs)
         elif stream_id > self._last_id:
             self._last_id = stream_id
             too_much = self._unread_bytes + self._headers.list_bytes > self.limits.half_read_bytes_max
-            if too_much or len(self._streams) >= self.limits.streams_max:
+            if too_much or self.calls >= self.limits.streams_max:
                 self._reset(stream_id, Http2Code.REFUSED_STREAM)
                 self._spend(self._resets, "streams beyond the limit")
                 return
@@ -394,12 +481,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _on_data(self, stream_id: int, flags: int, payload: bytes) -> None:
         size = len(payload)
-        self._window -= size
-        if self._window < 0:
-            raise Http2Error(Http2Code.FLOW_CONTROL_ERROR, "more DATA than the window of the connection allows")
-        if self._window < self.limits.connection_window // 2:
-            self.write(frames.encode_window_update(0, self.limits.connection_window - self._window))
-            self._window = self.limits.connection_window
+        self._use_window(size)
         call = self._streams.get(stream_id)
         if call is None:
             if stream_id > self._last_id or not stream_id & 1:
@@ -423,6 +505,14 @@ class Http2Connection(asyncio.Protocol):
         elif call.receive_window < self.limits.stream_window // 2 and call.is_open:
             self.write(frames.encode_window_update(stream_id, self.limits.stream_window - call.receive_window))
             call.receive_window = self.limits.stream_window
+
+    def _use_window(self, size: int) -> None:
+        self._window -= size
+        if self._window < 0:
+            raise Http2Error(Http2Code.FLOW_CONTROL_ERROR, "more DATA than the window of the connection allows")
+        if self._window < self.limits.connection_window // 2:
+            self.write(frames.encode_window_update(0, self.limits.connection_window - self._window))
+            self._window = self.limits.connection_window
 
     def _take(self, call: GrpcCall, data: bytes) -> None:
         """Take DATA of a call. Header lists are counted with it, and refused by themselves."""
@@ -509,6 +599,8 @@ class Http2Connection(asyncio.Protocol):
         if stream_id > self._last_id or not stream_id & 1:
             raise Http2Error(Http2Code.PROTOCOL_ERROR, f"RST_STREAM of stream {stream_id}, which is idle")
         self._spend(self._resets, "RST_STREAM frames")
+        if self._tables:
+            self._tables.close(stream_id)
         call = self._streams.pop(stream_id, None)
         if call is not None:
             self._drop_unread(call)
@@ -617,6 +709,8 @@ class Http2Connection(asyncio.Protocol):
             raise Http2Error(code, "an error of no stream")
         self._reset_ids.append(stream_id)
         self.write(frames.encode_reset(stream_id, code))
+        if self._tables:
+            self._tables.close(stream_id)
         call = self._streams.pop(stream_id, None)
         if call is not None:
             self._drop_unread(call)

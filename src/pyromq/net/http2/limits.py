@@ -50,6 +50,6 @@ class FrameBudget:
         self._left -= 1
         return self._left >= 0
 
-    def earn(self) -> None:
+    def earn(self, count: int = 1) -> None:
         if self._left < self._most:
-            self._left += 1
+            self._left = min(self._most, self._left + count)

@@ -37,7 +37,7 @@ class Outgoing:
         self._loop = loop
         self._unsent_bytes_max = unsent_bytes_max
         self._cut_off = cut_off
-        self._window = WINDOW_DEFAULT
+        self.window = WINDOW_DEFAULT  # of the connection
         self._queue: list[bytes] = []
         self._waiting: dict[GrpcCall, None] = {}  # those with something that waits, in turns
         self._moved = (0, 0)  # bytes in and out as of the last look
@@ -63,14 +63,19 @@ class Outgoing:
         self.bytes_out += len(data)
         transport.write(data)
 
+    def write_now(self, data: bytes) -> None:
+        """Behind what waits for the end of this loop iteration, with all of it."""
+        self._queue.append(data)
+        self.flush()
+
     # --- responses ---
 
     def write_response(self, call: GrpcCall, head: bytes, data: bytes, trailers: bytes) -> bool:
         """All of it at once, when windows have room and it fits a frame."""
         size = len(data)
-        if size > self._window or size > call.send_window or size > FRAME_BYTES_MAX or self.is_paused:
+        if size > self.window or size > call.send_window or size > FRAME_BYTES_MAX or self.is_paused:
             return False
-        self._window -= size
+        self.window -= size
         call.send_window -= size
         number = call.stream_id
         self.write(
@@ -103,10 +108,10 @@ class Outgoing:
         pending = call.pending
         while pending and not self.is_paused:
             data = pending[0]
-            size = min(len(data), self._window, call.send_window, FRAME_BYTES_MAX)
+            size = min(len(data), self.window, call.send_window, FRAME_BYTES_MAX)
             if size <= 0 and len(data):
                 return
-            self._window -= size
+            self.window -= size
             call.send_window -= size
             self.pending_bytes -= size
             self._data_out += size
@@ -127,7 +132,7 @@ class Outgoing:
         """Send what has room now; the calls of which everything has left."""
         finished: list[GrpcCall] = []
         for call in list(self._waiting):
-            if self.is_paused or self._window <= 0:
+            if self.is_paused or self.window <= 0:
                 break
             self._send_some(call)
             if not call.pending:
@@ -146,8 +151,8 @@ class Outgoing:
 
     def widen(self, size: int) -> None:
         """Widen the peer's flow-control window. Raises Http2Error."""
-        self._window += size
-        if self._window > WINDOW_MAX:
+        self.window += size
+        if self.window > WINDOW_MAX:
             raise Http2Error(Http2Code.FLOW_CONTROL_ERROR, "the window of the connection is too large")
 
     def change_initial_window(self, size: int, calls: Iterable[GrpcCall]) -> None:

@@ -182,8 +182,8 @@ def _time(data: bytes) -> ProtoTime | None:
 
 # --- the response ---
 
-_OK: Final = status_of(StatusCode.OK).encode()
-_STATUS: Final = b"\x0a%c%b" % (len(_OK), _OK)
+STATUS_OK: Final = status_of(StatusCode.OK).encode()
+_STATUS: Final = b"\x0a%c%b" % (len(STATUS_OK), STATUS_OK)
 
 
 def sent_response(message_id: str, offset: int) -> bytes | None:

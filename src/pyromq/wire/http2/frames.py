@@ -95,6 +95,13 @@ class Http2FrameDecoder:
     def half_read_bytes(self) -> int:
         return len(self._buffer)
 
+    def joined(self, data: bytes) -> bytes:
+        """What is kept of an incomplete frame, and this behind it; nothing is kept any more."""
+        if self._buffer:
+            data = bytes(self._buffer) + data
+            self._buffer.clear()
+        return data
+
     def feed(self, data: bytes) -> list[RawFrame]:
         """All frames that are complete by now. Raises Http2Error for one that is too large."""
         buffer, chunk = self._buffer, data

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from pyromq.compiled_core import Http2Lane
 from pyromq.wire.http2.frames import Http2Code, Http2Error, Http2StreamError
 from pyromq.wire.http2.hpack import HeaderListTooLargeError, HpackDecoder, HpackError
 
@@ -32,22 +33,33 @@ class RequestHead(NamedTuple):
 class HeaderDecoder:
     """The receiving side of HPACK, for one connection."""
 
-    def __init__(self) -> None:
-        self._decoder = HpackDecoder(HEADER_LIST_BYTES_MAX)
+    def __init__(self, lane: Http2Lane | None = None) -> None:
+        """``lane``: of the compiled core, which has the tables then."""
+        self._lane = lane
+        self._decoder = HpackDecoder(HEADER_LIST_BYTES_MAX) if lane is None else None
 
     @property
     def list_bytes(self) -> int:
         """How many bytes the last list has."""
-        return self._decoder.list_bytes
+        return self._decoder.list_bytes if self._decoder is not None else self._lane.list_bytes  # type: ignore[union-attr]
 
     def decode(self, block: bytes) -> list[tuple[bytes, bytes]]:
         """Decode a header block (HPACK). Raises Http2Error."""
+        if self._decoder is None:
+            return self._decode_by_core(block)
         try:
             return self._decoder.decode(block)
         except HeaderListTooLargeError as error:
             raise Http2Error(Http2Code.ENHANCE_YOUR_CALM, str(error)) from error
         except HpackError as error:
             raise Http2Error(Http2Code.COMPRESSION_ERROR, str(error)) from error
+
+    def _decode_by_core(self, block: bytes) -> list[tuple[bytes, bytes]]:
+        assert self._lane is not None
+        pairs, text, is_too_large = self._lane.decode(block)
+        if pairs is None:
+            raise Http2Error(Http2Code.ENHANCE_YOUR_CALM if is_too_large else Http2Code.COMPRESSION_ERROR, text)
+        return pairs
 
 
 def read_request(pairs: list[tuple[bytes, bytes]]) -> RequestHead:

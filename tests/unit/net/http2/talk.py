@@ -57,6 +57,9 @@ class Calls:
         self.answer: Any = None
         self.disconnected = 0
 
+    def lane(self, connection: Http2Connection) -> None:
+        return None
+
     def method(self, path: bytes) -> CallMethod | None:
         return {b"/one": CallMethod(self._take), b"/stream": CallMethod(self._take, is_stream=True)}.get(path)
 
