@@ -30,10 +30,10 @@ def test_find_a_message_and_see_why_it_failed(page: Page, console: Served) -> No
     page.get_by_role("heading", name="1 found").wait_for()
     page.locator("table.messages a.id").first.click()
     page.get_by_role("heading", name="What became of it").wait_for()
-    story = page.get_by_role("row").filter(has_text="billing").first
+    story = page.locator(".verdicts li").filter(has_text="billing").first
     expect(story).to_contain_text("dead")
     expect(page.locator("main")).to_contain_text("pyromq message explain")
-    story.get_by_role("link", name="billing").click()
+    story.get_by_role("link", name="billing", exact=True).click()
     page.get_by_role("link", name="All dead letters").click()
     page.get_by_placeholder(re.compile("Search")).fill(f"order-{number}")
     page.keyboard.press("Enter")
