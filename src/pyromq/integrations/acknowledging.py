@@ -24,16 +24,18 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.failure_recorder import FailureRecorder
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
+from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
 from pyromq.client.consumer.dispatch.runners import ThreadRunner, Work
 from pyromq.client.consumer.group_member import Topics
 from pyromq.client.consumer.offsets.offset_keeper import BrokerOffsets, OffsetKeeper
+from pyromq.client.consumer.popping.pop_service import PopService
 from pyromq.client.consumer.push_consumer import PushConsumer
 from pyromq.client.consumer.rules.outcome import (
     BROKER_CHOOSES,
@@ -103,7 +105,7 @@ class AcknowledgingConsumer(PushConsumer):
 
     # --- life ---
 
-    def _make_service(self) -> ConcurrentService:
+    def _make_service(self) -> ConcurrentService | OrderlyService | PopService:
         self._acknowledging = _AcknowledgingService(*self._service_parts())
         self._acknowledging.connect(arrived=self._wake, finished=self._commit_soon)
         return self._acknowledging
@@ -165,7 +167,7 @@ class AcknowledgingConsumer(PushConsumer):
     def take_nowait(self, count_max: int = 1) -> list[ReceivedMessage]:
         """Take messages that are there already."""
         batch: list[ReceivedMessage] = []
-        while len(batch) < count_max and (work := self._acknowledging.next_work()) is not None:
+        while len(batch) < count_max and (work := self._next_work()) is not None:
             owned, messages = work
             message = messages[0]
             self._out[message] = _HandedOut(owned, messages, self._clock.monotonic_s())
@@ -174,6 +176,12 @@ class AcknowledgingConsumer(PushConsumer):
             else:
                 batch.append(message)
         return batch
+
+    def _next_work(self) -> Work[Any] | None:
+        return self._acknowledging.next_work()
+
+    def _failures(self) -> FailureRecorder:
+        return self._acknowledging.recorder
 
     def _early_ms(self, message: ReceivedMessage) -> int:
         due = message.get(TIMER_DELIVER_MS)
@@ -206,7 +214,7 @@ class AcknowledgingConsumer(PushConsumer):
     def _report(self, message: ReceivedMessage, error: Why, word: str) -> None:
         if message not in self._out:
             return
-        recorder = self._acknowledging.recorder
+        recorder = self._failures()
         if isinstance(error, BaseException):
             recorder.raised([message], error)
         else:
@@ -269,7 +277,7 @@ class _LateOffsets(BrokerOffsets):
 
 @dataclass(frozen=True, slots=True)
 class _HandedOut:
-    owned: OwnedQueue
+    owned: Any  # an OwnedQueue; in pop mode the counters of the topic
     batch: list[ReceivedMessage]  # the message alone, in the list that hooks know
     since_s: float
 
@@ -286,7 +294,7 @@ class _AcknowledgingService(ConcurrentService):
 
     def connect(self, *, arrived: Callable[[], object], finished: Callable[[], object]) -> None:
         self._finished = finished
-        self._runner = _NoRunner(arrived)
+        self._runner = NoRunner(arrived)
 
     def next_work(self) -> Work[OwnedQueue] | None:
         return self._next()
@@ -301,7 +309,7 @@ class _AcknowledgingService(ConcurrentService):
         self._finished()
 
 
-class _NoRunner(ThreadRunner[OwnedQueue]):
+class NoRunner(ThreadRunner[Any]):
     """Where others call listeners, this one says that there are messages."""
 
     def __init__(self, arrived: Callable[[], object]) -> None:

@@ -29,7 +29,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ClientClosedError, MessageRefusedError, MQError
 from pyromq.integrations.acknowledging import HANDOVER_MS, SyncAcknowledgingConsumer
 from pyromq.integrations.queue_names import group_of
-from pyromq.integrations.task_queues import TOPIC_QUEUES, SyncTaskQueues, TaskQueues
+from pyromq.integrations.task_queues import TOPIC_QUEUES, SyncTaskQueues, TaskMode, TaskQueues
 
 try:
     from dramatiq import Broker, Message, MessageProxy, Middleware
@@ -48,7 +48,8 @@ class PyroMQBroker(Broker):
 
     ``group`` is what the names of the groups begin with; ``topic_queues`` is how many queues a topic gets that is
     created: no more workers can work on it at the same time; ``handover_ms`` is how long a worker may finish tasks of a
-    queue that moves to another one. Raises ConfigError, and TypeError for an unknown option.
+    queue that moves to another one; ``mode="pop"`` shares messages instead of queues: any number of workers, and no
+    queue moves. Raises ConfigError, and TypeError for an unknown option.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class PyroMQBroker(Broker):
         group: str = GROUP,
         topic_queues: int = TOPIC_QUEUES,
         handover_ms: int = HANDOVER_MS,
+        mode: TaskMode = "queue",
         middleware: list[Middleware] | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
@@ -65,7 +67,7 @@ class PyroMQBroker(Broker):
         check_options("PyroMQBroker", options, ClientOptions)
         self._group = group
         self._make = lambda: TaskQueues(
-            nameservers, group=group, topic_queues=topic_queues, handover_ms=handover_ms, **options
+            nameservers, group=group, topic_queues=topic_queues, handover_ms=handover_ms, mode=mode, **options
         )
         self._make()  # mistakes are reported here
         self._connection: SyncTaskQueues | None = None

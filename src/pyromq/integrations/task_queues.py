@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Final, NamedTuple, Unpack
+from typing import Final, Literal, NamedTuple, TypeAlias, Unpack, get_args
 
 from pyromq.client.core.client import Client
 from pyromq.client.core.options import ClientOptions, check_options, client_for
@@ -23,6 +23,7 @@ from pyromq.client.sync.faces import Face, blocking
 from pyromq.errors import BrokerError, ConfigError, GroupNotFoundError, MQError, TopicNotFoundError
 from pyromq.integrations.acknowledging import HANDOVER_MS, AcknowledgingConsumer, SyncAcknowledgingConsumer
 from pyromq.integrations.broadcasts import BroadcastReader
+from pyromq.integrations.popped_tasks import PoppedTasks
 from pyromq.integrations.queue_names import group_of, keys_of, tag_of, topic_of
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.names import retry_topic
@@ -32,6 +33,8 @@ from pyromq.operate.admin import Admin
 logger = logging.getLogger(__name__)
 
 TOPIC_QUEUES: Final = 8
+TaskMode: TypeAlias = Literal["queue", "pop"]
+"""Whether workers share queues or messages."""
 _CREATED_MS: Final = 5_000  # until name servers know a topic that was created
 _LOOK_AGAIN_MS: Final = 20
 
@@ -58,6 +61,7 @@ class TaskQueues:
         group: str,
         topic_queues: int = TOPIC_QUEUES,
         handover_ms: int = HANDOVER_MS,
+        mode: TaskMode = "queue",
         **options: Unpack[ClientOptions],
     ) -> None:
         check_options(type(self).__name__, options, ClientOptions)
@@ -65,7 +69,10 @@ class TaskQueues:
             raise ConfigError(f"topic_queues must be a whole number from 1 on, not {topic_queues!r}")
         if isinstance(handover_ms, bool) or not isinstance(handover_ms, int) or handover_ms < 0:
             raise ConfigError(f"handover_ms must be a whole number from 0 on, not {handover_ms!r}")
+        if mode not in get_args(TaskMode):
+            raise ConfigError(f'mode must be "queue" or "pop", not {mode!r}')
         self._group = group
+        self._mode = mode
         self._topic_queues = topic_queues
         self._handover_ms = handover_ms
         self.client: Client = client_for(nameservers, None, options)
@@ -149,9 +156,14 @@ class TaskQueues:
     async def consume(self, queue: str, *, arrived: Callable[[], object] = lambda: None) -> AcknowledgingConsumer:
         """An open consumer of the queue's group; the caller closes it. A connection has one for each queue."""
         topic = await self.declare(queue)
-        consumer = AcknowledgingConsumer(
-            self.client, group=self.group(queue), topics=topic, arrived=arrived, handover_ms=self._handover_ms
-        )
+        group = self.group(queue)
+        consumer: AcknowledgingConsumer
+        if self._mode == "pop":
+            consumer = PoppedTasks(self.client, group=group, topics=topic, arrived=arrived)
+        else:
+            consumer = AcknowledgingConsumer(
+                self.client, group=group, topics=topic, arrived=arrived, handover_ms=self._handover_ms
+            )
         await consumer.open()
         return consumer
 

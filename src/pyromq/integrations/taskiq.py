@@ -30,7 +30,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ClientClosedError, ConfigError
 from pyromq.integrations.acknowledging import HANDOVER_MS, AcknowledgingConsumer
 from pyromq.integrations.queue_names import group_of
-from pyromq.integrations.task_queues import TOPIC_QUEUES, TaskQueues
+from pyromq.integrations.task_queues import TOPIC_QUEUES, TaskMode, TaskQueues
 
 try:
     from taskiq import AckableMessage, AsyncBroker, BrokerMessage
@@ -52,7 +52,8 @@ class PyroMQBroker(AsyncBroker):
 
     ``group`` is what the names of the groups begin with; ``topic_queues`` is how many queues a topic gets that is
     created: no more workers can work on it at the same time; ``handover_ms`` is how long a worker may finish tasks of a
-    queue that moves to another one. Raises ConfigError, and TypeError for an unknown option.
+    queue that moves to another one; ``mode="pop"`` shares messages instead of queues: any number of workers, and no
+    queue moves. Raises ConfigError, and TypeError for an unknown option.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class PyroMQBroker(AsyncBroker):
         group: str = GROUP,
         topic_queues: int = TOPIC_QUEUES,
         handover_ms: int = HANDOVER_MS,
+        mode: TaskMode = "queue",
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__()
@@ -72,7 +74,13 @@ class PyroMQBroker(AsyncBroker):
             raise ConfigError(f"queues must be a name, or several, not {queues!r}")
         self._group = group
         self._make = partial(
-            TaskQueues, nameservers, group=group, topic_queues=topic_queues, handover_ms=handover_ms, **options
+            TaskQueues,
+            nameservers,
+            group=group,
+            topic_queues=topic_queues,
+            handover_ms=handover_ms,
+            mode=mode,
+            **options,
         )
         self._make()  # mistakes are reported here
         self._connection: TaskQueues | None = None  # between startup and shutdown

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 from pyromq.client.consumer.base.consume_stats import Totals
 from pyromq.client.consumer.base.failure_recorder import FailureRecorder
@@ -205,11 +205,14 @@ class PushConsumer(GroupMember):
         self._stop.set()
         await super().close()
 
+    def _pop_service(self, *parts: Any) -> PopService:
+        return PopService(*parts)
+
     def _make_service(self) -> ConcurrentService | OrderlyService | PopService:
         parts = self._service_parts()
         if self.settings.mode == "pop":
             calls = PopCalls(self.client, self.group)
-            service = PopService(*parts, calls, self._stats.of)
+            service = self._pop_service(*parts, calls, self._stats.of)
             wanted = lambda: list(self._subscriptions.effective.values())  # noqa: E731
             self._pop_loops = PopLoops(self.client, calls, self.settings, wanted, service, self._admission.refuse)
             return service

@@ -90,7 +90,7 @@ class Transport(virtual.Transport):
 
     The URL names a name server, the user and the password are access key and secret key, the virtual host is the
     namespace. ``transport_options``: ``nameservers`` ("a:9876;b:9876") where there are several, ``group`` and
-    ``topic_queues`` and ``handover_ms`` as for the other frameworks, ``requeue_ms``.
+    ``topic_queues``, ``handover_ms`` and ``mode`` as for the other frameworks, ``requeue_ms``.
     """
 
     Channel = Channel
@@ -144,6 +144,7 @@ class Transport(virtual.Transport):
                 group=options.get("group", GROUP),
                 topic_queues=options.get("topic_queues", TOPIC_QUEUES),
                 handover_ms=options.get("handover_ms", HANDOVER_MS),
+                mode=options.get("mode", "queue"),
                 **client_options(self.client),
             )
         )
