@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import dramatiq
 import pytest
@@ -21,6 +21,7 @@ from dramatiq.middleware import default_middleware
 from pyromq import Admin, Message, Producer
 from pyromq.errors import ConfigError, MessageTooLargeError
 from pyromq.integrations.dramatiq import PyroMQBroker
+from pyromq.integrations.task_queues import TaskMode
 from pyromq.testing import AsyncServerProcess, LoopbackBroker
 from tests.integration.task_worker import NOTE, Ledger, TaskWorker
 from tests.integration.waiting import until, until_on_thread
@@ -37,9 +38,14 @@ def loopback() -> Iterator[LoopbackBroker]:
 
 
 @pytest.fixture
-def broker(loopback: LoopbackBroker) -> Iterator[PyroMQBroker]:
+def mode() -> TaskMode:
+    return "queue"
+
+
+@pytest.fixture
+def broker(loopback: LoopbackBroker, mode: TaskMode) -> Iterator[PyroMQBroker]:
     middleware = [each() for each in default_middleware if each.__name__ != "Prometheus"]
-    broker = PyroMQBroker(loopback.nameserver, middleware=middleware, topic_queues=2)
+    broker = PyroMQBroker(loopback.nameserver, middleware=middleware, topic_queues=2, mode=mode)
     yield broker
     broker.close()
 
@@ -59,6 +65,7 @@ def dead_letters(loopback: LoopbackBroker, group: str) -> int:
         return len(admin.dead_letters.list(group))
 
 
+@pytest.mark.parametrize("mode", get_args(TaskMode))
 def test_tasks_run_once(broker: PyroMQBroker) -> None:
     done: list[tuple[int, str]] = []
 
@@ -73,6 +80,7 @@ def test_tasks_run_once(broker: PyroMQBroker) -> None:
     assert sorted(done) == [(number, "grüße 🎉") for number in range(50)]
 
 
+@pytest.mark.parametrize("mode", get_args(TaskMode))
 def test_a_failed_task_is_tried_again_and_then_a_dead_letter(broker: PyroMQBroker, loopback: LoopbackBroker) -> None:
     attempts: Counter[str] = Counter()
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from taskiq import BrokerMessage, SimpleRetryMiddleware, SmartRetryMiddleware, TaskiqEvents, TaskiqMessage
@@ -17,6 +17,7 @@ from taskiq.receiver import Receiver
 
 from pyromq.aio import Admin, Message, Producer
 from pyromq.errors import ClientClosedError, ConfigError
+from pyromq.integrations.task_queues import TaskMode
 from pyromq.integrations.taskiq import PyroMQBroker
 from pyromq.testing import LoopbackBroker
 from tests.integration.both_loops import Run
@@ -51,11 +52,12 @@ async def waiting(broker: PyroMQBroker, queue: str = "taskiq") -> int:
     return await broker._open().size(queue)
 
 
-def test_tasks_run_once(run: Run) -> None:
+@pytest.mark.parametrize("mode", get_args(TaskMode))
+def test_tasks_run_once(run: Run, mode: TaskMode) -> None:
     async def main() -> None:
         done: list[tuple[int, str]] = []
         async with LoopbackBroker() as loopback:
-            broker = PyroMQBroker(loopback.nameserver, topic_queues=2)
+            broker = PyroMQBroker(loopback.nameserver, topic_queues=2, mode=mode)
 
             @broker.task
             async def note(number: int, text: str) -> None:

@@ -20,7 +20,7 @@ from pyromq.client.consumer.group_member import Topics
 from pyromq.client.consumer.popping.leases import LeasedMessage
 from pyromq.client.consumer.popping.pop_service import PopService
 from pyromq.client.consumer.popping.settlements import Settlements
-from pyromq.client.consumer.rules.outcome import BatchResult, SendBack
+from pyromq.client.consumer.rules.outcome import BatchResult, Outcome, SendBack, decide
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.integrations.acknowledging import NO_TIMEOUT_MS, AcknowledgingConsumer, NoRunner
@@ -96,6 +96,12 @@ class _TaskPops(PopService):
 
     def end(self, counts: Any, batch: list[ReceivedMessage], verdict: BatchResult | None, seconds: float) -> None:
         self._over(counts, batch, verdict, None, seconds)
+
+    def _outcome(self, batch: list[LeasedMessage], result: Any, error: Exception | None) -> Outcome[LeasedMessage]:
+        """Whoever ended the message has said why."""
+        if result is None:
+            return Outcome(finished=batch)
+        return decide(batch, result, model=self._settings.model, ladder=self._settings.retry_levels)
 
     def release(self, message: LeasedMessage) -> bool:
         if self._running.pop(message, None) is None:
