@@ -55,6 +55,9 @@ class NoServer:
     async def start(self) -> None:
         return
 
+    async def part(self, reason: str) -> None:
+        return
+
     async def stop(self) -> None:
         return
 
