@@ -15,7 +15,7 @@ from interop.process import Child
 from pyromq.testing import free_port
 from pyromq.wire.codes import RequestCode
 
-_READY_TIMEOUT_S: Final = 240  # a second on a free machine, minutes on a crowded one
+_READY_TIMEOUT_S: Final = 480  # a second on a free machine, minutes on a crowded one
 _JVM_FLAGS: Final = (
     "-Xms128m",
     "-Xmx512m",

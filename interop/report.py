@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -56,15 +56,33 @@ class Report:
         self._cells[case.section, case.name, case.column] = case
 
     def write(self, path: Path, version: str, *, keep: bool = False) -> None:
-        """``keep``: sections of the file that this run has nothing for stay as they are."""
-        cases = sorted(self._cells.values(), key=lambda case: case.order)
+        """``keep``: sections, and cells of sections, that this run has nothing for stay as they are."""
         sections = _sections(path.read_text(encoding="utf-8")) if keep and path.exists() else {}
+        for section in {case.section for case in self._cells.values()} & sections.keys():
+            self._keep(section, sections[section])
+        cases = sorted(self._cells.values(), key=lambda case: case.order)
         for section in dict.fromkeys(case.section for case in cases):
             sections[section] = self._section(section, [case for case in cases if case.section == section])
         lines = [_HEAD.format(version=version), *_totals(sections.values())]
         for section in sections.values():
             lines += section
         path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+
+    def _keep(self, section: str, lines: Sequence[str]) -> None:
+        """Add the cells of an earlier run; its rows come first, in their order."""
+        rows = [[cell.strip() for cell in _cells(line)] for line in lines if line.startswith("|")]
+        reasons = dict(line.replace("\\|", "|").split(". ", 1) for line in lines if line.split(". ")[0].isdigit())
+        columns, *named = [rows[0], *rows[2:]]
+        for number, row in enumerate(named):
+            for column, cell in zip(columns[1:], row[1:], strict=True):
+                key = (section, row[0], column)
+                outcome, _, notes = cell.partition(" (")
+                known = [reasons[note] for note in notes.rstrip(")").split(", ") if note]
+                order = (number - len(named), 0)
+                if key in self._cells:
+                    self._cells[key] = replace(self._cells[key], order=order)
+                elif outcome:
+                    self._cells[key] = Case(*key, outcome, known, order)
 
     def _section(self, section: str, cases: Sequence[Case]) -> list[str]:
         columns = [each for each in COLUMNS if any(case.column == each for case in cases)]
@@ -85,12 +103,17 @@ def _sections(text: str) -> dict[str, list[str]]:
     return {part.partition("\n")[0]: [*f"## {part}".rstrip().splitlines(), ""] for part in parts}
 
 
+def _cells(row: str) -> list[str]:
+    """The cells of a row; a bar of the text is escaped."""
+    return [cell.replace("\0", "\\|") for cell in row.strip().strip("|").replace("\\|", "\0").split("|")]
+
+
 def _totals(sections: Iterable[Sequence[str]]) -> list[str]:
     counts: dict[str, int] = {}
     for lines in sections:
         _, _, *rows = (line for line in lines if line.startswith("|"))
         for row in rows:
-            _, *cells = row.replace("\\|", "").strip("|").split("|")
+            _, *cells = _cells(row)
             for cell in filter(None, map(str.strip, cells)):
                 counts[cell.split()[0]] = counts.get(cell.split()[0], 0) + 1
     return ["In this run: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) + ".", ""]

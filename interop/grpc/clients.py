@@ -16,7 +16,8 @@
     message               topic body [tag keys properties group deliverAtMs priority]
     view                  id body tag keys properties attempt group
 
-The transport is what each client does unless it is told otherwise: TLS in Java and Go, plain text in the others.
+The transport is what each client does unless it is told otherwise: TLS in Java and Go, plain text in the others. A
+request may take 20 seconds: a busy machine is not a broken server.
 """
 
 from __future__ import annotations

@@ -7,16 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from interop.apache import ApacheNameServer, ApacheProxy
 from interop.jars import Jars
 from interop.pyromq_server import PyroMQServer
 from interop.world import Cluster
 from pyromq.testing import free_port
 
-MAKES: Final = [pytest.param(make, marks=pytest.mark.xdist_group(make)) for make in ("apache", "pyromq")]
-"""For fixtures; ``--dist loadgroup`` runs the cases of both servers at once."""
+MAKES: Final = ("apache", "pyromq")
 GrpcServer = ApacheProxy | PyroMQServer
 _OPTIONS: Final = {
     "recallMessageEnable": "true",

@@ -45,7 +45,7 @@ def case(name: str, section: str = CLIENTS_SECTION) -> pytest.MarkDecorator:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--compatibility", metavar="FILE", help="write what was found to this file")
-    parser.addoption("--keep-sections", action="store_true", help="of that file, where this run has nothing for them")
+    parser.addoption("--keep-sections", action="store_true", help="and cells, where this run has nothing for them")
 
 
 def pytest_configure(config: pytest.Config) -> None:

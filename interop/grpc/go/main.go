@@ -58,6 +58,10 @@ var (
 	heard      = map[string]*seen{}
 )
 
+func patient(client any) {
+	client.(interface{ SetRequestTimeout(time.Duration) }).SetRequestTimeout(20 * time.Second)
+}
+
 func config(from asked) *rmq.Config {
 	return &rmq.Config{Endpoint: from.Endpoint, ConsumerGroup: from.Group, Credentials: &credentials.SessionCredentials{}}
 }
@@ -118,6 +122,7 @@ func startProducer(from asked) error {
 	producer, err := rmq.NewProducer(config(from), rmq.WithTransactionChecker(checker), rmq.WithTopics(from.Topics...))
 	if err == nil {
 		producers[from.Name] = producer
+		patient(producer)
 		err = producer.Start()
 	}
 	return err
@@ -147,6 +152,7 @@ func newSimple(from asked) (rmq.SimpleConsumer, error) {
 	consumer, err := rmq.NewSimpleConsumer(config(from), rmq.WithSimpleAwaitDuration(wait),
 		rmq.WithSimpleSubscriptionExpressions(subscription(from)))
 	if err == nil {
+		patient(consumer)
 		err = consumer.Start()
 	}
 	return consumer, err
@@ -189,6 +195,7 @@ func startPush(from asked) error {
 		rmq.WithPushConsumptionThreadCount(20), rmq.WithPushMaxCacheMessageCount(1024))
 	if err == nil {
 		pushes[from.Name] = consumer
+		patient(consumer)
 		err = consumer.Start()
 	}
 	return err

@@ -101,7 +101,8 @@ public class Driver {
     }
 
     static ClientConfiguration configuration(JsonObject asked) {
-        return ClientConfiguration.newBuilder().setEndpoints(text(asked, "endpoint")).build();
+        return ClientConfiguration.newBuilder().setEndpoints(text(asked, "endpoint"))
+            .setRequestTimeout(Duration.ofSeconds(20)).build();
     }
 
     static Map<String, FilterExpression> subscription(JsonObject asked) {

@@ -2,7 +2,7 @@
 const readline = require('readline');
 const { ConsumeResult, FilterExpression, Producer, PushConsumer, SimpleConsumer } = require('rocketmq-client-nodejs');
 
-const COMMIT = 1, ROLLBACK = 2, TAG = 1, SQL = 2;
+const COMMIT = 1, ROLLBACK = 2, TAG = 1, SQL = 2, REQUEST_MS = 20_000;
 const running = new Map(), received = new Map(), seen = new Map();
 const quiet = { info() {}, debug() {}, warn: console.error, error: console.error };
 
@@ -22,7 +22,7 @@ function message({ topic, body, tag, keys, properties, group, deliverAtMs, prior
 
 function consumerOptions({ endpoint, group, topic, expression, sql }) {
   const subscriptions = new Map().set(topic, new FilterExpression(expression, sql ? SQL : TAG));
-  return { endpoints: endpoint, namespace: '', consumerGroup: group, subscriptions, logger: quiet };
+  return { endpoints: endpoint, namespace: '', consumerGroup: group, subscriptions, logger: quiet, requestTimeout: REQUEST_MS };
 }
 
 async function started(name, client) {
@@ -33,7 +33,7 @@ async function started(name, client) {
 
 const ops = {
   'producer.start': asked => started(asked.name, new Producer({
-    endpoints: asked.endpoint, namespace: '', topics: asked.topics, logger: quiet,
+    endpoints: asked.endpoint, namespace: '', topics: asked.topics, logger: quiet, requestTimeout: REQUEST_MS,
     checker: { async check(view) {
       const body = view.body.toString();
       return body.endsWith('commit') ? COMMIT : body.endsWith('rollback') ? ROLLBACK : 0;

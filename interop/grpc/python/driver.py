@@ -25,7 +25,7 @@ running, received, listeners = {}, {}, {}
 
 
 def configuration(asked):
-    return ClientConfiguration(asked["endpoint"], Credentials())
+    return ClientConfiguration(asked["endpoint"], Credentials(), request_timeout=20)
 
 
 def expression(asked):

@@ -66,6 +66,7 @@ fn shown(view: &MessageView) -> Value {
 fn options(asked: &Value) -> ClientOption {
     let mut made = ClientOption::default();
     made.set_access_url(text(asked, "endpoint"));
+    made.set_timeout(Duration::from_secs(20));
     if let Some(wait_ms) = asked["waitMs"].as_u64() {
         made.set_long_polling_timeout(Duration::from_millis(wait_ms));
     }
