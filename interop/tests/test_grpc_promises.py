@@ -177,7 +177,7 @@ def test_forged(cluster: Cluster, promised: Callable[[str], None]) -> None:
         rng = random.Random(26)
         async with ground(cluster) as each:
             await each.send(("first", ""), ("second", ""))
-            [first] = await each.receive()
+            [first] = await each.receive(invisible_s=3_600)
             codes: list[int] = []
             for _ in range(FORGED[cluster.make] // 1_000):
                 forged = [forge(handle(first), rng) for _ in range(1_000)]
