@@ -17,7 +17,8 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [pytest.mark.browser, pytest.mark.more]
 
 PHONE = 390
-PLAIN_LINKS = """() => [...document.querySelectorAll("main p a:not(.button), main td a:not(.tag, .button, .key), main li a:not(.button)")].filter(
+PLAIN_LINKS = """() => [...document.querySelectorAll(
+    "main p a:not(.button), main td a:not(.tag, .button, .key), main li a:not(.button)")].filter(
     each => each.offsetParent && !getComputedStyle(each).textDecorationLine.includes("underline")
         && !getComputedStyle(each).borderBottomStyle.includes("dotted") && !each.querySelector("img, svg, .badge")
         && !each.closest(".filters, .tabs, .pager-links, .crumbs, nav")
