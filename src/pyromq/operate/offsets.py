@@ -40,8 +40,8 @@ class OffsetMove(msgspec.Struct, frozen=True):
 
     @property
     def skipped(self) -> int:
-        """Messages that the group has not consumed and will not get; none where it never stood."""
-        return 0 if self.old is None else max(0, self.new - self.old)
+        """Messages that the group has not consumed and will not get; where it never stood, all that come before."""
+        return max(0, self.difference)
 
     @property
     def left(self) -> int | None:
