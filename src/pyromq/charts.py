@@ -288,12 +288,15 @@ def shades_legend(names: Sequence[str]) -> Svg:
     return _legend(f'<i class="s0 shade{number}"></i>{escape(name)}' for number, name in enumerate(names))
 
 
+_SMALLEST: Final = 1e-9  # highest value that an axis is made for; a smaller one lies on its bottom
+
+
 def round_ticks(highest: float, unit: str = "") -> list[float]:
     """Round values of an axis from 0 to at least ``highest``, at most five: steps of 1, 2 or 5 and a power of ten, of
     bytes also of 1024.
     """
     base = 1024.0 ** _power(highest) if unit == "bytes" else 1.0
-    raw = (highest / base or 1) / _DIVISIONS_MAX
+    raw = max(highest / base or 1, _SMALLEST) / _DIVISIONS_MAX
     scale = math.pow(10, math.floor(math.log10(raw)))
     step = next(size * scale for size in (1, 2, 5, 10) if size * scale >= raw * (1 - 1e-9))
     count = max(1, math.ceil(highest / base / step - 1e-9))

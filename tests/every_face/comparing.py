@@ -185,7 +185,7 @@ def stories_differ(scene: Scene, *, traced: bool = True) -> list[str]:
     """Explain: redriven, consumed twice by two members, delayed, prepared."""
     found = []
     redriven = explained(scene, "Bills", scene.redriven_id)
-    if redriven["state"] != "redriven" or "was redriven at" not in redriven["text"]:
+    if redriven["state"] != "consumed" or "redriven at" not in redriven["text"]:  # its copy was
         found.append(f"explain of a redriven message: {redriven}")
     if traced:
         twice = explained(scene, "News", scene.twice_id)

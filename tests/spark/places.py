@@ -188,13 +188,13 @@ def _stream(module: Any) -> None:
 
 
 def _progress(module: Any) -> None:
-    tell = module.ProgressListener._tell
+    tell = module.ProgressListener._report
 
     def held_tell(self: Any, progress: Any) -> None:
         _before_telling(progress.group)
         tell(self, progress)
 
-    module.ProgressListener._tell = held_tell
+    module.ProgressListener._report = held_tell
 
 
 def _before_telling(group: str) -> None:

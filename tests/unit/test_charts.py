@@ -168,3 +168,7 @@ def test_a_terminal_gets_a_line_of_blocks() -> None:
 
 def test_numbers_are_short() -> None:
     assert [short_number(value) for value in (0, 2.5, 999, 1_500, 2_000_000)] == ["0", "2.5", "999", "1.5k", "2M"]
+
+
+def test_a_value_that_is_hardly_more_than_nothing_has_an_axis() -> None:
+    assert round_ticks(5e-324)[0] == 0 < round_ticks(5e-324)[-1]
