@@ -10,9 +10,9 @@ import pytest
 
 from pyromq.broker.commit.pressure import Pressure
 from pyromq.failover.agent import Agent
+from pyromq.failover.peers import MemberPeers
 from pyromq.failover.record import LeaseConflictError, LeaseRecord
 from pyromq.failover.rules import Timing
-from pyromq.failover.running import MemberPeers
 from pyromq.failover.store import StoredLease
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import pyspark
 
+from pyromq.pipeline.spark.home import light_home
 from pyromq.pipeline.spark.java import cache_folder, java_home
-from pyromq.pipeline.spark.session import light_home
 from pyromq.testing import free_port
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pyromq.failover import running as peers
+from pyromq.failover import peers
+from pyromq.failover.peers import MemberPeers
 from pyromq.failover.record import BrokerStatus, MemberRole
-from pyromq.failover.running import MemberPeers
 from pyromq.wire.codes import RequestCode
 
 ME, HUNG, THIRD, FOURTH = (f"10.0.0.{number}:10911" for number in (2, 1, 3, 4))

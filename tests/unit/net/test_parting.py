@@ -73,7 +73,11 @@ def test_a_request_that_was_not_read_yet_is_answered(new_loop: Callable[[], asyn
 
 
 @LOOPS
-def test_who_never_reads_is_left_in_the_end(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_who_never_reads_is_left_in_the_end(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyromq.net.server._PART_LOOKS", 3)
+
     async def main() -> None:
         handler = Refusing()
         async with Server(handler, [Address("127.0.0.1", 0)], clock=ManualClock()) as server:

@@ -11,33 +11,15 @@ from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.workers import JobRunner
 from pyromq.broker.commit.acknowledger import Acknowledger
-from pyromq.broker.commit.commit import OnStored
 from pyromq.broker.commit.disk_stage import DiskStage
 from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.pressure import Pressure
 from pyromq.broker.commit.readers import Readers
 from pyromq.broker.commit.replica_stage import AsyncReplicas, Copies, NoReplicas, ReplicaStage
 from pyromq.broker.commit.send_gate import OnRequests, SendGate
 from pyromq.replication.settings import Role
-from pyromq.store.message_store import MessageStore, Placed
-from pyromq.wire.record import Draft
-
-
-class InternalWrites:
-    """Stages them beside what clients send, for the same group commit."""
-
-    def __init__(self, store: MessageStore, group_commit: GroupCommit) -> None:
-        self._store = store
-        self._group_commit = group_commit
-
-    def put(self, draft: Draft, on_stored: OnStored) -> Placed:
-        """Stage a message; raises StoreError when it cannot be taken.
-
-        ``on_stored`` runs on the loop after the commit, and after the fsync where the store flushes synchronously.
-        """
-        placed = self._store.stage(draft)
-        self._group_commit.staged_internally((draft.topic, draft.queue_id), on_stored)
-        return placed
+from pyromq.store.message_store import MessageStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
 from queue import Empty
 from time import monotonic
 from typing import Any, Final
@@ -17,64 +15,10 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ClientClosedError, MQError, NoRouteError, SendFailedError, TransportError
 from pyromq.integrations.acknowledging import HANDOVER_MS
 from pyromq.integrations.celery.channel import Channel
+from pyromq.integrations.celery.connection_options import client_options
+from pyromq.integrations.celery.event_loop import EventLoopWaker
 from pyromq.integrations.celery.sources import ExchangeListener, QueueSource
 from pyromq.integrations.task_queues import TOPIC_QUEUES, SyncTaskQueues, TaskQueues
-from pyromq.settings import ClientOptions, Credentials, TlsSettings
-
-_TICK_S: Final = 0.1  # how long an acknowledgement of another thread may wait for the event loop
-
-
-class EventLoopWaker:
-    """Wakes Kombu's event loop from other threads: a byte through a pair of sockets."""
-
-    def __init__(self, loop: Any, callback: Callable[[], None]) -> None:
-        self._loop = loop
-        self._callback = callback
-        self._here, self._there = socket.socketpair()
-        self._here.setblocking(False)
-        self._there.setblocking(False)
-        loop.add_reader(self._here, self._woken)
-        self._tick = loop.call_repeatedly(_TICK_S, _nothing)
-
-    def wake(self) -> None:
-        with suppress(OSError):  # full: it is awake already; or closed a moment ago
-            self._there.send(b"\0")
-
-    def _woken(self) -> None:
-        with suppress(BlockingIOError):
-            while self._here.recv(4096):
-                pass
-        self._callback()
-
-    def close(self) -> None:
-        self._tick.cancel()
-        self._loop.remove(self._here)
-        self._here.close()
-        self._there.close()
-
-
-def _nothing() -> None:
-    """Pools of threads leave acknowledgements to the event loop without waking it."""
-
-
-def client_options(client: Any) -> ClientOptions:
-    """What a Kombu connection says about users, TLS and virtual hosts."""
-    options: ClientOptions = {}
-    if client.userid:
-        options["credentials"] = Credentials(client.userid, client.password or "")
-    if client.ssl:
-        options["tls"] = tls_of(client.ssl)
-    if (namespace := (client.virtual_host or "").strip("/")) != "":
-        options["namespace"] = namespace
-    return options
-
-
-def tls_of(ssl: object) -> TlsSettings | bool:
-    """``broker_use_ssl`` is True, or has the names of the ``ssl`` module."""
-    if not isinstance(ssl, Mapping):
-        return True
-    return TlsSettings(ca_file=ssl.get("ca_certs"), certificate_file=ssl.get("certfile"), key_file=ssl.get("keyfile"))
-
 
 GROUP: Final = "celery"
 DEFAULT_PORT: Final = 9876

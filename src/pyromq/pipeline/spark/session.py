@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyromq.errors import ConfigError
 from pyromq.pipeline.core.option_texts import option_text
 from pyromq.pipeline.core.options import SourceOptions, Use, parse_options
+from pyromq.pipeline.spark.home import light_home, started_from
 from pyromq.pipeline.spark.java import cache_folder, java_home
 
 if TYPE_CHECKING:
@@ -25,38 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
     from pyromq.pipeline.spark.progress import ProgressListener
-
-_PARTS: Final = ("bin", "conf", "data", "jars", "sbin")
-_HOME: Final = "SPARK_HOME"
-
-
-def light_home(installed: Path, folder: Path) -> Path:
-    """A home in ``folder`` with all parts of the installed Spark but Python's; links, made anew when they changed."""
-    home = folder / f"spark-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for part in _PARTS:
-        link, target = home / part, installed / part
-        if not target.exists() or (link.is_symlink() and link.readlink() == target):
-            continue
-        aside = home / f".{part}-{os.getpid()}"
-        aside.unlink(missing_ok=True)
-        aside.symlink_to(target)
-        aside.replace(link)
-    return home
-
-
-@contextmanager
-def started_from(home: Path | None) -> Iterator[None]:
-    """A Spark that starts inside has this home, unless the user chose one; processes begun later know nothing of it."""
-    if home is None or _HOME in os.environ:
-        yield
-        return
-    os.environ[_HOME] = str(home)
-    try:
-        yield
-    finally:
-        os.environ.pop(_HOME, None)
-
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,10 @@ from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.commit.commit import SendsOfOneRead
+from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.replica_stage import Copies
 from pyromq.broker.commit.touched import Touched
-from pyromq.broker.commit.write_path import InternalWrites, open_write_path
+from pyromq.broker.commit.write_path import open_write_path
 from pyromq.errors import DiskFullError, MQError, UntrustedDiskError
 from pyromq.net import Connection
 from pyromq.replication.replicas import Replicas

@@ -10,8 +10,8 @@ from pyromq.broker.base.authority import Leased, not_master
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.commit.commit import SendsOfOneRead
+from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.send_gate import HOLD_MS_MAX
-from pyromq.broker.commit.write_path import InternalWrites
 from pyromq.broker.dispatching.plan import Lanes, plan_requests
 from pyromq.broker.replicating.replica_refusals import leased_layer, shut_layer
 from pyromq.errors import MQError

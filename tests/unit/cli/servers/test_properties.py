@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.cli.servers.settings_files import parse_properties
+from pyromq.cli.servers.properties import parse_properties
 from pyromq.errors import ConfigError
 
 

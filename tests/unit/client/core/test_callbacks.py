@@ -10,7 +10,7 @@ from pyromq.client.core.callbacks import Callbacks, reply_message
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.roles import ClientRole, ProducerRole
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.client.producer.request_reply import PendingReplies
+from pyromq.client.producer.pending_replies import PendingReplies
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.command import Command, decode_command

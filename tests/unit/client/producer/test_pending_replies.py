@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from pyromq.client.core.callbacks import reply_message
-from pyromq.client.producer.request_reply import PendingReplies
+from pyromq.client.producer.pending_replies import PendingReplies
 from pyromq.errors import ClientClosedError
 from pyromq.wire.headers.callback import PushReplyHeader
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.pipeline.spark.session import light_home, started_from
+from pyromq.pipeline.spark.home import light_home, started_from
 
 
 def test_a_light_home_has_all_of_spark_but_its_python(tmp_path: Path) -> None:

@@ -3,50 +3,17 @@
 from __future__ import annotations
 
 import re
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.pipeline.core.offsets import from_json, from_tree
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.common.errors import FormatMissingError, JobFailedError
+from pyromq.pipeline.jobs.common.interrupts import noted_interrupts
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
-
-
-@dataclass(slots=True)
-class Interrupt:
-    is_wanted: bool = False
-
-
-@contextmanager
-def noted_interrupts() -> Iterator[Interrupt]:
-    """The first Ctrl-C is noted, the next is a KeyboardInterrupt as ever.
-
-    Python gives signals to its first thread: elsewhere, and where they are ignored, nothing is changed.
-    """
-    found = Interrupt()
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):
-        yield found
-        return
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if found.is_wanted:
-            raise KeyboardInterrupt
-        found.is_wanted = True
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield found
-    finally:
-        signal.signal(signal.SIGINT, before)
-
 
 _LOOK_S: Final = 1.0  # each look costs the JVM some ms for every batch that it remembers; the end is seen at once
 _PACKAGES: Final = {

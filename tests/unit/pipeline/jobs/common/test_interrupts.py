@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.pipeline.jobs.common.queries import drain, noted_interrupts
+from pyromq.pipeline.jobs.common.interrupts import noted_interrupts
+from pyromq.pipeline.jobs.common.queries import drain
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pyromq.pipeline.jobs.reporting.job import lags_now
+from pyromq.pipeline.jobs.reporting.lags import lags_now
 from pyromq.pipeline.jobs.reporting.page import page
 from pyromq.pipeline.jobs.reporting.reading import Committed
 from tests.unit.pipeline.jobs.reporting.reports import a_report
