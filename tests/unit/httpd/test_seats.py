@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pyromq.httpd.seats import Seat, Seats
+from functools import partial
+
+from pyromq.httpd.seats import FRESH_MAX, FRESH_S, Seat, Seats
 
 
 class Room:
@@ -37,6 +39,19 @@ def test_a_flood_of_slow_ones_never_keeps_a_newcomer_out() -> None:
         assert probe is not None and room.seats.serve(probe, is_brief=True)
         room.seats.leave(probe)
     assert len(room.seats) <= 8 and "probe" not in room.gone
+
+
+def test_who_came_a_moment_ago_keeps_its_seat_until_its_request_can_be_there() -> None:
+    room = Room(8)
+    probe = room.come("probe", "one")
+    for number in range(FRESH_MAX - 1):
+        room.seats.take("one", partial(room.gone.append, f"burst-{number}"))
+    assert probe is not None and not room.gone
+    room.seats.take("one", partial(room.gone.append, "one more"))
+    assert room.gone == ["probe"], "hundreds at once are not waited for"
+    room.now_s += FRESH_S
+    room.seats.take("one", partial(room.gone.append, "later"))
+    assert len(room.seats) == 6, "once their moment is over they keep to the share of their address"
 
 
 def test_one_address_has_its_share_and_takes_from_itself_beyond_it() -> None:
