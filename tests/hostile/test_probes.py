@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -60,10 +60,10 @@ async def status_of(address: str, path: str) -> int:
     """0: no answer."""
     with suppress(OSError, asyncio.IncompleteReadError):
         reader, writer = await asyncio.open_connection(*split(address))
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n"), 20)
-        writer.close()
-        return int(head.split(b" ")[1])
+        with closing(writer):
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n"), 20)
+            return int(head.split(b" ")[1])
     return 0
 
 

@@ -7,6 +7,7 @@ import gc
 import logging
 import sys
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -81,7 +82,9 @@ def run(plan: Plan) -> Outcome:
     try:
         outcome = _run(plan)
         asyncio.set_event_loop(None)  # else those blocks begin tasks on a loop that never runs, and keeps them for ever
-        gc.collect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # coroutines of the dead, which nobody will await
+            gc.collect()
     finally:
         sys.unraisablehook = told
         if was_on:
