@@ -1,7 +1,8 @@
 """Run the tests in phases: ``python -m tests.running test`` or ``more``, as ``make test`` and ``make test-more`` do.
 
-Every phase runs, whatever the one before it said. What failed is run once more, by itself: what passes then is *flaky*,
-is told by name, and is to be mended. The exit code is 1 if a test failed twice or a process was too large.
+Every phase runs, whatever the one before it said. What failed, also in its set-up, is run once more when all phases
+have ended, by itself: what passes then is *flaky*, is told by name, and is to be mended. The exit code is 1 if a test
+failed twice or a process was too large.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ class Outcome(NamedTuple):
     is_broken: bool  # pytest did not end as it should
 
     @property
+    def flaky_causes(self) -> list[str]:
+        """What is to be mended: flaky tests, and set-ups that several of them share."""
+        return self.results.causes(self.flaky)
+
+    @property
     def is_good(self) -> bool:
         return not (self.failed or self.is_broken or self.results.is_above_limit)
 
@@ -69,26 +75,30 @@ def begin(phase: Phase, more: Sequence[str] = ()) -> Run:
     return Run([*phase.arguments, *more], phase.environment, phase.slug, log)
 
 
-def finish(phase: Phase, run: Run, more: Sequence[str] = ()) -> Outcome:
-    """Wait for a phase, then run once more what failed in it, one after the other in one process."""
-    code, results = run.ended()
+def judge(phase: Phase, code: int, results: Results, more: Sequence[str] = ()) -> Outcome:
+    """Run once more what failed in a phase, one after the other in one process."""
     is_broken = code not in (0, 1, 5)  # 5: nothing was selected
     failed, flaky = results.failed, []
-    if failed and len(failed) <= AGAIN_MAX and not is_broken:
+    if failed and len(results.causes(failed)) <= AGAIN_MAX and not is_broken:
         print(f"\n=== {phase.name}: what failed, once more and by itself ===", flush=True)
         names = FOLDER / "failed.txt"
         names.write_text("\n".join(failed) + "\n", encoding="utf-8")
         _, again = Run([f"@{names}", *more], phase.environment, "again").ended()
-        flaky = [name for name in failed if name in again.seconds and name not in again.failed]
-        failed = [name for name in failed if name not in flaky]
+        passed = set(again.passed)
+        flaky = [name for name in failed if name in passed]
+        failed = [name for name in failed if name not in passed]
     return Outcome(phase, results, failed, flaky, is_broken)
 
 
 def run_phases(phases: Sequence[Phase], more: Sequence[str] = ()) -> list[Outcome]:
-    """All of them, whatever the one before said; those that stand beside the others from the start."""
+    """All of them, whatever the one before said; those that stand beside the others from the start.
+
+    What failed waits until all have ended: a test that had too little time has the machine to itself.
+    """
     beside = [(phase, begin(phase, more)) for phase in phases if phase.is_beside]
-    outcomes = [finish(phase, begin(phase, more), more) for phase in phases if not phase.is_beside]
-    return outcomes + [finish(phase, run, more) for phase, run in beside]
+    ended = [(phase, begin(phase, more).ended()) for phase in phases if not phase.is_beside]
+    ended += [(phase, run.ended()) for phase, run in beside]
+    return [judge(phase, code, results, more) for phase, (code, results) in ended]
 
 
 def summary(outcomes: Sequence[Outcome], notes: Sequence[str], seconds: float) -> list[str]:
@@ -98,10 +108,10 @@ def summary(outcomes: Sequence[Outcome], notes: Sequence[str], seconds: float) -
     for outcome in outcomes:
         for reason, count in outcome.results.missing.items():
             missing[reason] = missing.get(reason, 0) + count
-    flaky = [name for outcome in outcomes for name in outcome.flaky]
+    flaky = [cause for outcome in outcomes for cause in outcome.flaky_causes]
     failed = [name for outcome in outcomes for name in outcome.failed]
     broken = [outcome.phase.name for outcome in outcomes if outcome.is_broken]
-    passed = sum(outcome.results.passed for outcome in outcomes) + len(flaky)
+    passed = sum(len(outcome.results.passed) + len(outcome.flaky) for outcome in outcomes)
     memory = "; ".join(f"{outcome.phase.name}: {outcome.results.memory}" for outcome in outcomes)
     return [
         f"\n=== the {SLOWEST} slowest ===",
@@ -131,7 +141,7 @@ def main(arguments: Sequence[str]) -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     outcomes = run_phases(phases, arguments[1:])
     with FLAKY.open("a", encoding="utf-8") as file:
-        file.writelines(f"{name}\n" for outcome in outcomes for name in outcome.flaky)
+        file.writelines(f"{cause}\n" for outcome in outcomes for cause in outcome.flaky_causes)
     print("\n".join(summary(outcomes, notes, time.monotonic() - began)), flush=True)
     return 0 if all(outcome.is_good for outcome in outcomes) else 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 import msgspec
@@ -18,15 +18,25 @@ OWN_ENVIRONMENT = "has an environment of its own: make "
 class Results(msgspec.Struct):
     """The outcome of one run of pytest."""
 
-    passed: int = 0
+    passed: list[str] = msgspec.field(default_factory=list)  # node ids of what passed to its very end
     failed: list[str] = msgspec.field(default_factory=list)  # node ids; of a module that cannot be imported, its path
+    not_set_up: list[str] = msgspec.field(default_factory=list)  # those of the failed that a fixture failed
     seconds: dict[str, float] = msgspec.field(default_factory=dict)  # of each test, with its fixtures
     missing: dict[str, int] = msgspec.field(default_factory=dict)  # why tests could not run here, and how many
     memory: str = ""
     is_above_limit: bool = False
 
+    def causes(self, names: Iterable[str]) -> list[str]:
+        """Why these failed: what one fixture of a module fails, a hundred tests perhaps, is one failure."""
+        not_set_up = set(self.not_set_up)
+        return list(dict.fromkeys(_set_up_of(name) if name in not_set_up else name for name in names))
+
     def slowest(self, count: int) -> list[tuple[float, str]]:
         return sorted(((seconds, name) for name, seconds in self.seconds.items()), reverse=True)[:count]
+
+
+def _set_up_of(name: str) -> str:
+    return f"{name.partition('::')[0]} (set-up)"
 
 
 def missing_line(missing: dict[str, int]) -> str:
@@ -49,7 +59,9 @@ class RunResults:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._passed: dict[str, None] = {}
         self._failed: dict[str, None] = {}
+        self._not_set_up: dict[str, None] = {}
         self._missing: Counter[str] = Counter()
         self.results = Results()
 
@@ -58,9 +70,12 @@ class RunResults:
         seconds[name] = round(seconds.get(name, 0.0) + report.duration, 3)
         if report.failed:
             self._failed[name] = None
+            if report.when == "setup":
+                self._not_set_up[name] = None
         elif report.skipped:
             self._note_skip(report.longrepr)
-        self.results.passed += report.passed and report.when == "call"
+        elif report.when == "call":
+            self._passed[name] = None
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -82,7 +97,9 @@ class RunResults:
     def pytest_unconfigure(self) -> None:
         if (file := self._config.getoption("results")) is None:
             return
-        self.results.failed, self.results.missing = list(self._failed), dict(self._missing)
+        self.results.passed = [name for name in self._passed if name not in self._failed]  # one may fail in its end
+        self.results.failed, self.results.not_set_up = list(self._failed), list(self._not_set_up)
+        self.results.missing = dict(self._missing)
         if memory := self._config.stash.get(RUN_MEMORY, None):
             self.results.memory, self.results.is_above_limit = memory.told(), memory.is_above_limit()
         file.parent.mkdir(parents=True, exist_ok=True)

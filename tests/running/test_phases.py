@@ -34,6 +34,44 @@ SHAKY = """
 """
 
 
+SHARED = """
+    import pathlib, pytest
+
+    @pytest.fixture(scope="module")
+    def server():
+        started = pathlib.Path("started")
+        is_first = not started.exists()
+        started.touch()
+        assert not is_first, "a server that did not start in time"
+
+    @pytest.mark.parametrize("number", range(60))
+    def test_it(server, number):
+        pass
+"""
+ENDS = """
+    import pathlib, pytest
+
+    def fails_once(name):
+        seen = pathlib.Path(name)
+        is_first = not seen.exists()
+        seen.touch()
+        return is_first
+
+    @pytest.fixture
+    def closed_late():
+        yield
+        assert not fails_once("closed")
+
+    def test_ends_badly_once(closed_late):
+        pass
+
+    def test_is_skipped_the_second_time():
+        if not fails_once("skipped"):
+            pytest.skip("not today")
+        raise AssertionError
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to run phases in, which write into it."""
@@ -55,12 +93,39 @@ def test_what_fails_is_run_again_and_is_flaky_or_failed(folder: Path) -> None:
     [outcome] = run_phases([make(folder, "shaky", SHAKY)], PLUGINS)
     assert outcome.failed == ["test_shaky.py::test_fails"]
     assert outcome.flaky == ["test_shaky.py::test_is_flaky"]
-    assert (outcome.results.passed, outcome.is_broken, outcome.is_good) == (1, False, False)
+    assert outcome.results.passed == ["test_shaky.py::test_passes"]
+    assert (outcome.is_broken, outcome.is_good) == (False, False)
     text = "\n".join(summary([outcome], [], 90.0))
     assert "FLAKY: test_shaky.py::test_is_flaky failed, and passed when run again" in text
     assert "FAILED: test_shaky.py::test_fails" in text
     assert "did not run here: etcd is not installed (apt-get install etcd-server) (1 test)" in text
     assert "2 passed, 1 failed, 1 flaky in 1.5 minutes" in text
+
+
+def test_what_one_set_up_fails_is_run_again_and_is_one_flaky_thing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running, "TEST", (make(folder, "shared", SHARED),))
+    assert running.main(["test", *PLUGINS]) == 0
+    assert FLAKY.read_text() == "test_shared.py (set-up)\n"
+    text = capfd.readouterr().out
+    assert "FLAKY: test_shared.py (set-up) failed, and passed when run again" in text
+    assert "60 passed, 0 failed, 1 flaky" in text
+
+
+def test_a_test_passed_when_its_end_passed_too_and_a_skipped_one_did_not(folder: Path) -> None:
+    [outcome] = run_phases([make(folder, "ends", ENDS)], PLUGINS)
+    assert outcome.results.passed == []
+    assert outcome.flaky == ["test_ends.py::test_ends_badly_once"]
+    assert outcome.failed == ["test_ends.py::test_is_skipped_the_second_time"]
+    assert "1 passed, 1 failed, 1 flaky in 1.0 minutes" in summary([outcome], [], 60.0)
+
+
+def test_what_failed_is_run_again_when_all_phases_have_ended(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    waits = make(folder, "waits", "    def test_it():\n        pass")._replace(is_beside=True)
+    run_phases([make(folder, "shaky", SHAKY), waits], PLUGINS)
+    text = capfd.readouterr().out
+    assert text.index("test_waits.py") < text.index("=== shaky: what failed, once more and by itself ===")
 
 
 def test_every_phase_runs_whatever_the_first_says(
