@@ -257,7 +257,9 @@ async def fuzz_frames(count: int, seed: int, report: FuzzReport) -> None:
         try:
             for frame in some:
                 talk.feed(frame)
-            half = talk.connection._frames.half_read_bytes or talk.connection._block is not None  # it swallows the call
+            half = (
+                talk.connection._frames.half_read_bytes or talk.connection._requests.block is not None
+            )  # it swallows the call
             if talk.connection.is_open:
                 talk.call(1_000_001, b"the last one")
             found = await talk.read()

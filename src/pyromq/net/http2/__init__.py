@@ -6,7 +6,8 @@ The handler knows calls and their messages; what HTTP/2 needs besides, this room
 """
 
 from pyromq.net.http2.call import GrpcCall
-from pyromq.net.http2.connection import CallHandler, CallLane, CallMethod, Http2Connection
+from pyromq.net.http2.connection import Http2Connection
+from pyromq.net.http2.handler import CallHandler, CallLane, CallMethod
 from pyromq.net.http2.limits import Http2Limits
 from pyromq.net.http2.server import Http2Server
 

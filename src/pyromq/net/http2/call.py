@@ -10,7 +10,8 @@ from pyromq.wire.grpc.framing import GrpcStatus, MessageCutter, message_text, wi
 from pyromq.wire.http2.frames import END_HEADERS, HEADERS, frame_head
 
 if TYPE_CHECKING:
-    from pyromq.net.http2.connection import CallMethod, Http2Connection
+    from pyromq.net.http2.connection import Http2Connection
+    from pyromq.net.http2.handler import CallMethod
 
 
 def _literal(name: bytes, value: bytes) -> bytes:
@@ -28,6 +29,7 @@ def _literal(name: bytes, value: bytes) -> bytes:
     return b"%c%c%b%b%b" % (0, len(name), name, bytes(length), value)
 
 
+NO_FIELDS: Final[dict[bytes, bytes]] = {}  # stays empty
 _STATUS_200: Final = b"\x88"  # an entry of HPACK's static table
 RESPONSE_HEAD: Final = _STATUS_200 + _literal(b"content-type", b"application/grpc")
 TRAILERS_OK: Final = _literal(b"grpc-status", b"0")

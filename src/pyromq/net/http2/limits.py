@@ -1,4 +1,4 @@
-"""Limits of one HTTP/2 connection, and budgets for what costs a peer nothing and a server something.
+"""Limits of one HTTP/2 connection.
 
 The attacks that HTTP/2 makes possible, and what ends them here:
 
@@ -29,27 +29,3 @@ class Http2Limits:
     continuations_max: int = 16  # of one header block
     calls_per_turn: int = 64  # then others have their turn
     resets_remembered: int = 1_000
-
-
-class FrameBudget:
-    """Grows with time and with honest work, up to ``most``; spending more than there is ends a connection."""
-
-    __slots__ = ("_left", "_most", "_per_s", "_seen_ms")
-
-    def __init__(self, most: int, per_s: int) -> None:
-        self._left: float = most
-        self._most = most
-        self._per_s = per_s
-        self._seen_ms = 0
-
-    def spend(self, now_ms: int) -> bool:
-        """Whether there was something left."""
-        if self._left < 1:
-            self._left = min(self._most, self._left + (now_ms - self._seen_ms) * self._per_s / 1000)
-            self._seen_ms = now_ms
-        self._left -= 1
-        return self._left >= 0
-
-    def earn(self, count: int = 1) -> None:
-        if self._left < self._most:
-            self._left = min(self._most, self._left + count)

@@ -7,7 +7,8 @@ from typing import Any
 
 from pyromq.clock import Clock
 from pyromq.net.address import Address
-from pyromq.net.http2.connection import CallHandler, Http2Connection
+from pyromq.net.http2.connection import Http2Connection
+from pyromq.net.http2.handler import CallHandler
 from pyromq.net.http2.limits import Http2Limits
 from pyromq.net.server import ServerListener
 
