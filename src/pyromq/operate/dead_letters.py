@@ -312,6 +312,8 @@ class DeadLetterFacet:
             done = await self._offsets.committed(redrive_group(group), queue) or 0
         except GroupNotFoundError:
             done = 0
+        if done > held.max_offset:  # the queue lost its end, or was made anew: copies say what was sent
+            done = 0
         return LetterQueue(queue, held.min_offset, max(held.min_offset, done), held.max_offset)
 
     async def _known_letters(self, group: str, parts: Iterable[LetterQueue]) -> _KnownLetters:

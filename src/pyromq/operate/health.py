@@ -146,27 +146,18 @@ class HealthFacet:
 
     async def _examine_groups(self) -> list[ClusterFinding]:
         sweep = await self._sweeper.read()
-        found: list[ClusterFinding] = []
-        for row in (await self._groups.list(ListQuestion(max_age_ms=_SHARED_MS))).rows:
-            found += await self._examine_group(row, sweep)
+        page = await self._groups.list(ListQuestion(max_age_ms=_SHARED_MS))
+        found, problems = list[ClusterFinding](), list(page.problems)
+        for row in page.rows:
+            try:
+                if row.members and len(problems) == len(page.problems):  # the others would wait for the same broker
+                    found += await self._examine_members(await self._groups.describe(row.group), sweep)
+            except MQError as error:
+                problems.append(f"members of {row.group} and others were not asked: {error}")
+            found += judge_row(row)
+        if problems:
+            found.append(_unanswered("groups", f"were not examined as a whole: {'; '.join(problems)}"))
         return found or [ClusterFinding(severity=ClusterSeverity.OK, about="groups", text="none has work left undone")]
-
-    async def _examine_group(self, row: GroupRow, sweep: ClusterSweep) -> list[ClusterFinding]:
-        group, found = row.group, list[ClusterFinding]()
-        if row.members:
-            found += await self._examine_members(await self._groups.describe(group), sweep)
-        elif row.lag:
-            text = f"{counted(row.lag, 'message')} left, and no member is connected"
-            text += "; the group is paused" if row.is_paused else ": start one"
-            words = ("group", "describe", group)
-            found.append(about_group(ClusterSeverity.WARNING, group, text, *words, action="See what is left"))
-        if row.dead_letters:
-            text = f"{counted(row.dead_letters, 'dead letter')}: see why, mend the cause, and redrive them"
-            page = Subject(kind=SubjectKind.DEAD_LETTERS, name=group)
-            words = ("dlq", "ls", group)
-            action = "See why, redrive"
-            found.append(about_group(ClusterSeverity.WARNING, group, text, *words, action=action, page=page))
-        return found
 
     async def _examine_members(self, state: GroupState, sweep: ClusterSweep) -> list[ClusterFinding]:
         """Whether they agree and keep up with what arrives, and whether there is work for each of them."""
@@ -246,6 +237,23 @@ def judge_broker(about: str, told: dict[str, str], broker: str = "") -> list[Clu
             severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full{runs}"
         )
     ]
+
+
+def judge_row(row: GroupRow) -> list[ClusterFinding]:
+    """What waits for somebody: messages without a member, and dead letters; what is not known is no finding."""
+    group, found = row.group, list[ClusterFinding]()
+    if row.members == 0 and row.lag:
+        text = f"{counted(row.lag, 'message')} left, and no member is connected"
+        text += "; the group is paused" if row.is_paused else ": start one"
+        words = ("group", "describe", group)
+        found.append(about_group(ClusterSeverity.WARNING, group, text, *words, action="See what is left"))
+    if row.dead_letters:
+        text = f"{counted(row.dead_letters, 'dead letter')}: see why, mend the cause, and redrive them"
+        page = Subject(kind=SubjectKind.DEAD_LETTERS, name=group)
+        words = ("dlq", "ls", group)
+        action = "See why, redrive"
+        found.append(about_group(ClusterSeverity.WARNING, group, text, *words, action=action, page=page))
+    return found
 
 
 def judge_paused(state: GroupState) -> list[ClusterFinding]:

@@ -21,12 +21,16 @@ LATEST: Final = -1
 
 
 class OffsetMove(msgspec.Struct, frozen=True):
-    """Where a group stands in a queue (None: nowhere yet), where it shall go on, and where the queue ends now."""
+    """Where a group stands in a queue (None: nowhere yet), where it shall go on, and what the queue holds now.
+
+    What has expired lies before ``first``: it is neither skipped nor delivered again.
+    """
 
     queue: QueueId
     old: int | None
     new: int
     end: int | None = None
+    first: int = 0
 
     @property
     def difference(self) -> int:
@@ -36,12 +40,14 @@ class OffsetMove(msgspec.Struct, frozen=True):
     @property
     def delivered_again(self) -> int:
         """Messages that the group has consumed and gets again; none where it never stood."""
-        return 0 if self.old is None else max(0, self.old - self.new)
+        if self.old is None:
+            return 0
+        return max(0, (self.old if self.end is None else min(self.old, self.end)) - self.new)
 
     @property
     def skipped(self) -> int:
         """Messages that the group has not consumed and will not get; where it never stood, all that come before."""
-        return max(0, self.difference)
+        return max(0, self.new - max(self.old or 0, self.first))
 
     @property
     def left(self) -> int | None:
@@ -178,7 +184,8 @@ class OffsetFacet:
         for each in chosen:
             held = await self.range(each)
             target = await self._target(each, held, to_ms, offset)
-            moves.append(OffsetMove(each, await self.committed(group, each), target, held.max_offset))
+            old = await self.committed(group, each)
+            moves.append(OffsetMove(each, old, target, held.max_offset, held.min_offset))
         return moves
 
     async def _target(self, queue: QueueId, held: TopicOffset, to_ms: int, offset: int | None) -> int:
@@ -220,5 +227,5 @@ class OffsetFacet:
             stands = held.min_offset if old is None else old
             new = target(queue, stands, held.min_offset, held.max_offset)
             new = max(held.min_offset, min(held.max_offset, new))
-            moves.append(OffsetMove(queue, old, new, held.max_offset))
+            moves.append(OffsetMove(queue, old, new, held.max_offset, held.min_offset))
         return moves

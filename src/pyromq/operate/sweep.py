@@ -143,10 +143,13 @@ class ClusterSweep:
         return None if self.progress is None else _total(self.progress.get(group, {}), self._plain_name)
 
     def totals(self) -> dict[str, GroupTotals]:
-        """Return every group that has an offset, over all its topics. Raises MQError where a broker did not tell."""
-        for tables in self.brokers.values():
-            if isinstance(tables.progress, MQError):
-                raise tables.progress
+        """Return every group that has an offset, over all its topics.
+
+        Raises MQError where a broker is missing or did not tell: sums without it would look like progress.
+        """
+        silent = [each.progress for each in self.brokers.values() if isinstance(each.progress, MQError)]
+        for problem in (*self.missing.values(), *silent):
+            raise problem
         known = (self.progress or {}).items()
         name = self._plain_name
         return {name(group): _total(topics, name) for group, topics in known if topics}

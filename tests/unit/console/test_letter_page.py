@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from pyromq.console.views.letter_edits import DiffLine, EditForm, changes, edit_of
+from pyromq.console.views.letter_edits import DiffLine, EditForm, changes, edit_of, form_in, form_of
 from pyromq.console.web.visit import BadRequestError
 from pyromq.model.property_names import KEYS
 from tests.unit.console.rig import XSS, ConsoleRig
 from tests.unit.console.test_work_pages import bury, on_a_console
+from tests.unit.received import received
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -153,3 +154,32 @@ def test_an_edit_is_compared_line_by_line_and_json_as_it_reads_best() -> None:
     assert [line.text for line in found if line.mark == "@"] == ["body", "tag"]
     with pytest.raises(BadRequestError, match="name=value"):
         edit_of(EditForm(body="", properties="=x"))
+
+
+def sent_back(form: EditForm) -> dict[str, str]:
+    """A form as browsers send it: every line ends with CR and LF."""
+    return {name: "\r\n".join(getattr(form, name).splitlines()) for name in EditForm.__struct_fields__}
+
+
+@pytest.mark.parametrize("body", [b"a\r\nb", b"a\nb", b"a", b""])
+def test_lines_that_nobody_edited_end_as_they_did(body: bytes) -> None:
+    form = form_of(received(body, keys="k1 k2", tags="t", region="north"))
+    assert form is not None
+    unchanged = edit_of(form_in(sent_back(form), form))
+    assert (unchanged.body, unchanged.keys, unchanged.properties) == (body, ("k1", "k2"), {"region": "north"})
+    assert changes(form, form_in(sent_back(form), form)) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "properties"),
+    [
+        (b"a\r\nb\nc", {}),
+        (b"a\rb", {}),
+        (b"a", {"note": "1\nsecret=2"}),
+        (b"a", {"note": "1\u20282"}),
+        (b"a", {"note": " 1"}),
+        (b"a", {"a=b": "c"}),
+    ],
+)
+def test_what_a_form_would_change_by_itself_is_not_edited_here(body: bytes, properties: dict[str, str]) -> None:
+    assert form_of(received(body, **properties)) is None

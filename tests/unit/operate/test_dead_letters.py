@@ -173,6 +173,16 @@ async def test_waiting_are_letters_that_redrives_did_not_pass_and_total_are_all(
     assert await letters.count("g") == LetterCounts(waiting=0, total=3)
 
 
+async def test_letters_of_a_queue_that_lost_its_end_are_not_taken_for_redriven() -> None:
+    kept, new = with_topic(0, "A"), with_topic(1, "C")
+    letters = Letters([kept, new])
+    letters.brokers.sent = [redriven_id(kept.offset_message_id)]
+    letters.brokers.done = {QueueId("%DLQ%g", "broker-0", 0): 5}  # as far as it went before
+    assert await letters.count("g") == LetterCounts(waiting=2, total=2)
+    assert [each.status for each in await letters.run()] == [BEFORE, SENT]
+    assert await letters.count("g") == LetterCounts(waiting=0, total=2)
+
+
 async def test_a_filter_that_does_not_exist_sends_nothing() -> None:
     letters = Letters([with_topic(0, "A")])
     with pytest.raises(TypeError):

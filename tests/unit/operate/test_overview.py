@@ -211,3 +211,23 @@ async def test_lists_are_cut_into_pages_in_either_order_and_by_numbers_of_few() 
             assert many.rows[0].topic == "t000" and "sorted by name alone" in many.problems[0]
             retries = await admin.topics.list(ListQuestion(kind="retry"))
             assert [row.topic for row in retries.rows] == ["%RETRY%billing", "%RETRY%mail"]
+
+
+async def test_an_examination_does_not_call_well_what_it_could_not_ask() -> None:
+    async with LoopbackBroker(sockets=False) as broker:
+        await with_topics(broker, 8)
+        async with Asked(broker.nameserver, RequestCode.GET_CONSUMER_CONNECTION_LIST) as admin:
+            (finding,) = [each for each in await admin.health.findings() if "group" in each.about]
+            assert (finding.about, finding.severity) == ("groups", "bad") and "not for you" in finding.text
+        async with Asked(broker.nameserver, RequestCode.GET_BROKER_CONSUME_STATS) as admin:
+            (finding,) = [each for each in await admin.health.findings() if "group" in each.about]
+            assert (finding.about, finding.severity) == ("groups", "bad") and "not for you" in finding.text
+
+
+async def test_an_examination_says_of_other_groups_what_it_knows_when_one_cannot_be_asked() -> None:
+    async with LoopbackBroker(sockets=False) as broker:
+        await with_topics(broker, 8)
+        mail = aio.PushConsumer(broker.nameserver, group="a-mail", topics="t001", listener=lambda message: None)
+        async with mail, Asked(broker.nameserver, RequestCode.GET_CONSUME_STATS) as admin:
+            found = {each.about: each for each in await admin.health.findings() if "group" in each.about}
+            assert "3 messages left" in found["group billing"].text and "not for you" in found["groups"].text

@@ -24,7 +24,10 @@ from pyromq.operate.resend.outcomes import ItemStatus
 pages = Pages()
 
 _WAIT_S: Final = 3.0  # for a job of one letter; then its own page is shown
-_DONE: Final = (ItemStatus.SENT, ItemStatus.SENT_BEFORE)
+_NOT_HERE: Final = (
+    f"only bodies that are text of at most {EDITED_BYTES_MAX} bytes can be edited here, with one kind of line ends, and "
+    "properties of one line"
+)
 
 
 async def _found(visit: Visit) -> tuple[DeadLetter, ReceivedMessage]:
@@ -94,7 +97,7 @@ async def edit(visit: Visit) -> Drawn:
     found, message = await _found(visit)
     form = form_of(message)
     if form is None:
-        raise BadRequestError(f"only bodies that are text of at most {EDITED_BYTES_MAX} bytes can be edited here")
+        raise BadRequestError(_NOT_HERE)
     model = {"group": found.group, "letter": found, "form": form, "changes": None, "problem": "", "only_group": False}
     return Drawn("letter_edit.html", model, title=f"Edit {found.message_id[:40]}")
 
@@ -103,9 +106,10 @@ async def edit(visit: Visit) -> Drawn:
 async def send_edited(visit: Visit) -> Drawn | Moved:
     """First what would change; with ``sure`` the letter is sent that way."""
     found, message = await _found(visit)
-    before, after, problem = form_of(message), form_in(visit.form), ""
+    before, problem = form_of(message), ""
     if before is None:
-        raise BadRequestError(f"only bodies that are text of at most {EDITED_BYTES_MAX} bytes can be edited here")
+        raise BadRequestError(_NOT_HERE)
+    after = form_in(visit.form, before)
     only_group, changed = bool(visit.form.get("only_group")), changes(before, after)
     try:
         wanted = edit_of(after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,6 +18,7 @@ from pyromq.operate.resend.outgoing import application_properties
 
 EDITED_BYTES_MAX: Final = 64 << 10
 _CONTEXT_LINES: Final = 3
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 
 class EditForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +38,11 @@ class DiffLine(msgspec.Struct, frozen=True):
 
 
 def form_of(message: ReceivedMessage) -> EditForm | None:
-    """What can be edited of a letter; None where its body is no text, or too much of it."""
+    """What can be edited of a letter; None where its body is no text, or too much of it.
+
+    None, too, where a form cannot hold it: what comes back unchanged must be what the letter has, so a body with line
+    ends of several kinds, or a property with several lines, is not edited here.
+    """
     body, problem = body_of(message)
     if problem or len(body) > EDITED_BYTES_MAX:
         return None
@@ -46,13 +52,25 @@ def form_of(message: ReceivedMessage) -> EditForm | None:
         return None
     own = own_properties(dict(application_properties(message.properties)))
     lines = "\n".join(f"{name}={value}" for name, value in sorted(own.items()))
-    return EditForm(body=text, tags=message.tags, keys=" ".join(message.keys), properties=lines)
+    form = EditForm(body=text, tags=message.tags, keys=" ".join(message.keys), properties=lines)
+    try:
+        unchanged = edit_of(form_in(_as_browsers_send(form), form))
+    except BadRequestError:
+        return None
+    has = LetterEdit(body=body, tags=message.tags, keys=tuple(message.keys), properties=own)
+    return form if unchanged == has else None
 
 
-def form_in(given: Mapping[str, str]) -> EditForm:
-    """What a browser sent; it ends lines with CR and LF, whatever they ended with before."""
+def form_in(given: Mapping[str, str], before: EditForm) -> EditForm:
+    """What a browser sent; it ends lines with CR and LF, whatever they ended with before: a body keeps its own."""
     fields = {name: given.get(name, "").replace("\r\n", "\n") for name in EditForm.__struct_fields__}
+    if "\r\n" in before.body:
+        fields["body"] = fields["body"].replace("\n", "\r\n")
     return EditForm(**fields)
+
+
+def _as_browsers_send(form: EditForm) -> dict[str, str]:
+    return {name: _LINE_END.sub("\r\n", getattr(form, name)) for name in EditForm.__struct_fields__}
 
 
 def edit_of(form: EditForm) -> LetterEdit:

@@ -12,7 +12,7 @@ from pyromq.client.admin.requests import AdminRequests
 from pyromq.client.consumer.base.consume_stats import TopicRates
 from pyromq.client.consumer.base.running_info import HeadOfLine, QueueInfo, flow_counts, heads_of_line
 from pyromq.client.core.tasks import gather
-from pyromq.errors import GroupOfflineError, MQError
+from pyromq.errors import GroupOfflineError, MQError, TransportError
 from pyromq.model.queue import QueueId
 from pyromq.operate.consumers.direct_consumption import DirectConsumption, read_direct_consumption
 from pyromq.operate.consumers.group_configs import require_group
@@ -59,13 +59,21 @@ class MemberFacet:
         return found
 
     async def connections_if_any(self, group: str) -> ConsumerConnections | None:
-        """Return the same; None for a group without connected consumers."""
-        name, found = self._client.wire_name(group), list[ConsumerConnections]()
+        """Return the same; None for a group without connected consumers.
+
+        Members are connected to all brokers that they know, so one that is away is not missed while another knows them.
+        Raises MQError where that may be the only one.
+        """
+        name, found, away = self._client.wire_name(group), list[ConsumerConnections](), list[TransportError]()
         for address in await self._requests.directory.masters():
             try:
                 found.append(await self._requests.brokers.consumer_connections(address, name))
             except GroupOfflineError:
                 continue
+            except TransportError as error:
+                away.append(error)
+        if away and not found:
+            raise away[0]
         return msgspec.structs.replace(found[0], connection_set=_distinct(found)) if found else None
 
     async def states(self, group: str) -> list[ClientState]:

@@ -127,7 +127,12 @@ class SearchFacet:
 
     async def _in_messages(self, text: str, sweep: ClusterSweep) -> _Found:
         found = _Found()
-        if (message := await self._by_offset_id(text)) is not None:
+        try:
+            message = await self._by_offset_id(text)
+        except MQError as error:  # it says which broker has it, and that one is away
+            found.skipped.append(f"the message at this offset id: {error}")
+            return found
+        if message is not None:
             found.hits.append(self._hit(message))
             found.searched.append("the message at this offset id")
             return found

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pyromq.aio import Admin, Message, Producer, PushConsumer, ReceivedMessage
-from pyromq.errors import BrokerError, ConfigError, GroupNotFoundError
+from pyromq.errors import BrokerError, ConfigError, ConnectFailedError, GroupNotFoundError
 from pyromq.model.queue import QueueId
 from pyromq.operate.consumers.group_state import disagreeing_members, version_text
 from pyromq.operate.consumers.members import ClientState
@@ -165,6 +165,8 @@ def test_what_brokers_say_is_added_up() -> None:
     found = ClusterSweep(brokers, lambda name: name).totals()
     assert found["g"] == GroupTotals(lag=8, retrying=2, get_rate=3.0, topics=("t",))
     assert "h" not in found
+    with pytest.raises(ConnectFailedError):  # sums without a broker would look as if its messages were consumed
+        ClusterSweep(brokers, lambda name: name, {"c": ConnectFailedError("away")}).totals()
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,22 @@ def test_both_ids_of_a_message_lead_to_it() -> None:
     asyncio.run(run())
 
 
+def test_an_offset_id_whose_broker_is_away_leaves_the_rest_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object) -> ReceivedMessage:
+        raise RequestTimeoutError("broker-a does not answer")
+
+    async def run() -> None:
+        async with a_shop() as shop:
+            receipt = await shop.producer.send(Message("orders", b"1"))
+            await shop.admin.groups.create(f"g-{receipt.offset_message_id}")
+            monkeypatch.setattr(shop.admin.requests.brokers, "message_at", away)
+            found = await shop.admin.search.find(receipt.offset_message_id)
+            assert [hit.subject.kind for hit in found.hits] == [GROUP]
+            assert any("this offset id: broker-a does not answer" in line for line in found.skipped)
+
+    asyncio.run(run())
+
+
 def test_a_connected_member_is_found_with_its_group() -> None:
     async def run() -> None:
         async with a_shop() as shop:
