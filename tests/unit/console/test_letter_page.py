@@ -183,3 +183,14 @@ def test_lines_that_nobody_edited_end_as_they_did(body: bytes) -> None:
 )
 def test_what_a_form_would_change_by_itself_is_not_edited_here(body: bytes, properties: dict[str, str]) -> None:
     assert form_of(received(body, **properties)) is None
+
+
+def test_letters_of_a_topic_and_of_a_group_with_its_name_are_not_taken_for_each_other() -> None:
+    async def test(rig: ConsoleRig) -> None:
+        await a_letter(rig)
+        await rig.admin.groups.create("orders")
+        assert "no such customer" in await rig.page("/topics/orders/dead-letters")
+        answer = await rig.get("/dead-letters/orders")
+        assert answer.status_code == 200 and "no such customer" not in answer.text
+
+    on_a_console(test)

@@ -25,8 +25,8 @@ pages = Pages()
 
 _WAIT_S: Final = 3.0  # for a job of one letter; then its own page is shown
 _NOT_HERE: Final = (
-    f"only bodies that are text of at most {EDITED_BYTES_MAX} bytes can be edited here, with one kind of line ends, and "
-    "properties of one line"
+    f"only bodies that are text of at most {EDITED_BYTES_MAX} bytes can be edited here, with one kind of line ends "
+    "and properties of one line"
 )
 
 

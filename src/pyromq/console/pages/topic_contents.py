@@ -72,7 +72,7 @@ async def letters(visit: Visit) -> Drawn:
     groups = []
     try:
         groups = await visit.desk.cache.get(
-            ("letters", name), NUMBERS_MS, lambda: visit.desk.admin.contents.letters(name)
+            ("letters of topic", name), NUMBERS_MS, lambda: visit.desk.admin.contents.letters(name)
         )
     except MQError as error:
         problem = printable(str(error))
