@@ -16,7 +16,7 @@ from pyromq.clock import Clock
 from pyromq.console.history.keeper import History
 from pyromq.console.history.names import CLUSTER_IN, CLUSTER_OUT, broker_number
 from pyromq.errors import MQError, printable
-from pyromq.operate.brokers import BrokerRow
+from pyromq.operate.brokers import BrokerRow, cluster_rates
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ class ClusterSample(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def put_rate(self) -> float:
-        return sum(each.put_rate for each in self.masters)
+        return cluster_rates(self.brokers)[0]
 
     @property
     def get_rate(self) -> float:
-        return sum(each.get_rate for each in self.brokers)
+        return cluster_rates(self.brokers)[1]
 
 
 class Sampler:
@@ -77,6 +77,7 @@ def numbers_of(sample: ClusterSample) -> dict[str, float]:
             found[broker_number(each.key, "out")] = each.get_rate
             if each.disk_total:
                 found[broker_number(each.key, "free")] = each.disk_free
+                found[broker_number(each.key, "total")] = each.disk_total
     if found:
         found |= {CLUSTER_IN: sample.put_rate, CLUSTER_OUT: sample.get_rate}
     return found

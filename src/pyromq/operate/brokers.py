@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -179,6 +179,12 @@ def row_of(process: BrokerProcess) -> BrokerRow:
         disk_total=total,
         members_away=len(told.get("failoverAway", "").split()),
     )
+
+
+def cluster_rates(rows: Iterable[BrokerRow]) -> tuple[float, float]:
+    """Messages a second that a cluster takes and gives: only masters take them, replicas give some of them, too."""
+    known = list(rows)
+    return sum(row.put_rate for row in known if row.is_master), sum(row.get_rate for row in known)
 
 
 def capacity(text: str) -> tuple[int, int]:

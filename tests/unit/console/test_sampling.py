@@ -10,13 +10,13 @@ from pyromq.console.history.keeper import History
 from pyromq.console.history.names import CLUSTER_IN, broker_number
 from pyromq.console.history.spans import TimeSpan
 from pyromq.console.queue_rates import QueueRates
-from pyromq.console.sampling import EVERY_MS, Sampler
-from pyromq.console.views.cluster import rates_chart
+from pyromq.console.sampling import EVERY_MS, ClusterSample, Sampler, numbers_of
+from pyromq.console.views.cluster import free_before, rates_chart
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
 from pyromq.model.system_names import TopicKind, kind_of_topic, names_of_servers
 from pyromq.model.topic import TopicConfig
-from pyromq.operate.brokers import BrokerRow, capacity, row_of
+from pyromq.operate.brokers import BrokerRow, capacity, cluster_rates, row_of
 from pyromq.operate.sweep import BrokerProcess
 from pyromq.testing import ManualClock
 from tests.unit.console.rig import ConsoleRig
@@ -70,6 +70,36 @@ def test_without_a_past_the_average_since_the_start_counts() -> None:
     told = forecast([], broker_at(HOUR_MS, 500, started_ms=0, put_bytes=100))
     assert told.full_in_ms == 5 * HOUR_MS
     assert "at its average since it started" in told.text
+
+
+def test_a_disk_that_was_made_larger_has_a_past_of_its_new_size_alone() -> None:
+    clock = ManualClock()
+    history = History(clock)
+
+    def sampled(total: int, free: int) -> BrokerRow:
+        row = BrokerRow(
+            broker="b", cluster="c", number=0, address="a", time_ms=clock.now_ms(), disk_total=total, disk_free=free
+        )
+        history.add(numbers_of(ClusterSample(time_ms=clock.now_ms(), brokers=(row,))))
+        clock.advance_ms(EVERY_MS)
+        return row
+
+    for _ in range(3):
+        sampled(1_000, 100)
+    begin_ms = clock.now_ms() // EVERY_MS * EVERY_MS
+    for free in (1_100, 1_000):
+        row = sampled(2_000, free)
+    assert free_before(history, row) == [(begin_ms, 1_100), (begin_ms + EVERY_MS, 1_000)]
+
+
+def test_a_cluster_takes_messages_at_masters_and_gives_them_everywhere() -> None:
+    rates = [(0, 5.0, 2.0), (1, 5.0, 1.0)]  # a replica may count what is copied to it
+    rows = tuple(
+        BrokerRow(broker="b", cluster="c", number=number, address="a", put_rate=put, get_rate=get)
+        for number, put, get in rates
+    )
+    sample = ClusterSample(time_ms=0, brokers=rows)
+    assert (sample.put_rate, sample.get_rate) == cluster_rates(rows) == (5.0, 3.0)
 
 
 async def test_samples_of_brokers_go_to_the_history() -> None:

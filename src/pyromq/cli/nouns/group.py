@@ -171,6 +171,8 @@ def lag(
     progress = with_admin(nameserver, look)
     rows = [lag_row(queue, held) for queue, held in sorted(progress.items())]
     write_rows(sys.stdout, form_for(output, sys.stdout), LAG_COLUMNS, rows)
+    if not rows:
+        click.echo(f"group {group} has no offset{f' in topic {topic}' if topic else ''} yet", err=True)
 
 
 @app.command()

@@ -155,6 +155,8 @@ def senders(topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESER
         Column("last_ms", "last", show=show_time, roomy=show_moment, whole=True),
     )
     write_structs(sys.stdout, form_for(output, sys.stdout), columns, found)
+    if not found:
+        click.echo(f"topic {topic} has no messages", err=True)
 
 
 @app.command()
@@ -188,6 +190,8 @@ def letters(topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESER
     )
     rows = [letter for each in found for letter in each.letters]
     write_structs(sys.stdout, form_for(output, sys.stdout), columns, rows)
+    if not rows:
+        click.echo(f"no group that consumes topic {topic} gave up on a message of it", err=True)
     for each in (each for each in found if each.is_cut):
         click.echo(f"cut: group {each.group} has more letters than were read", err=True)
 

@@ -131,13 +131,15 @@ async def sample_of(admin: Admin, state: TopState, rows: int) -> Sample:
         limit=rows,
         max_age_ms=_SHARED_MS,
     )
+    from pyromq.operate.brokers import cluster_rates
+
     brokers = await admin.brokers.list()
-    masters = [row for row in brokers if row.is_master]
+    in_per_s, out_per_s = cluster_rates(brokers)
     return Sample(
         at_ms=clock.now_ms(),
         brokers=len({row.broker for row in brokers}),
-        in_per_s=sum(row.put_rate for row in masters),
-        out_per_s=sum(row.get_rate for row in masters),
+        in_per_s=in_per_s,
+        out_per_s=out_per_s,
         topics=await admin.topics.list(question),
         groups=await admin.groups.list(question),
     )

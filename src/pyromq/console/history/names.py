@@ -9,8 +9,8 @@ CLUSTER_OUT: Final = "cluster out"
 
 
 def broker_number(key: str, what: str) -> str:
-    """``what`` of a broker process (``broker-a/0``): ``in`` and ``out`` in messages a second, ``free`` bytes of its
-    disk.
+    """``what`` of a broker process (``broker-a/0``): ``in`` and ``out`` in messages a second, ``free`` and
+    ``total`` bytes of its disk.
     """
     return f"broker {what} {key}"
 

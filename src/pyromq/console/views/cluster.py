@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from math import isclose
+from typing import Final
+
 import msgspec
 
 from pyromq.charts import Svg
 from pyromq.console.desk import Desk
 from pyromq.console.disk_forecast import Forecast, forecast
+from pyromq.console.history.keeper import History
 from pyromq.console.history.names import CLUSTER_IN, CLUSTER_OUT, broker_number
 from pyromq.console.history.spans import TimeSpan
 from pyromq.console.views.trends import trend_chart
 from pyromq.operate.brokers import BrokerRow
+
+_SAME_SIZE: Final = 1e-3  # samples are means of four bytes, and Apache's brokers round
 
 
 class BrokerView(BrokerRow, frozen=True, kw_only=True):
@@ -46,7 +52,7 @@ async def cluster_view(desk: Desk) -> ClusterView:
     return ClusterView(
         nameservers=desk.settings.nameservers,
         brokers=[
-            BrokerView(**msgspec.structs.asdict(each), forecast=forecast(_free_before(desk, each.key), each))
+            BrokerView(**msgspec.structs.asdict(each), forecast=forecast(free_before(desk.history, each), each))
             for each in sample.brokers
         ],
         put_rate=sample.put_rate,
@@ -56,12 +62,13 @@ async def cluster_view(desk: Desk) -> ClusterView:
     )
 
 
-def _free_before(desk: Desk, key: str) -> list[tuple[int, float]]:
-    """Free bytes of a broker's disk over the longest time that is known."""
-    name = broker_number(key, "free")
-    known = [desk.history.points(name, span) for span in TimeSpan]
-    found = max(known, key=lambda points: points[-1][0] - points[0][0] if points else 0)
-    return [(at, free) for at, free in found if free is not None]
+def free_before(history: History, now: BrokerRow) -> list[tuple[int, float]]:
+    """Free bytes of a broker's disk over the longest time that is known, while it had the size that it has now."""
+    names = broker_number(now.key, "free"), broker_number(now.key, "total")
+    known = [[history.points(name, span) for name in names] for span in TimeSpan]
+    free, totals = max(known, key=lambda lines: lines[0][-1][0] - lines[0][0][0] if lines[0] else 0)
+    same = {at for at, total in totals if total is not None and isclose(total, now.disk_total, rel_tol=_SAME_SIZE)}
+    return [(at, each) for at, each in free if each is not None and at in same]
 
 
 def rates_chart(desk: Desk, span: TimeSpan) -> Svg:
