@@ -6,6 +6,9 @@
                what the quick reader of sends takes is what the codec reads
     calls      damaged messages as calls of every RPC to a broker: each one is answered
 
+With the compiled core, header blocks of the first two are read by its tables, as in a broker; ``PYROMQ_PURE=1`` tries
+the reference.
+
 ``python -m tests.hostile.fuzz_grpc [--seed N] [--inputs N] [--calls N]``: inputs are shared by the first three.
 """
 
@@ -27,6 +30,8 @@ from typing import Any, Final
 import hpack
 
 from pyromq.aio import Admin
+from pyromq.compiled_core import Http2Lane, core, has_call_lane
+from pyromq.net.http2 import Http2Connection
 from pyromq.wire.grpc import services
 from pyromq.wire.grpc.definitions import (
     FilterExpression,
@@ -45,7 +50,7 @@ from pyromq.wire.http2.requests import HEADER_LIST_BYTES_MAX, HeaderDecoder, rea
 from tests.grpc.link import request_fields
 from tests.grpc.raw import RawPeer
 from tests.hostile.rig import victim
-from tests.unit.net.http2.talk import Talk, messages
+from tests.unit.net.http2.talk import Calls, Talk, messages
 
 ORDERS, READERS = Resource(name="orders"), Resource(name="readers")
 _QUEUE: Final = MessageQueue(topic=ORDERS, id=1)
@@ -170,6 +175,11 @@ def fuzz_messages(count: int, seed: int, report: FuzzReport) -> None:
 # --- header blocks ---
 
 
+def _tables() -> Http2Lane | None:
+    """Header tables of the compiled core; None: there is none."""
+    return core.Http2Lane(HEADER_LIST_BYTES_MAX, (b"", b"", b"", b"")) if core is not None and has_call_lane else None
+
+
 def _blocks() -> list[bytes]:
     fields = request_fields("/apache.rocketmq.v2.MessagingService/SendMessage", "client-1")
     plain, raw = hpack.Encoder(), hpack.Encoder()
@@ -181,7 +191,7 @@ class _Decoders:
     """Ours, and in every other life the package hpack beside it: what that reads, ours reads alike."""
 
     def __init__(self, *, compared: bool) -> None:
-        self._ours = HeaderDecoder()
+        self._ours = HeaderDecoder(_tables())
         self._other = hpack.Decoder(HEADER_LIST_BYTES_MAX) if compared else None
 
     def decode(self, block: bytes) -> list[tuple[bytes, bytes]]:
@@ -243,6 +253,28 @@ def _good_frames() -> list[bytes]:
     ]
 
 
+class _OnlyTables:
+    """The lane of a connection whose clients have sent nothing yet: it knows header tables, and takes no call."""
+
+    def __init__(self, tables: Http2Lane) -> None:
+        self.tables = tables
+
+    def take(self, data: bytes, at: int) -> int:
+        return at
+
+
+class _Handler(Calls):
+    """Answers every call with its message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = lambda call, message: call.respond(message)
+
+    def lane(self, connection: Http2Connection) -> _OnlyTables | None:
+        tables = _tables()
+        return _OnlyTables(tables) if tables is not None else None
+
+
 async def fuzz_frames(count: int, seed: int, report: FuzzReport) -> None:
     """Frames of a connection, then a good call: it is answered, or the connection has ended."""
     good, rng = _good_frames(), Random(f"{seed} frames")
@@ -250,8 +282,7 @@ async def fuzz_frames(count: int, seed: int, report: FuzzReport) -> None:
     number = 0
     while report.inputs["frames"] < count:
         number += 1
-        talk = Talk().greet()
-        talk.handler.answer = lambda call, message: call.respond(message)
+        talk = Talk(handler=_Handler()).greet()
         some = [damaged(rng.choice(good), rng) for _ in range(rng.randrange(1, 24))]
         report.inputs["frames"] += len(some)
         try:
@@ -343,7 +374,7 @@ def main() -> int:
     if given.calls:
         with tempfile.TemporaryDirectory(prefix="pyromq-fuzz-") as scratch:
             asyncio.run(fuzz_real_broker(Path(scratch), given.calls, given.seed, report))
-    print(f"seed {given.seed}: {report}", flush=True)
+    print(f"seed {given.seed}, {'core' if _tables() is not None else 'pure'}: {report}", flush=True)
     for problem in report.problems:
         print(f"PROBLEM {problem}")
     return bool(report.problems)

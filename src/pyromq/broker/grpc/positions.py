@@ -75,6 +75,7 @@ class Positions:
         return topic, number
 
     async def pull(self, client: GrpcClient, request: PullMessageRequest, call: GrpcCall) -> None:
+        await call.connection.turns.have()
         check_room(call)
         topic, queue_id = self._queue(client, request.message_queue)
         if request.offset < 0 or request.batch_size < 1:
@@ -97,6 +98,7 @@ class Positions:
             expression_type=kind,
         )
         response = await self._pulled(client, header)
+        await call.connection.turns.have()
         self._deliver(call, request, response)
 
     async def _pulled(self, client: GrpcClient, header: PullHeader) -> Received[Any]:

@@ -84,6 +84,7 @@ class Receiving:
         try:
             future = caller.call(RequestCode.POP_MESSAGE, header)
             response = await asyncio.shield(future)
+            await call.connection.turns.have()
         except asyncio.CancelledError:
             caller.close("the client gave up")
             if not future.cancel() and not future.cancelled() and not future.exception():  # it has its response

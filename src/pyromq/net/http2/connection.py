@@ -73,7 +73,8 @@ class Http2Connection(asyncio.Protocol):
         self._is_over = False
         self._close_callbacks: list[Callable[[Http2Connection], None]] = []
         self._later: list[RawFrame] = []  # the rest of a read, for the next turn
-        self._out = Outgoing(self._loop, limits.unsent_bytes_max, self._cut_off)
+        self._out = Outgoing(self._loop, limits, self._cut_off, self._send_more)
+        self.turns = self._out.turns
         self._budgets = AttackBudgets(clock)
         self._window = ReceiveWindow(self._out, limits)
         self.lane = handler.lane(self)
@@ -170,6 +171,8 @@ class Http2Connection(asyncio.Protocol):
                 call.finish(GrpcStatus.UNAVAILABLE, reason)
                 if on_closed is not None:
                     on_closed()
+        self._out.lift_turns()
+        self._streams.pump()
         self._end(Http2Code.NO_ERROR, reason)
 
     def abort(self, reason: str) -> None:
@@ -295,7 +298,7 @@ class Http2Connection(asyncio.Protocol):
             self._transport.close()
 
     def _receive(self, found: list[RawFrame]) -> None:
-        """Handle frames; after some calls the rest waits for the next loop iteration. Raises Http2Error."""
+        """Handle frames until this turn has had its calls or bytes; the rest waits for the next. Raises Http2Error."""
         if self._later:
             self._later += found
             return
@@ -316,7 +319,7 @@ class Http2Connection(asyncio.Protocol):
                 budgets.spend(budgets.resets, f"streams that had to be reset, the last because: {error}")
             if self._is_ending:
                 return
-            if requests.handled >= limit and index + 1 < len(found):
+            if (requests.handled >= limit or self.turns.is_spent) and index + 1 < len(found):
                 self._later = found[index + 1 :]
                 self._pause()
                 self._loop.call_soon(self._go_on)
@@ -375,6 +378,9 @@ class Http2Connection(asyncio.Protocol):
         if not call.pending:
             self._out.write_trailers(call)
             self._streams.finished(call)
+
+    def _send_more(self) -> None:
+        self._streams.pump()
 
     def pause_writing(self) -> None:
         self._out.is_paused = True

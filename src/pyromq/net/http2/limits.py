@@ -6,7 +6,8 @@ The attacks that HTTP/2 makes possible, and what ends them here:
     floods of SETTINGS, PING,        likewise, one budget for each kind
     PRIORITY, empty DATA, WINDOW_UPDATE
     CONTINUATION floods, header bombs  a block has so many bytes and frames at most, a list so many bytes decoded
-    window exhaustion, slow readers  what waits for a window is bounded in bytes and time; nothing is read meanwhile
+    window exhaustion, slow readers  what waits for a window is bounded in bytes and time; nothing is read meanwhile;
+                                     what is made and written for one connection in a loop iteration is bounded, too
     streams without end              so many at once; their header lists and bytes of incomplete messages are counted,
                                      of all connections too
 """
@@ -28,4 +29,5 @@ class Http2Limits:
     unsent_bytes_max: int = 64 << 20  # beyond it the peer does not read, and is cut off
     continuations_max: int = 16  # of one header block
     calls_per_turn: int = 64  # then others have their turn
+    bytes_per_turn: int = 1 << 20  # of responses made and written; as much as a turn ends with, and one response
     resets_remembered: int = 1_000

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from pyromq.net.http2.turns import ByteTurns
 from pyromq.wire.http2.frames import (
     DATA,
     END_HEADERS,
@@ -21,22 +22,32 @@ from pyromq.wire.http2.frames import (
 
 if TYPE_CHECKING:
     from pyromq.net.http2.call import GrpcCall
+    from pyromq.net.http2.limits import Http2Limits
 
 _LAST: Final = END_HEADERS | END_STREAM
 
 
 class Outgoing:
-    """The sending side of one connection."""
+    """The sending side of one connection. ``go_on`` sends DATA for which the turn before had no room."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, unsent_bytes_max: int, cut_off: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: Http2Limits,
+        cut_off: Callable[[str], None],
+        go_on: Callable[[], None],
+    ) -> None:
+        self.turns = ByteTurns(loop, limits.bytes_per_turn, self._turn_ended)
         self.transport: asyncio.Transport | None = None
         self.initial_window = WINDOW_DEFAULT
         self.is_paused = False  # the peer does not read
         self.bytes_out = 0
         self.pending_bytes = 0  # that wait for a window, or for the peer to read
         self._loop = loop
-        self._unsent_bytes_max = unsent_bytes_max
+        self._unsent_bytes_max = limits.unsent_bytes_max
         self._cut_off = cut_off
+        self._go_on = go_on
+        self._is_cut_short = False  # this turn had no room for something that windows allow
         self.window = WINDOW_DEFAULT  # of the connection
         self._queue: list[bytes] = []
         self._waiting: dict[GrpcCall, None] = {}  # those with something that waits, in turns
@@ -49,8 +60,14 @@ class Outgoing:
 
     def write(self, data: bytes) -> None:
         if not self._queue:
-            self._loop.call_soon(self.flush)
+            self.turns.open()
         self._queue.append(data)
+
+    def _turn_ended(self) -> None:
+        self.flush()
+        if self._is_cut_short:
+            self._is_cut_short = False
+            self._go_on()
 
     def flush(self) -> None:
         queue, transport = self._queue, self.transport
@@ -71,10 +88,14 @@ class Outgoing:
     # --- responses ---
 
     def write_response(self, call: GrpcCall, head: bytes, data: bytes, trailers: bytes) -> bool:
-        """All of it at once, when windows have room and it fits a frame."""
-        size = len(data)
+        """All of it at once, when windows and this turn have room and it fits a frame."""
+        size, turns = len(data), self.turns
         if size > self.window or size > call.send_window or size > FRAME_BYTES_MAX or self.is_paused:
             return False
+        if size > turns.left:
+            return False
+        turns.left -= size
+        turns.given += size
         self.window -= size
         call.send_window -= size
         number = call.stream_id
@@ -96,6 +117,7 @@ class Outgoing:
         """DATA, now or when there is room."""
         call.pending.append(memoryview(data))
         self.pending_bytes += len(data)
+        self.turns.give(len(data))
         if call not in self._waiting:
             self._send_some(call)
             if call.pending:
@@ -105,12 +127,17 @@ class Outgoing:
             self._loop.call_soon(self._cut_off, text)
 
     def _send_some(self, call: GrpcCall) -> None:
-        pending = call.pending
+        pending, turns = call.pending, self.turns
         while pending and not self.is_paused:
             data = pending[0]
             size = min(len(data), self.window, call.send_window, FRAME_BYTES_MAX)
             if size <= 0 and len(data):
                 return
+            if turns.left <= 0:
+                self._is_cut_short = True
+                return
+            size = min(size, turns.left)
+            turns.left -= size
             self.window -= size
             call.send_window -= size
             self.pending_bytes -= size
@@ -132,7 +159,7 @@ class Outgoing:
         """Send what has room now; the calls of which everything has left."""
         finished: list[GrpcCall] = []
         for call in list(self._waiting):
-            if self.is_paused or self.window <= 0:
+            if self.is_paused or self.window <= 0 or self._is_cut_short:
                 break
             self._send_some(call)
             if not call.pending:
@@ -141,6 +168,11 @@ class Outgoing:
                     self.write_trailers(call)
                     finished.append(call)
         return finished
+
+    def lift_turns(self) -> None:
+        """Let everything go that windows allow: the connection is about to close."""
+        self.turns.left = 1 << 62
+        self._is_cut_short = False
 
     def forget(self, call: GrpcCall) -> None:
         """Its client does not want the rest; the call still knows how much that is."""

@@ -9,7 +9,7 @@ import hpack
 
 from pyromq.net.address import Address
 from pyromq.net.half_read import HalfReadFrames
-from pyromq.net.http2 import CallMethod, GrpcCall, Http2Connection, Http2Limits
+from pyromq.net.http2 import CallLane, CallMethod, GrpcCall, Http2Connection, Http2Limits
 from pyromq.net.idle import IdleWatch
 from pyromq.testing import ManualClock
 from pyromq.wire.grpc.framing import MessageCutter, with_prefix
@@ -57,7 +57,7 @@ class Calls:
         self.answer: Any = None
         self.disconnected = 0
 
-    def lane(self, connection: Http2Connection) -> None:
+    def lane(self, connection: Http2Connection) -> CallLane | None:
         return None
 
     def method(self, path: bytes) -> CallMethod | None:
@@ -75,9 +75,9 @@ class Calls:
 class Talk:
     """The client's side; make it inside a running loop."""
 
-    def __init__(self, limits: Http2Limits | None = None, **settings: int) -> None:
+    def __init__(self, limits: Http2Limits | None = None, handler: Calls | None = None, **settings: int) -> None:
         self.clock = ManualClock()
-        self.handler = Calls()
+        self.handler = handler or Calls()
         self.watch: IdleWatch[Http2Connection] = IdleWatch(self.clock, 120_000)
         self.half_read = HalfReadFrames(1 << 20)
         self.connection = Http2Connection(
