@@ -191,27 +191,29 @@ class ClusterLists:
         for group, topics in (sweep.progress or {}).items():
             for topic, one in topics.items():
                 groups_of[topic][group] = one
-        rows = sorted(
-            (
-                self._topic_row(name, kinds[name], configs, None if sweep.progress is None else groups_of.get(name, {}))
-                for name, configs in sweep.topics.items()
-                if asked.takes_kind(kinds[name]) and asked.takes(self._client.plain_name(name))
-            ),
-            key=lambda row: row.topic,
-        )
-        sort, is_filled = asked.sort, False
-        if sort in _ASKED_FOR and len(rows) > asked.asked_max:
+        is_told = sweep.progress is not None
+        plain = {name: self._client.plain_name(name) for name in sweep.topics if asked.takes_kind(kinds[name])}
+        names = sorted((name for name in plain if asked.takes(plain[name])), key=plain.__getitem__)
+
+        def row(name: str) -> TopicRow:
+            progress = groups_of.get(name, {}) if is_told else None
+            return self._topic_row(plain[name], kinds[name], sweep.topics[name], progress)
+
+        sort = asked.sort
+        if sort in _ASKED_FOR and len(names) > asked.asked_max:
             sort = ListSort.NAME
             problems.append(f"more than {asked.asked_max} topics are sorted by name alone: use a filter")
-        elif sort in _ASKED_FOR:
-            rows, is_filled = await self._filled(rows, sweep, problems), True
-        skip, first = asked.cut(asked.ordered(rows, _TOPIC_KEYS, sort))
-        if not is_filled:
-            first = await self._filled(first, sweep, problems)
+        if sort in _ASKED_FOR:
+            rows = await self._filled(list(map(row, names)), sweep, problems)
+            skip, first = asked.cut(asked.ordered(rows, _TOPIC_KEYS, sort))
+        else:  # rows of those that are shown alone
+            keys = {ListSort.NAME: plain.__getitem__, ListSort.LAG: lambda name: _lag(groups_of.get(name))}
+            skip, shown = asked.cut(asked.ordered(names, keys, sort))
+            first = await self._filled(list(map(row, shown)), sweep, problems)
         counts = Counter(kinds.values())
         return TopicPage(
             rows=tuple(first),
-            found=len(rows),
+            found=len(names),
             skip=skip,
             kinds={kind.value: counts[kind] for kind in TopicKind if counts[kind]},
             problems=tuple(problems),
@@ -246,12 +248,12 @@ class ClusterLists:
         return {name: kind_of_topic(name, servers, next(iter(each.values()))) for name, each in sweep.topics.items()}
 
     def _topic_row(
-        self, name: str, kind: TopicKind, configs: dict[str, TopicConfig], progress: dict[str, TopicProgress] | None
+        self, topic: str, kind: TopicKind, configs: dict[str, TopicConfig], progress: dict[str, TopicProgress] | None
     ) -> TopicRow:
         one = next(iter(configs.values()))
         groups = ((self._client.plain_name(group), each.lag) for group, each in (progress or {}).items())
         return TopicRow(
-            topic=self._client.plain_name(name),
+            topic=topic,
             kind=kind,
             message_type=one.attributes.get(MESSAGE_TYPE, ""),
             brokers=len(configs),
@@ -259,7 +261,7 @@ class ClusterLists:
             perm=one.perm,
             groups=tuple(TopicGroupLag(group=group, lag=lag) for group, lag in sorted(groups)),
             get_rate=None if progress is None else sum((each.rate for each in progress.values()), 0.0),
-            lag=sum(each.lag for each in progress.values()) if progress else None,
+            lag=_lag(progress),
         )
 
     def _group_row(self, group: str, sweep: ClusterSweep, name: str) -> GroupRow:
@@ -339,3 +341,8 @@ class ClusterLists:
         if failed:
             problems.append(f"some rows are incomplete: {failed[0]}")
         return list(found)
+
+
+def _lag(progress: Mapping[str, TopicProgress] | None) -> int | None:
+    """Of all groups of a topic together; None where there is none, or where brokers did not tell."""
+    return sum(each.lag for each in progress.values()) if progress else None

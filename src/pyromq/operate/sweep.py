@@ -212,11 +212,11 @@ class Sweeper:
 
     async def _tables_of(self, address: str) -> BrokerTables:
         brokers = self._requests.brokers
-        topics, groups = await brokers.topic_configs(address), await brokers.group_configs(address)
-        try:
-            progress: BrokerConsumeStats | MQError = await brokers.progress_of_all(address)
-        except MQError as error:  # too much for one response, or not allowed: the list is there all the same
-            progress = error
+        topics, groups, progress = await asyncio.gather(  # one response is read while the broker writes the next
+            brokers.topic_configs(address),
+            brokers.group_configs(address),
+            _answer(brokers.progress_of_all(address)),  # too much for one response, or not allowed: lists without it
+        )
         return BrokerTables(topics=topics, groups=groups, progress=progress)
 
     async def _read_processes(self) -> list[BrokerProcess]:
@@ -235,14 +235,14 @@ class Sweeper:
 
 async def _answers(asked: dict[Any, Coroutine[Any, Any, T]]) -> dict[Any, T | MQError]:
     """Wait for all; what fails with MQError is an answer, too."""
+    return dict(zip(asked, await asyncio.gather(*map(_answer, asked.values())), strict=True))
 
-    async def answer(work: Awaitable[T]) -> T | MQError:
-        try:
-            return await work
-        except MQError as error:
-            return error
 
-    return dict(zip(asked, await asyncio.gather(*map(answer, asked.values())), strict=True))
+async def _answer(work: Awaitable[T]) -> T | MQError:
+    try:
+        return await work
+    except MQError as error:
+        return error
 
 
 def bytes_behind(end: int | None, master_end: int | None) -> int | None:

@@ -36,6 +36,22 @@ async def test_a_topic_opens_on_its_newest_messages_and_is_searched_by_key_and_t
         assert (await rig.get("/topics/nowhere")).status_code == 404
 
 
+async def test_a_topics_pages_ask_about_this_topic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ConsoleRig() as rig:
+        await rig.admin.topics.create("orders", queues=1, attributes={"message.type": "FIFO"})
+        await rig.admin.topics.create("others", queues=1)
+        monkeypatch.setattr(rig.admin.sweeper, "read", None)  # of all topics and groups
+        for page in ("", "/traffic", "/clients", "/configuration", "/send", "/delete"):
+            text = await rig.page(f"/topics/orders{page}")
+            assert page == "/delete" or ">fifo<" in text, page
+        assert ">dead-letters<" in await rig.page(await _letters_topic(rig))
+
+
+async def _letters_topic(rig: ConsoleRig) -> str:
+    await rig.admin.topics.create("%DLQ%billing", queues=1)
+    return "/topics/%25DLQ%25billing"
+
+
 async def test_typed_messages_say_what_they_are() -> None:
     async with ConsoleRig() as rig:
         await rig.admin.topics.create("orders", queues=1)

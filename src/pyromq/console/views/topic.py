@@ -10,10 +10,11 @@ import msgspec
 
 from pyromq.console.desk import NUMBERS_MS, Desk
 from pyromq.console.views.brokers import require_broker
-from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError, printable
+from pyromq.errors import BrokerError, GroupOfflineError, MQError, TopicNotFoundError, printable
 from pyromq.model.names import dead_letter_topic
-from pyromq.model.system_names import MESSAGE_TYPE, TopicKind
+from pyromq.model.system_names import MESSAGE_TYPE, TopicKind, kind_of_topic, names_of_servers
 from pyromq.model.topic import Perm, TopicConfig
+from pyromq.operate.topics import TopicTraffic
 
 _MESSAGE_KINDS: Final = (
     *(TopicKind.NORMAL, TopicKind.FIFO, TopicKind.DELAY),
@@ -101,10 +102,10 @@ class TopicHead(msgspec.Struct, frozen=True, kw_only=True):
 
 async def topic_head(desk: Desk, topic: str) -> TopicHead:
     """Return a topic in a few numbers. Raises TopicNotFoundError."""
-    traffic = await desk.cache.get(("traffic", topic), NUMBERS_MS, lambda: desk.admin.topics.traffic(topic))
+    traffic, kind = await asyncio.gather(topic_traffic(desk, topic), _kind(desk, topic))
     return TopicHead(
         name=topic,
-        kind=(await desk.topic_kinds()).get(topic, TopicKind.NORMAL),
+        kind=kind,
         put_rate=traffic.put_rate,
         messages=traffic.messages,
         queues=len(traffic.queues),
@@ -112,19 +113,36 @@ async def topic_head(desk: Desk, topic: str) -> TopicHead:
     )
 
 
+async def topic_traffic(desk: Desk, topic: str) -> TopicTraffic:
+    """Return what a topic holds and takes, as brokers said a moment ago. Raises TopicNotFoundError."""
+    return await desk.cache.get(("traffic", topic), NUMBERS_MS, lambda: desk.admin.topics.traffic(topic))
+
+
+async def _configs(desk: Desk, topic: str) -> dict[str, TopicConfig]:
+    return await desk.cache.get(("config", topic), NUMBERS_MS, lambda: desk.admin.topics.config(topic))
+
+
+async def _kind(desk: Desk, topic: str) -> TopicKind:
+    """Return the kind of a topic, without a look at others; by its name where brokers do not tell its configuration."""
+    try:
+        configs = await _configs(desk, topic)
+    except BrokerError:
+        configs = {}
+    cluster = await desk.cluster()
+    servers = names_of_servers(cluster.cluster_addr_table, cluster.broker_addr_table)
+    return kind_of_topic(desk.admin.client.wire_name(topic), servers, next(iter(configs.values()), None))
+
+
 async def topic_view(desk: Desk, topic: str) -> TopicView:
     """Facts about a topic. Raises TopicNotFoundError."""
     traffic, groups, configs = await asyncio.gather(
-        desk.cache.get(("traffic", topic), NUMBERS_MS, lambda: desk.admin.topics.traffic(topic)),
-        desk.admin.topics.groups(topic),
-        desk.admin.topics.config(topic),
+        topic_traffic(desk, topic), desk.admin.topics.groups(topic), _configs(desk, topic)
     )
     rates = desk.queue_rates.look(topic, {queue: held.max_offset for queue, held in traffic.queues.items()})
-    kinds = await desk.topic_kinds()
     consumers = await asyncio.gather(*(_consumer(desk, group, topic) for group in groups[:GROUPS_SHOWN_MAX]))
     return TopicView(
         name=topic,
-        kind=kinds.get(topic, TopicKind.NORMAL),
+        kind=await _kind(desk, topic),
         put_rate=traffic.put_rate,
         messages=traffic.messages,
         queues=[
@@ -265,4 +283,4 @@ async def delete_topic(desk: Desk, topic: str) -> None:
 
 def forget_topic(desk: Desk, topic: str) -> None:
     """What is kept about it is no longer true."""
-    desk.changed("topics", ("traffic", topic))
+    desk.changed("topics", ("traffic", topic), ("config", topic))

@@ -282,21 +282,21 @@ def encode(body: msgspec.Struct) -> bytes:
 
 def decode(data: bytes, type_: type[Body]) -> Body:
     """Any of the bodies above; raises RemoteProtocolError."""
-    value = java_json.parse(data)
+    value = java_json.parse(java_json.with_text_keys(data))
     if isinstance(value, dict):
         value = {name: _queue_keyed(name, table) for name, table in value.items()}
-    return java_json.convert(value, type_)
+    return java_json.convert(value, type_, nulls=java_json.has_nulls(data))
 
 
 def decode_broker_consume_stats(data: bytes) -> BrokerConsumeStats:
     """Queues are keys inside of the list. Raises RemoteProtocolError."""
-    value = java_json.parse(data)
+    value = java_json.parse(java_json.with_text_keys(data))
     tables = value.get("consumeStatsList") if isinstance(value, dict) else None
     groups = [table for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
     lists = [stats for table in groups for stats in table.values() if isinstance(stats, list)]
     for one in (each for stats in lists for each in stats if isinstance(each, dict)):
         one["offsetTable"] = _with_object_keys(one.get("offsetTable"))
-    return java_json.convert(value, BrokerConsumeStats)
+    return java_json.convert(value, BrokerConsumeStats, nulls=java_json.has_nulls(data))
 
 
 def encode_reset_list(offsets: ResetOffsets) -> bytes:

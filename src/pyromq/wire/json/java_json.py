@@ -46,6 +46,7 @@ __all__ = [
     "dumps_strict",
     "has_nulls",
     "parse",
+    "with_text_keys",
 ]
 
 T = TypeVar("T")
@@ -53,6 +54,14 @@ T = TypeVar("T")
 BYTES_MAX: Final = 64 * 1024 * 1024
 Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A Java long: type of struct fields whose values end up in eight bytes."""
+
+
+_STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
+_MEMBER: Final = _STRING + rb":(?:" + _STRING + rb"|-?[0-9][0-9.eE+-]*+|true|false|null)"
+_OBJECT_KEY: Final = rb"\{" + _MEMBER + rb"(?:," + _MEMBER + rb")*+\}(?=:)"
+_OBJECT_KEYS: Final = re.compile(
+    rb"(?:[^\"{]++|" + _STRING + rb"|\{(?!" + _OBJECT_KEY[2:] + rb"))++|(" + _OBJECT_KEY + rb")", re.DOTALL
+)
 
 
 class MalformedJsonError(RemoteProtocolError):
@@ -122,6 +131,20 @@ def decode(text: bytes | str, type_: type[T], *, bytes_max: int = BYTES_MAX) -> 
     return convert(parse(text, bytes_max=bytes_max), type_, nulls=has_nulls(text))
 
 
+def with_text_keys(text: bytes) -> bytes:
+    """Return the text with object keys as strings that hold their JSON: msgspec reads those, four times as fast.
+
+    For bodies that take both forms. Only keys of plain values without spaces are changed; all else stays as it is,
+    malformed text too.
+    """
+    return _OBJECT_KEYS.sub(_as_string, text) if b"{{" in text else text
+
+
+def _as_string(found: re.Match[bytes]) -> bytes:
+    key = found[1]
+    return b'"%s"' % key.replace(b"\\", b"\\\\").replace(b'"', b'\\"') if key is not None else found[0]
+
+
 def has_nulls(text: bytes | str) -> bool:
     """False: no null stands in the text, so none has to be looked for in its value."""
     return b"null" in text if isinstance(text, bytes) else "null" in text
@@ -155,11 +178,17 @@ def _openings(text: bytes | str) -> int:
 
 
 def _is_deeper(value: Any, depth_max: int) -> bool:
-    level = [value]
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(depth_max):
-        containers = (item for item in level if isinstance(item, dict | list))
-        level = [inner for item in containers for inner in (item.values() if isinstance(item, dict) else item)]
-    return any(isinstance(item, dict | list) for item in level)
+        if not level:
+            return False
+        level = [
+            inner
+            for item in level
+            for inner in (item.values() if type(item) is dict else item)
+            if type(inner) is dict or type(inner) is list  # msgspec makes no others, and this is asked of every value
+        ]
+    return bool(level)
 
 
 def _too_deep() -> MalformedJsonError:

@@ -22,6 +22,7 @@ from pyromq.wire.json.java_json import (
     dumps_pretty,
     dumps_strict,
     parse,
+    with_text_keys,
 )
 
 
@@ -54,6 +55,69 @@ class Outer(msgspec.Struct, frozen=True, rename="camel"):
 
 def test_bare_integer_keys_become_integers_and_quoted_ones_stay_text() -> None:
     assert parse(b'{0:"a",-12:"b","3":"c"}') == {0: "a", -12: "b", "3": "c"}
+
+
+PLAIN = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text(max_size=8)
+KEYS = st.dictionaries(st.text(max_size=6), PLAIN, min_size=1, max_size=3).map(ObjectKey)
+TABLES = st.recursive(
+    PLAIN,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text('a{}:\\",', max_size=6), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+def with_object_keys(value: Any) -> Any:
+    """The value with the keys that ``with_text_keys`` wrote as text."""
+    if isinstance(value, list):
+        return [with_object_keys(each) for each in value]
+    if isinstance(value, dict):
+        return {_object_key(key): with_object_keys(inner) for key, inner in value.items()}
+    return value
+
+
+def _object_key(key: Any) -> Any:
+    try:
+        fields = parse(key) if isinstance(key, str) else None
+    except MalformedJsonError:
+        return key
+    return ObjectKey(fields) if isinstance(fields, dict) and fields else key
+
+
+@given(TABLES)
+def test_object_keys_as_text_say_the_same(value: Any) -> None:
+    text = dumps(value, sort=False)
+    assert with_object_keys(parse(with_text_keys(text))) == with_object_keys(parse(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":1}',
+        b'{"x":["a{",":1}:"],"y":{{"k":[1]}:2}}',
+        b'{"x":"{{\\"a\\":1}:2}","y":{{"k":{}}:2}}',
+        b'{{"a":1,}:2}',
+        b'{{"a" :1}:2}',
+        b"{{}:2}",
+        b'{{"a":1},"b":2}',
+        b'{{"a":1',
+        b"",
+    ],
+)
+def test_what_is_no_plain_object_key_stays_as_it_is(text: bytes) -> None:
+    assert with_text_keys(text) == text
+
+
+@given(st.text('ab"{}:,\\ 1[]', max_size=40))
+def test_malformed_text_is_as_malformed_with_text_keys(text: str) -> None:
+    outcomes = []
+    for each in (text.encode(), with_text_keys(text.encode())):
+        try:
+            outcomes.append(with_object_keys(parse(each)))
+        except MalformedJsonError:
+            outcomes.append(MalformedJsonError)
+    assert outcomes[0] == outcomes[1]
 
 
 def test_an_object_key_becomes_a_hashable_mapping() -> None:
