@@ -88,6 +88,12 @@ fn is_visible(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(u8::is_ascii_graphic)
 }
 
+/// Nothing in it could end the property that it becomes, and begin another one.
+#[inline]
+fn is_id(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_alphanumeric)
+}
+
 /// The only message of a request, whose properties are put into `text` as they are stored; None: it is Python's.
 pub fn read<'a>(request: &'a [u8], reserved: &HashSet<Vec<u8>>, text: &mut Vec<u8>) -> Option<Message<'a>> {
     let mut outer = Reader::new(request);
@@ -128,14 +134,14 @@ pub fn read<'a>(request: &'a [u8], reserved: &HashSet<Vec<u8>>, text: &mut Vec<u
         let (2, Value::Bytes(entry)) = (number, value) else { continue };
         let (name, value) = read_entry(entry)?;
         let is_plain = !name.is_empty() && is_clean(name) && is_clean(value) && !reserved.contains(name);
-        if !is_plain || has_name(&text[names_at..], name) {
-            return None;
-        }
         count += 1;
+        if !is_plain || count > PROPERTIES_MAX || has_name(&text[names_at..], name) {
+            return None; // each name is compared with all before it: not with thousands
+        }
         size += name.len() + value.len();
         put_item(text, name, value);
     }
-    (count <= PROPERTIES_MAX && size <= PROPERTY_BYTES_MAX).then_some(message)
+    (size <= PROPERTY_BYTES_MAX).then_some(message)
 }
 
 /// Whether one of these items has the name: the later one would take the place of the earlier.
@@ -191,7 +197,7 @@ fn read_system<'a>(data: &'a [u8], message: &mut Message<'a>, text: &mut Vec<u8>
                 keys += 1;
                 key_bytes += key.len();
             }
-            (3, Value::Bytes(id)) if !id.is_empty() => message.id = id,
+            (3, Value::Bytes(id)) if is_id(id) => message.id = id,
             (4, Value::Bytes(digest)) => check_digest(digest)?,
             (5, Value::Number(encoding)) if encoding != GZIP => {}
             (6, Value::Number(kind)) if kind != TRANSACTION => {}
@@ -325,6 +331,9 @@ mod tests {
         let mut text = Vec::new();
         for system in [
             vec![],
+            field(0x1A, b"01AB\x02TAGS\x01x"),
+            field(0x1A, b"01AB\x02x\x01\xFF"),
+            field(0x1A, b"01-AB"),
             [id.clone(), id.clone()].concat(),
             [id.clone(), field(0x0A, b"a|b")].concat(),
             [id.clone(), field(0x12, b"two words")].concat(),
@@ -338,5 +347,20 @@ mod tests {
         }
         let twice = field(0x12, &[field(0x0A, b"x"), field(0x12, b"y")].concat()).repeat(2);
         assert_eq!(read(&request(&id, &twice), &HashSet::new(), &mut text), None);
+    }
+
+    #[test]
+    fn as_many_properties_as_may_be_and_no_more() {
+        let id = field(0x1A, b"01AB");
+        let user = |count: usize| -> Vec<u8> {
+            let entry =
+                |number| field(0x12, &[field(0x0A, format!("p{number}").as_bytes()), field(0x12, b"y")].concat());
+            (0..count).flat_map(entry).collect()
+        };
+        let mut text = Vec::new();
+        assert!(read(&request(&id, &user(PROPERTIES_MAX)), &HashSet::new(), &mut text).is_some());
+        assert_eq!(read(&request(&id, &user(PROPERTIES_MAX + 1)), &HashSet::new(), &mut text), None);
+        assert_eq!(read(&request(&id, &user(5_000)), &HashSet::new(), &mut text), None);
+        assert!(text.len() < 2_000, "it is left at once");
     }
 }
