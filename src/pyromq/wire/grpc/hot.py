@@ -22,6 +22,7 @@ _NAMESPACE, _NAME = 0x0A, 0x12
 _TOPIC, _USER, _SYSTEM, _BODY = 0x0A, 0x12, 0x1A, 0x22
 _MESSAGES: Final = 0x0A
 _RESOURCES_MAX: Final = 1_024
+_RESOURCE_BYTES_MAX: Final = 512  # no name that a broker knows is longer; strangers send others
 _resources: dict[bytes, Resource] = {}  # by their bytes; nobody changes them
 
 
@@ -97,9 +98,11 @@ def _resource(data: bytes) -> Resource | None:
     size, at = _size(data, at + 1)
     if at + size != end:
         return None
-    if len(_resources) >= _RESOURCES_MAX:
-        _resources.clear()
-    found = _resources[data] = Resource(resource_namespace=namespace, name=data[at:end].decode())
+    found = Resource(resource_namespace=namespace, name=data[at:end].decode())
+    if end <= _RESOURCE_BYTES_MAX:
+        if len(_resources) >= _RESOURCES_MAX:
+            _resources.clear()
+        _resources[data] = found
     return found
 
 

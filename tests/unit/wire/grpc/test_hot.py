@@ -7,6 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyromq.wire.grpc import hot
 from pyromq.wire.grpc.codes import StatusCode
 from pyromq.wire.grpc.definitions import Digest, GrpcMessage, ProtoTime, Resource, SystemProperties, status_of
 from pyromq.wire.grpc.hot import read_send, sent_response
@@ -90,3 +91,14 @@ def test_the_response_is_that_of_the_codec(message_id: str, offset: int) -> None
     entry = SendResultEntry(status=status, message_id=message_id, transaction_id=message_id, offset=offset)
     wanted = SendMessageResponse(status=status, entries=[entry]).encode()
     assert sent_response(message_id, offset) in ((None, wanted) if message_id else (None,))
+
+
+def test_names_that_no_topic_has_are_not_remembered() -> None:
+    def request_of(size: int) -> SendMessageRequest:
+        return SendMessageRequest(messages=[GrpcMessage(topic=Resource(name="n" * size), body=b"x")])
+
+    for size in range(100, 1_500, 100):
+        assert read_send(request_of(size).encode()) == request_of(size)
+    kept = [len(each.name) for each in hot._resources.values() if set(each.name) == {"n"}]
+    assert 100 in kept
+    assert max(kept) < 600, "a stranger could fill the memory with them"
