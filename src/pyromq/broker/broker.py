@@ -236,9 +236,9 @@ class Broker:
             self.ignore_late_timers()
             tenure = self._tenure
             try:
-                await self._grpc.stop()
                 if tenure is not None:
                     await tenure.finish()
+                await self._grpc.stop()
                 await self._server.stop()
             finally:
                 if tenure is not None:

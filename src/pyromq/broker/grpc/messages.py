@@ -45,6 +45,7 @@ DELAY_MS_MAX: Final = 24 * 3_600_000
 RECOVERY_MS_MAX: Final = 3_600_000
 SENT_INFLATED_BYTES_MAX: Final = 16 << 20  # of all bodies of one request; clients compress at most 4 MiB
 RESPONSE_BYTES_MAX: Final = 16 << 20  # of the bodies in one response, if there are several
+_UNUSED_BYTES: Final = 64 << 10  # wait on a connection at most while nothing large does
 _INFLATED_BYTES_MAX: Final = 32 << 20  # of one body that is delivered
 _GZIP_HEAD_BYTES: Final = 10
 _GZIP_TAIL_BYTES: Final = 8
@@ -193,7 +194,7 @@ class Room:
 
     def __init__(self, call: GrpcCall) -> None:
         self._left = min(RESPONSE_BYTES_MAX, call.connection.room_bytes)
-        self._is_unused = not call.connection.unsent_bytes  # then one message fits, whatever its size
+        self._is_unused = call.connection.unsent_bytes < _UNUSED_BYTES  # then one message fits, whatever its size
 
     def has(self, message: GrpcMessage) -> bool:
         """Whether a message may be sent, too."""

@@ -115,13 +115,13 @@ class Http2Connection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What waits for the peer to read, or to widen a window."""
-        return self._out.pending_bytes
+        """What has been answered and has not left."""
+        return self._out.unsent_bytes
 
     @property
     def room_bytes(self) -> int:
         """How much may be sent now without coming near the bound at which a peer counts as one that does not read."""
-        return self.limits.unsent_bytes_max // 2 - self._out.pending_bytes
+        return self.limits.unsent_bytes_max // 2 - self._out.unsent_bytes
 
     def quiet_ms(self, now_ms: int) -> int:
         """How long nothing came and nothing left, or what waits for a window has not moved."""
@@ -243,6 +243,7 @@ class Http2Connection(asyncio.Protocol):
                 or self._later
                 or self._requests.block is not None
                 or self._out.is_paused
+                or self._out.initial_window < frames.WINDOW_DEFAULT  # responses may wait for windows of streams
             ):
                 break
             at = lane.take(data, at)

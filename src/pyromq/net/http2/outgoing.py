@@ -50,11 +50,18 @@ class Outgoing:
         self._is_cut_short = False  # this turn had no room for something that windows allow
         self.window = WINDOW_DEFAULT  # of the connection
         self._queue: list[bytes] = []
+        self._queued_bytes = 0
         self._waiting: dict[GrpcCall, None] = {}  # those with something that waits, in turns
         self._moved = (0, 0)  # bytes in and out as of the last look
         self._moved_ms = 0
         self._data_out = self._data_seen = 0  # bytes of DATA that had to wait and have left; as of the last look
         self._data_ms = 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What waits: for a window, for the end of this loop iteration, or for the peer to read."""
+        in_transport = self.transport.get_write_buffer_size() if self.transport is not None else 0
+        return self.pending_bytes + self._queued_bytes + in_transport
 
     # --- frames ---
 
@@ -62,6 +69,7 @@ class Outgoing:
         if not self._queue:
             self.turns.open()
         self._queue.append(data)
+        self._queued_bytes += len(data)
 
     def _turn_ended(self) -> None:
         self.flush()
@@ -73,7 +81,7 @@ class Outgoing:
         queue, transport = self._queue, self.transport
         if not queue:
             return
-        self._queue = []
+        self._queue, self._queued_bytes = [], 0
         if transport is None or transport.is_closing():
             return
         data = b"".join(queue)

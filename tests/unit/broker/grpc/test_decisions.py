@@ -336,4 +336,4 @@ def test_a_response_has_so_many_bytes_but_always_one_message_where_nothing_waits
     half, large = GrpcMessage(body=bytes(RESPONSE_BYTES_MAX // 2)), GrpcMessage(body=bytes(RESPONSE_BYTES_MAX + 1))
     usual = room(0)
     assert [usual.has(half) for _ in range(3)] == [True, True, False]
-    assert [room(0).has(large), room(1).has(large)] == [True, False]
+    assert [room(0).has(large), room(100).has(large), room(1 << 20).has(large)] == [True, True, False]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from random import Random
 from typing import Any
 
@@ -16,6 +18,7 @@ from pyromq.net.half_read import HalfReadFrames
 from pyromq.net.http2 import Http2Connection, Http2Limits
 from pyromq.net.idle import IdleWatch
 from pyromq.store.settings import Flush
+from pyromq.wire.grpc.codes import StatusCode
 from pyromq.wire.grpc.definitions import Digest, GrpcMessage, ProtoTime, Resource, SystemProperties
 from pyromq.wire.grpc.framing import with_prefix
 from pyromq.wire.grpc.protobuf import decode
@@ -24,6 +27,7 @@ from pyromq.wire.http2 import frames
 from pyromq.wire.http2.hpack import HpackDecoder, HpackError
 from tests.running.seeds import seeds
 from tests.unit.broker.sending.lane_rig import LaneRig
+from tests.unit.net.fakes import turn
 from tests.unit.net.http2.talk import FakeTransport
 
 needs_core = pytest.mark.skipif(not has_call_lane, reason=f"nothing to compare: {DESCRIPTION}")
@@ -143,7 +147,7 @@ class Talker:
             odd: dict[str, list[Any]] = {
                 "tag": ["", " ", "a|b", "ü", "a\x01b"],
                 "keys": [["a b"], [""], ["\x02"], [str(number) for number in range(80)]],
-                "message_id": ["", " ", "with-dash", "ü"],
+                "message_id": ["", " ", "with-dash", "ü", "01\x02TAGS\x01x", "01\x02x\x01y"],
                 "message_group": ["g", ""],
                 "priority": [3, -1],
                 "delivery_timestamp": [ProtoTime(seconds=1)],
@@ -231,6 +235,28 @@ async def test_the_same_calls_bring_about_the_same(seed: int, flush: Flush, monk
 
 
 @needs_core
+async def test_what_the_lane_took_waits_for_the_window_of_the_connection() -> None:
+    async with LaneRig(with_core=True) as rig:
+        rig.broker.parts.tables.topics.update(TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1))
+        peer, talker = GrpcPeer(rig, 0), Talker(Random(1), 0)
+        read, taken = frames.PREFACE + frames.encode_settings([]), 0
+        for number in range(6):
+            if number == 3:
+                peer.connection._out.window = 40  # less than a response
+            handled = peer.connection._handled
+            peer.connection.data_received(read + plain_call(talker))
+            taken += peer.connection._handled == handled
+            read = b""
+            await rig.settle()
+        assert (taken, peer.connection.calls) == (5, 3), "the lane took all but the first, and three wait"
+        peer.connection.data_received(frames.encode_window_update(0, 10_000))
+        await rig.settle()
+        peer.connection._out.flush()
+        assert [ids(peer, number) for number in range(1, 12, 2)] == [[f"01{number:030X}"] for number in range(1, 7)]
+        assert peer.connection.calls == 0
+
+
+@needs_core
 async def test_a_response_that_has_no_window_waits_for_one() -> None:
     async with LaneRig(with_core=True) as rig:
         rig.broker.parts.tables.topics.update(TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1))
@@ -252,13 +278,89 @@ async def test_a_response_that_has_no_window_waits_for_one() -> None:
         assert peer.connection.calls == 0
 
 
-def plain_call(talker: Talker) -> bytes:
+@needs_core
+@pytest.mark.parametrize("window", [0, 40])
+async def test_a_window_that_was_widened_before_the_response_counts(window: int) -> None:
+    async with LaneRig(with_core=True) as rig:
+        rig.broker.parts.tables.topics.update(TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1))
+        peer, talker = GrpcPeer(rig, 0), Talker(Random(1), 0)
+        read = frames.PREFACE + frames.encode_settings([(4, window)])
+        for number in range(1, 12, 2):
+            peer.connection.data_received(read + plain_call(talker) + frames.encode_window_update(number, 10_000))
+            read = b""
+            await rig.settle()
+        peer.connection._out.flush()
+        assert [ids(peer, number) for number in range(1, 12, 2)] == [[f"01{number:030X}"] for number in range(1, 7)]
+        assert peer.connection.calls == 0
+
+
+_ODD_IDS = [b"01AB\x02TAGS\x01x", b"01AB\x02x\x01\xff", b"01AB\x02__BORNHOST\x01x", b"\xff", b"01AB\x02"]
+
+
+@needs_core
+@pytest.mark.parametrize("odd", _ODD_IDS)
+async def test_an_id_of_which_properties_would_come_is_no_plain_one(odd: bytes) -> None:
+    async with LaneRig(with_core=True) as rig:
+        rig.broker.parts.tables.topics.update(TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1))
+        peer, talker = GrpcPeer(rig, 0), Talker(Random(1), 0)
+        read = frames.PREFACE + frames.encode_settings([])
+        for _ in range(3):
+            peer.connection.data_received(read + plain_call(talker))
+            read = b""
+            await rig.settle()
+        before = rig.broker.parts.write_path.store.end_position
+        peer.connection.data_received(plain_call(talker, odd))
+        await rig.settle()
+        assert rig.broker.parts.write_path.store.end_position == before, "nothing is stored under such an id"
+
+
+class OneListener:
+    """Stands for the listener of one connection."""
+
+    def __init__(self, connection: Http2Connection) -> None:
+        self.addresses = [Address("127.0.0.1", 8081)]
+        self._connection = connection
+
+    async def stop(self) -> None:
+        self._connection.close("the server stops")
+
+
+@pytest.mark.parametrize("with_core", [pytest.param(True, marks=needs_core), False])
+async def test_a_broker_that_stops_answers_the_sends_that_wait_for_the_disk(with_core: bool) -> None:
+    async with LaneRig(with_core, Flush.SYNC) as rig:
+        rig.broker.parts.tables.topics.update(TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1))
+        peer, talker = GrpcPeer(rig, 0), Talker(Random(1), 0)
+        rig.broker._grpc._server = OneListener(peer.connection)  # type: ignore[assignment]
+        read = frames.PREFACE + frames.encode_settings([])
+        for _ in range(2):
+            peer.connection.data_received(read + plain_call(talker))
+            read = b""
+            await rig.settle()
+        is_slow = threading.Event()
+        rig.disk.before_each(lambda kind: None if kind != "sync" else is_slow.wait(30) and None)
+        peer.connection.data_received(plain_call(talker))
+        await turn()
+        assert rig.broker.parts.write_path.pressure.waiting_for_disk
+        stopping = asyncio.create_task(rig.broker.stop())
+        await turn()
+        is_slow.set()
+        await stopping
+        assert ids(peer, 5) == [f"01{3:030X}"]
+        status = decode(SendMessageResponse, peer.streams()[5][1][3][5:]).status
+        assert status is not None and status.code == StatusCode.OK
+
+
+def plain_call(talker: Talker, message_id: bytes = b"") -> bytes:
     stream_id, talker._next_id = talker._next_id, talker._next_id + 2
     fields = [(":method", "POST"), (":scheme", "http"), (":path", f"{SERVICE}SendMessage")]
     fields += [("content-type", "application/grpc"), ("x-mq-client-id", "me")]
     system = SystemProperties(message_id=f"01{stream_id // 2 + 1:030X}", body_encoding=1, message_type=1)
     message = GrpcMessage(topic=Resource(name="orders"), system_properties=system, body=b"hello")
     data = with_prefix(SendMessageRequest(messages=[message]).encode())
+    if message_id:
+        odd = b"\x1a%c%b\x28\x01\x30\x01" % (len(message_id), message_id)
+        inner = b"\x0a\x08\x12\x06orders\x1a%c%b\x22\x05hello" % (len(odd), odd)
+        data = with_prefix(b"\x0a%c%b" % (len(inner), inner))
     head = frames.encode_frame(frames.HEADERS, frames.END_HEADERS, stream_id, talker._encoder.encode(fields))
     return head + frames.encode_frame(frames.DATA, frames.END_STREAM, stream_id, data)
 

@@ -473,3 +473,23 @@ async def test_header_lists_of_streams_count_until_they_end() -> None:
     await talk.read()
     talk.frame(frames.PING, 0, 0, bytes(8))
     assert (talk.connection.calls, talk.half_read.bytes) == (0, 0)
+
+
+@run
+async def test_what_was_answered_in_this_turn_counts_as_unsent() -> None:
+    talk = Talk(unsent_bytes_max=8 << 20).greet(initial_window_size=frames.WINDOW_MAX)
+    talk.feed(frames.encode_window_update(0, 1 << 30))
+    rooms: list[int] = []
+
+    def answer(call: GrpcCall, message: bytes) -> None:
+        rooms.append(call.connection.room_bytes)
+        call.respond(bytes(1 << 20))
+
+    talk.handler.answer = answer
+    for stream in range(1, 9, 2):
+        talk.call(stream)
+    assert rooms[1] < 3 << 20 and rooms[3] < 1 << 20, "windows are wide, and the peer has read nothing of it"
+    await talk.read()
+    assert talk.connection.unsent_bytes == 0
+    talk.transport.unsent = 2 << 20
+    assert talk.connection.room_bytes == 2 << 20
