@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, Generic, Self, TypeVar
@@ -33,15 +34,15 @@ logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
 _ABORT_S: Final = 1.0  # an aborted connection ends in the next loop iteration
-_PART_LOOKS: Final = 250  # at requests that came before a connection is closed
-_PART_LOOK_S: Final = 0.001  # between two of them
+_PART_S: Final = 0.25  # for requests of all connections that came before these are closed
+_PART_LOOK_S: Final = 0.001  # between two looks at them
 ACCEPT_PAUSE_S: Final = 0.1  # after accept() failed, out of descriptors perhaps
 
 
 C = TypeVar("C", bound=Watched)
 
 
-class ServerListener(Generic[C]):
+class ServerListener(ABC, Generic[C]):
     """Accepts, greets and counts connections of one protocol; ``_connection`` makes them.
 
     ``proxies`` may say in a PROXY protocol header for whom they speak.
@@ -232,9 +233,9 @@ class ServerListener(Generic[C]):
             ssl_handshake_timeout=HANDSHAKE_S if context else None,
         )
 
+    @abstractmethod
     def _connection(self, peer: Address) -> asyncio.BaseProtocol:
-        """A protocol that adds itself to the watch once it is connected."""
-        raise NotImplementedError
+        """Make a protocol that adds itself to the watch once it is connected."""
 
 
 class Server(ServerListener[Connection]):
@@ -269,19 +270,21 @@ class Server(ServerListener[Connection]):
         self._handler = handler
 
     async def part(self, reason: str) -> None:
-        """Close every connection once all that its peer has sent is served; those that send on and on, after a moment.
+        """Close every connection once all that its peer has sent is served.
 
-        Who gets no response to a request cannot know whether it was carried out.
+        Who gets no response to a request cannot know whether it was carried out. Peers that send on and on, or never
+        read, are closed after a moment, which is the same for all of them however busy the loop is.
         """
-        for _ in range(_PART_LOOKS):
-            for connection in self.connections:
-                if not connection.has_unserved:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + _PART_S
+        while late := [each for each in self.connections if each.is_open]:
+            is_over = loop.time() >= until_s
+            for connection in late:
+                if is_over or not connection.has_unserved:
                     connection.close(reason)
-            if not any(each.is_open for each in self.connections):
+            if is_over or not any(each.is_open for each in late):
                 return
             await asyncio.sleep(_PART_LOOK_S)
-        for connection in self.connections:
-            connection.close(reason)
 
     def _connection(self, peer: Address) -> Connection:
         return self.connection_type(

@@ -76,7 +76,7 @@ def test_a_request_that_was_not_read_yet_is_answered(new_loop: Callable[[], asyn
 def test_who_never_reads_is_left_in_the_end(
     new_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyromq.net.server._PART_LOOKS", 3)
+    monkeypatch.setattr("pyromq.net.server._PART_S", 0.003)
 
     async def main() -> None:
         handler = Refusing()
@@ -89,3 +89,27 @@ def test_who_never_reads_is_left_in_the_end(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
+
+
+def test_a_loop_that_is_busy_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, passed_s = 0, 0.0
+
+    def look(connection: Connection) -> bool:
+        nonlocal looks, passed_s
+        looks, passed_s = looks + 1, passed_s + 0.1
+        return True
+
+    async def main() -> None:
+        loop, handler = asyncio.get_running_loop(), Refusing()
+        monkeypatch.setattr(loop, "time", lambda known=loop.time: known() + passed_s)
+        async with Server(handler, [Address("127.0.0.1", 0)], clock=ManualClock()) as server:
+            _, writer = await peer_with_unread_request(server, handler)
+            (connection,) = server.connections
+            monkeypatch.setattr(Connection, "has_unserved", property(look))
+            await server.part("the role changes")
+            assert not connection.is_open
+            writer.close()
+
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(main())
+    assert looks <= 3, "the moment is one of time, not of looks"
