@@ -455,6 +455,7 @@ class MessageStore:
         self._release()
 
     def _release(self) -> None:
+        self.reader.close()
         self.health.close()
         self.seals.close()
         self.removal.close()
@@ -464,5 +465,4 @@ class MessageStore:
             queue.segments.close()
         self._backlog.clear()
         self._queues.clear()  # thousands would keep the garbage collector, and with it the loop, for long
-        self.reader.close()
         self._lock.release()

@@ -4,9 +4,9 @@
                   └──▶ the first frame that is not plain, and all behind it ─▶ ``SendHandler``, as ever
 
 It only narrows: what it takes is what ``SendHandler`` would have staged in the same way, byte for byte. It knows a
-queue after ``SendHandler`` has stored a message there and ran ``learn``; any change of topics or settings empties it;
-it takes nothing while flow control is on, while the store cannot be written, while earlier requests of the connection
-wait, and where anything stands between requests and ``SendHandler``: quotas, a broker that stops.
+queue after ``SendHandler`` has stored a message there and has run ``learn``; any change of topics or settings empties
+it; it takes nothing while flow control is on, while the store cannot be written, while earlier requests of the
+connection wait, and where anything stands between requests and ``SendHandler``: quotas, a broker that stops.
 
 When its sends are answered is not its business: group commit holds them until the disk has them, and the replicas of a
 sync master. Only a sender who does not want to wait for that is left to Python.

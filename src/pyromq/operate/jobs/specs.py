@@ -26,7 +26,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
     def text(self) -> str:
         """Specification in words, for lists."""
-        raise NotImplementedError
+        return self.title
 
 
 class Redrive(Spec, frozen=True, kw_only=True, tag="redrive"):

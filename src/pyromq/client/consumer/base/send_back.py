@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -57,7 +58,7 @@ class Content(NamedTuple):
     born_ms: int | None = None  # None: now
 
 
-class SendBackCarrier(Generic[FailedT]):
+class SendBackCarrier(ABC, Generic[FailedT]):
     """Carries messages of one group; ``attempts_max`` None means that of the group, as the broker knows it."""
 
     next_step_after: type[MQError] = MQError
@@ -72,12 +73,13 @@ class SendBackCarrier(Generic[FailedT]):
 
     # --- what differs ---
 
+    @abstractmethod
     async def _content(self, message: FailedT) -> Content:
-        raise NotImplementedError
+        """Find what a copy of the message is made of. Raises MQError."""
 
+    @abstractmethod
     async def _send_copies(self, copy: OutgoingMessage, message: FailedT, step: Step) -> None:
         """Send the copy to a queue that takes it. Raises MQError."""
-        raise NotImplementedError
 
     def _has_body(self, message: FailedT) -> bool:
         return True
