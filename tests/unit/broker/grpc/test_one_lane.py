@@ -243,9 +243,9 @@ async def test_what_the_lane_took_waits_for_the_window_of_the_connection() -> No
         for number in range(6):
             if number == 3:
                 peer.connection._out.window = 40  # less than a response
-            handled = peer.connection._handled
+            handled = peer.connection._requests.handled
             peer.connection.data_received(read + plain_call(talker))
-            taken += peer.connection._handled == handled
+            taken += peer.connection._requests.handled == handled
             read = b""
             await rig.settle()
         assert (taken, peer.connection.calls) == (5, 3), "the lane took all but the first, and three wait"
