@@ -170,11 +170,14 @@ class SharedRead(Generic[T]):
             return await asyncio.shield(self._last[1])
         reading = asyncio.ensure_future(self._load())
         self._last = now_ms, reading
-        try:
-            return await asyncio.shield(reading)
-        except MQError:
-            self._last = None  # the next one asks again
-            raise
+        reading.add_done_callback(self._over)
+        return await asyncio.shield(reading)
+
+    def _over(self, reading: asyncio.Future[T]) -> None:
+        """One that failed is not kept: the next one asks again, also where the first gave up."""
+        is_kept = self._last is not None and self._last[1] is reading
+        if (reading.cancelled() or reading.exception() is not None) and is_kept:
+            self._last = None
 
     def forget(self) -> None:
         self._last = None
