@@ -63,4 +63,8 @@ def exit_code_of(error: MQError) -> ExitCode:
         return ExitCode.NOT_FOUND
     if type(error) is BrokerError and error.code in _UNREACHABLE_CODES:
         return ExitCode.UNREACHABLE
+    from pyromq.operate.jobs.book import NoSuchJobError  # here: commands that succeed need not load it
+
+    if isinstance(error, NoSuchJobError):
+        return ExitCode.NOT_FOUND
     return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))

@@ -16,6 +16,7 @@ from pyromq.errors import (
     StoreNotFoundError,
     WrongServerError,
 )
+from pyromq.operate.jobs.book import NoSuchJobError
 
 
 def test_errors_have_their_exit_codes() -> None:
@@ -26,6 +27,7 @@ def test_errors_have_their_exit_codes() -> None:
     assert exit_code_of(RequestTimeoutError()) is ExitCode.UNREACHABLE
     assert exit_code_of(BrokerError(code=1, remark="no")) is ExitCode.REFUSED
     assert exit_code_of(BrokerError(code=17, remark="no topic")) is ExitCode.NOT_FOUND
+    assert exit_code_of(NoSuchJobError("there is no job 1")) is ExitCode.NOT_FOUND
     assert exit_code_of(MQError()) is ExitCode.REFUSED
 
 
