@@ -34,7 +34,7 @@ pytestmark = pytest.mark.integration
 PIPE = Credentials("pipe-user", secret_of("pipe-user"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def broker() -> Iterator[LoopbackBroker]:
     with guarded_broker() as running:
         with Admin(running.nameserver, credentials=ROOT) as admin:

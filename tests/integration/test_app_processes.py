@@ -85,7 +85,7 @@ class Process:
         return self._err.read_text()
 
     def until(self, condition: Callable[[], object], what: str = "") -> None:
-        until_on_thread(lambda: condition() or self._ended(), what, timeout_s=40)
+        until_on_thread(lambda: condition() or self._ended(), what)
 
     def _ended(self) -> bool:
         assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.out}\n{self.err}"
@@ -95,7 +95,7 @@ class Process:
         found = re.search(r"health=(\d+)", self.out)
         assert found, self.out
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}{path}", timeout=5) as response:
+            with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}{path}", timeout=30) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as error:
             with error:
@@ -106,7 +106,7 @@ class Process:
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(40)
+        return self.process.wait(60)
 
 
 @contextmanager
@@ -238,7 +238,7 @@ def test_a_second_signal_ends_all_workers_at_once(tmp_path: Path, nameserver: st
         program.process.send_signal(signal.SIGINT)
         program.until(lambda: "draining 2 workers" in program.err)
         program.process.send_signal(signal.SIGINT)
-        program.process.wait(20)
+        program.process.wait(60)
         assert "second signal" in program.err and not is_alive(slow)
 
 

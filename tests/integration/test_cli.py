@@ -19,7 +19,7 @@ from pyromq.testing import AsyncServerProcess, LoopbackBroker
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def nameserver() -> Iterator[str]:
     with LoopbackBroker() as broker:
         yield broker.nameserver
@@ -28,7 +28,7 @@ def nameserver() -> Iterator[str]:
 def run(nameserver: str, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYROMQ_NAMESERVER": nameserver}
     command = [sys.executable, "-m", "pyromq", *words]
-    return subprocess.run(command, capture_output=True, text=True, input=stdin, env=environment, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, input=stdin, env=environment, timeout=240)
 
 
 def rows(response: subprocess.CompletedProcess[str]) -> list[dict[str, object]]:

@@ -117,7 +117,7 @@ async def test_a_queue_whose_orderly_listener_is_still_busy_stays_locked_when_it
 
     def hold(message: ReceivedMessage) -> None:
         begun.set()
-        release.wait(10)
+        release.wait(60)
 
     async with scripted_queues(GROUP, queues=2) as broker:
         broker.put(b"0")

@@ -33,7 +33,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def broker() -> Iterator[LoopbackBroker]:
     with LoopbackBroker() as broker:
         with Producer(broker.nameserver, group="shop") as producer, Admin(broker.nameserver) as admin:

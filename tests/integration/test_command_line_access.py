@@ -15,7 +15,7 @@ from tests.integration.guarded import ROOT, guarded_broker
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def broker() -> Iterator[LoopbackBroker]:
     with guarded_broker() as broker:
         yield broker

@@ -45,7 +45,7 @@ async def test_the_message_that_holds_up_a_queue_is_shown_with_the_stack_of_its_
 
     def wait_for_the_bank(message: ReceivedMessage) -> None:
         if message.body == b"stuck":
-            release.wait(10)
+            release.wait(60)
 
     async def ask_the_bank() -> None:
         while not release.is_set():  # noqa: ASYNC110 - the same event for both kinds

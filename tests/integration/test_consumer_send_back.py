@@ -239,7 +239,7 @@ async def test_a_silent_listener_has_failed_and_its_late_word_counts_for_nothing
 
     def handle(message: ReceivedMessage) -> None:
         if message.body == b"0":
-            release.wait(10)
+            release.wait(60)
             ended.set()
 
     async def handle_async(message: ReceivedMessage) -> None:

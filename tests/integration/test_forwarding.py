@@ -83,7 +83,7 @@ def test_a_process_that_dies_between_keeping_and_forwarding_loses_nothing(tmp_pa
         program = (sys.executable, "-m", "tests.integration.forwarding_sender")
         for point in POINTS:
             arguments = (broker.nameserver, "orders", str(database), point)
-            ended = subprocess.run([*program, *arguments], capture_output=True, timeout=60)
+            ended = subprocess.run([*program, *arguments], capture_output=True, timeout=240)
             assert ended.returncode == -9, ended.stderr.decode()
             acknowledged.update(ended.stdout.split())
         assert len(acknowledged) >= 11

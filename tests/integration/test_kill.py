@@ -45,7 +45,7 @@ def run_and_kill(folder: Path, seed: int, after_s: float, *, writes_first: bool)
         writer.send_signal(signal.SIGKILL)
         said = said[:-1] + writer.stdout.read().split(b"\n")
         writer.stdout.close()
-        assert writer.wait(10) == -signal.SIGKILL, "the writer ended by itself"
+        assert writer.wait(60) == -signal.SIGKILL, "the writer ended by itself"
     return int(said[-2]) if len(said) > 1 else 0
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pyromq.errors import ConfigError
 from pyromq.failover.kubernetes import KubernetesLeaseStore
 from pyromq.failover.opening import open_lease_store
+from pyromq.failover.postgres import _CREATE
 from pyromq.failover.record import LeaseConflictError, LeaseError, LeaseRecord
 from pyromq.failover.store import LeaseStore
 from tests.integration.lease_stores import api_server, etcd, free_port
@@ -114,6 +115,24 @@ async def test_of_many_at_once_one_succeeds(address: str) -> None:
         assert found is not None and found.version == won[0] and found.record.holder == f"member-{taken.index(won[0])}"
         expected = found.version
     for store in stores:
+        await store.close()
+
+
+async def test_two_who_make_the_table_at_the_same_moment_both_have_it() -> None:
+    psycopg = pytest.importorskip("psycopg", reason="leases were not tried on PostgreSQL: no psycopg")
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    with postgres() as server:
+        address = f"postgresql://{server}"
+        async with await psycopg.AsyncConnection.connect(address, autocommit=True) as looking:
+            async with await psycopg.AsyncConnection.connect(address) as first:
+                await first.execute(_CREATE.encode())
+                store = open_lease_store(address, "DefaultCluster", "late")
+                reading = asyncio.ensure_future(store.read())
+                while (await (await looking.execute(waiting)).fetchone())[0] == 0:
+                    assert not reading.done(), "it waits for the other, who has not committed"
+                await first.commit()
+            assert await reading is None
+        assert await store.write(RECORD, None)
         await store.close()
 
 

@@ -53,7 +53,7 @@ def table_commands() -> set[str]:
     return found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def broker() -> Iterator[LoopbackBroker]:
     with LoopbackBroker() as broker:
         with Producer(broker.nameserver, group="shop") as producer, Admin(broker.nameserver) as admin:

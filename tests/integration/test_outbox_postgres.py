@@ -83,8 +83,8 @@ def test_producers_work_on_it(server: str) -> None:
     engine = sqlalchemy.create_engine(f"postgresql+psycopg://{server}")
     outbox = Outbox(engine, table="shop_outbox")
     with engine.begin() as connection:
-        connection.execute(sqlalchemy.text("CREATE TABLE orders (id BIGINT PRIMARY KEY)"))
-    insert = sqlalchemy.text("INSERT INTO orders VALUES (:id)")
+        connection.execute(sqlalchemy.text("CREATE TABLE produced (id BIGINT PRIMARY KEY)"))
+    insert = sqlalchemy.text("INSERT INTO produced VALUES (:id)")
     with (
         LoopbackBroker() as broker,
         OutboxProducer(broker.nameserver, group="shop", topics="orders", outbox=outbox) as prepared,
@@ -97,7 +97,7 @@ def test_producers_work_on_it(server: str) -> None:
             session.execute(insert, {"id": 2})
             box.add(Message("orders", b"2"))
         assert forwarding.flush(30_000) == 0
-        assert session.execute(sqlalchemy.text("SELECT COUNT(*) FROM orders")).scalar() == 2
+        assert session.execute(sqlalchemy.text("SELECT COUNT(*) FROM produced")).scalar() == 2
     engine.dispose()
 
 
@@ -107,7 +107,6 @@ def test_the_pages_on_outboxes_run_on_it(server: str, tmp_path: Path) -> None:
     engine = sqlalchemy.create_engine(f"postgresql+psycopg://{server}")
     with engine.begin() as connection:
         assert connection.execute(sqlalchemy.text("SELECT amount FROM shop_order")).scalar() == 990
-        connection.execute(sqlalchemy.text("DROP TABLE IF EXISTS orders"))
     urls = {"SHOP_DATABASE": f"postgresql+psycopg://{server}", "SHOP_ASYNC_DATABASE": f"postgresql+asyncpg://{server}"}
     run_page("outbox-sqlalchemy.md", tmp_path, **urls)
     engine.dispose()

@@ -27,14 +27,14 @@ from tests.integration.waiting import until_on_thread
 from tests.unit.security.people import secret_of
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def broker() -> Iterator[LoopbackBroker]:
     with LoopbackBroker() as running:
         yield running
         close_all()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def admin(broker: LoopbackBroker) -> Iterator[Admin]:
     with Admin(broker.nameserver) as asking:
         asking.topics.create("orders", queues=2)

@@ -307,7 +307,7 @@ async def test_closing_waits_for_listeners_and_commits_what_they_did() -> None:
 
     def handle(message: ReceivedMessage) -> None:
         began.set()
-        finish.wait(10)
+        finish.wait(60)
         ended.append(message.body)
 
     async with filled(1, queues=1) as (broker, _, _):

@@ -67,7 +67,7 @@ def pyromq(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         yield process, process.stdout.readline()
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -75,15 +75,15 @@ def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(line, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60)
 
 
-async def send_one(nameservers: str, tls: TlsSettings | None = None) -> None:
-    settings = ClientSettings(nameservers=nameservers, tls=tls, request_timeout_ms=2_000)
+async def send_one(nameservers: str, tls: TlsSettings | None = None, timeout_ms: int = 30_000) -> None:
+    settings = ClientSettings(nameservers=nameservers, tls=tls, request_timeout_ms=timeout_ms)
     async with aio.Producer(client_settings=settings, group="settings") as producer:
         await producer.send(aio.Message("settings", b"x"))
 
 
 def refused(nameservers: str, tls: TlsSettings | None = None) -> bool:
     try:
-        asyncio.run(send_one(nameservers, tls))
+        asyncio.run(send_one(nameservers, tls, 2_000))
     except MQError:
         return True
     return False
@@ -105,7 +105,7 @@ def test_a_broker_starts_with_a_real_broker_conf(tmp_path: Path) -> None:
         assert (store / "commitlog").is_dir()
         conf.write_text(conf.read_text(encoding="utf-8").replace("ASYNC_MASTER", "SLAVE"), encoding="utf-8")
         with pyromq("broker", "--config", str(conf)) as (process, ready):
-            assert (process.wait(30), ready) == (1, "")
+            assert (process.wait(60), ready) == (1, "")
             assert process.stderr is not None
             assert "a replica needs a broker id above 0" in process.stderr.read()
 

@@ -14,7 +14,7 @@ from pyromq.testing import LoopbackBroker
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def broker() -> Iterator[LoopbackBroker]:
     with LoopbackBroker() as broker:
         yield broker

@@ -61,7 +61,7 @@ def consumer(broker: LoopbackBroker, group: str, listener: Any = None, **changes
 async def dead_letters(broker: LoopbackBroker, group: str, count: int) -> list[ReceivedMessage]:
     found: list[ReceivedMessage] = []
     settings = PullConsumerSettings(start="earliest", rebalance_ms=200)
-    async with PullConsumer(broker.nameserver, group="undertaker", settings=settings) as reader, asyncio.timeout(15):
+    async with PullConsumer(broker.nameserver, group="undertaker", settings=settings) as reader, asyncio.timeout(60):
         reader.subscribe(f"%DLQ%{group}")
         while len(found) < count:
             found += await reader.poll(timeout=0.5)
@@ -345,7 +345,7 @@ def test_the_sync_face_sends_values_and_waits_with_timeouts(loopback_address: st
 
     with pyromq.Producer(loopback_address, group="makers", timeout=5) as producer:
         producer.send(TOPIC, Order(1), timeout=timedelta(seconds=2))
-        producer.send_nowait(TOPIC, Order(2)).result(10)
+        producer.send_nowait(TOPIC, Order(2)).result(60)
         producer.send_oneway(TOPIC, Order(3))
         producer.send_batch(TOPIC, [Order(4), Order(5)], timeout=3)
         with pytest.raises(ConfigError, match="timeout_ms=1 and timeout=2: give one of them"):

@@ -88,6 +88,8 @@ def reached(server: Reached) -> Iterator[None]:
 class _Error(Exception):
     """As psycopg's."""
 
+    sqlstate: str | None = None
+
 
 class _OperationalError(_Error):
     """As psycopg's."""

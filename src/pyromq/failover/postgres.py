@@ -21,6 +21,7 @@ _CREATE: Final = """
 CREATE TABLE IF NOT EXISTS pyromq_leases (
     name text PRIMARY KEY, version bigint NOT NULL, record text NOT NULL, changed timestamptz NOT NULL DEFAULT now()
 )"""
+_CREATED_MEANWHILE: Final = {"42P07", "42710", "23505"}  # IF NOT EXISTS looks only at what is committed
 _READ: Final = "SELECT record, version FROM pyromq_leases WHERE name = %s"
 _INSERT: Final = (
     "INSERT INTO pyromq_leases (name, version, record) VALUES (%s, 1, %s)"
@@ -79,8 +80,16 @@ class PostgresLeaseStore:
             self._connection = await _driver().AsyncConnection.connect(
                 self._address, autocommit=True, options=options, target_session_attrs="read-write"
             )
-            await self._connection.execute(_CREATE.encode())
+            await self._create(self._connection)
         return self._connection
+
+    async def _create(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Make the table unless it is there; agents that start at the same moment may all try, and one of them does."""
+        try:
+            await connection.execute(_CREATE.encode())
+        except _driver().Error as error:
+            if error.sqlstate not in _CREATED_MEANWHILE:
+                raise
 
     async def _forget(self) -> None:
         connection, self._connection = self._connection, None
