@@ -474,3 +474,26 @@ async def test_what_no_broker_takes_back_is_tried_here_and_its_story_grows() -> 
     assert told[0] is None
     assert letter.failure_story is not None and letter.failure_story.count == len(seen)
     assert letter.failure_story.first.text == "time 1"
+
+
+class NoCards(ConsumeHook):
+    def mask_error(self, text: str) -> str:
+        return text.replace("4111", "****")
+
+
+def pay(message: ReceivedMessage) -> None:
+    raise CardDeclinedError("card 4111")
+
+
+async def test_a_traceback_travels_masked_with_the_message_and_stays_behind_when_it_is_redriven() -> None:
+    changes = {"attempts_max": 0, "traceback_bytes": 2_000, "hooks": [NoCards()]}
+    async with filled(b"1") as broker, Admin(broker.nameserver) as admin:
+        async with consumer(broker, pay, **changes):
+            await until_letters(admin, "billing", 1)
+        (letter,) = await admin.dead_letters.list("billing")
+        lines = letter.failure.traceback.splitlines()
+        assert lines[-1].endswith("CardDeclinedError: card ****") and "in pay" in lines[-3]
+        assert lines[-2] == '    raise CardDeclinedError("card ****")'
+        (sent,) = await admin.dead_letters.redrive("billing")
+        copy = await admin.messages.get(TOPIC, sent.new_message_id)
+        assert not set(copy.properties) & set(STORY_NAMES)

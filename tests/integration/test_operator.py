@@ -76,7 +76,7 @@ def send(nameserver: str, *messages: Message, **options: Any) -> list[str]:
 
 
 def consume(
-    nameserver: str, group: str, topic: str, listener: Callable[[Any], Any], is_done: Callable[[], bool]
+    nameserver: str, group: str, topic: str, listener: Callable[[Any], Any], is_done: Callable[[], bool], **options: Any
 ) -> None:
     """Until everything was seen, and its progress is with the broker."""
 
@@ -84,7 +84,7 @@ def consume(
         async def listen(message: aio.ReceivedMessage) -> None:
             listener(message)
 
-        consumer = aio.PushConsumer(nameserver, group=group, listener=listen, settings=FIRST, trace=True)
+        consumer = aio.PushConsumer(nameserver, group=group, listener=listen, settings=FIRST, trace=True, **options)
         consumer.subscribe(topic)
         async with consumer, asyncio.timeout(LIMIT_S):
             while not is_done():  # noqa: ASYNC110 - listeners say so
@@ -102,7 +102,7 @@ def bury(nameserver: str, admin: Admin, group: str, topic: str, count: int) -> N
         raise ValueError("as the test wants it")
 
     admin.groups.create(group)
-    consume(nameserver, group, topic, fail, lambda: len(admin.dead_letters.list(group)) >= count)
+    consume(nameserver, group, topic, fail, lambda: len(admin.dead_letters.list(group)) >= count, traceback_bytes=2_000)
 
 
 # --- one message ---------------------------------------------------------------------------------------------------
@@ -191,6 +191,11 @@ def test_a_dead_letter_is_explained_listed_and_redriven_once(nameserver: str, ad
     assert {(row["topic"], row["is_redriven"]) for row in letters} == {("bury", False)}
     head, last = sorted(letters, key=lambda row: int(row["offset"]))
     assert {head["message_id"], last["message_id"]} == {first, second}
+    (one,) = typed.rows("dlq", "show", "undertakers", letters[0]["offset_message_id"])
+    assert one == letters[0] and ", in " in one["traceback"]
+    assert one["traceback"].splitlines()[-1] in typed(
+        "dlq", "show", "undertakers", one["offset_message_id"], "-o", "table"
+    )
     dry = typed.rows("dlq", "redrive", "undertakers", "--dry-run")
     assert [row["status"] for row in dry] == ["would send", "would send"]
     (row,) = typed.rows("dlq", "redrive", "undertakers", "--key", *last["keys"])

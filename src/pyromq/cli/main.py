@@ -52,7 +52,7 @@ _PLACES: Final = {
     ),
     "group": Place(f"{_NOUNS}.group", "app", "Consumer groups: list, create, lag, describe, reset, park, delete."),
     "message": Place(f"{_NOUNS}.message", "app", "Messages: get, find, trace, explain, resend, consume-directly."),
-    "dlq": Place(f"{_NOUNS}.dlq", "app", "Dead letters: ls, redrive."),
+    "dlq": Place(f"{_NOUNS}.dlq", "app", "Dead letters: ls, show, redrive."),
     "job": Place(f"{_NOUNS}.job", "app", "Bulk jobs: ls, show, resume, cancel."),
     "delay": Place(f"{_NOUNS}.delay", "app", "Delayed messages: list, cancel."),
     "tx": Place(f"{_NOUNS}.tx", "app", "Transactions: list open ones."),

@@ -3,11 +3,12 @@ r"""Failure story: why a message failed, as properties that travel with it into 
     newest failure   class, text, stack hash, version, host, attempt, time
     first failure    class, the beginning of the text, stack hash, attempt, time; left out while it is the newest, too
     counters         failures that were reported, and how many of them in a row were the newest error
+    traceback        of the newest failure, where a consumer was asked for it: its last lines, within the room left
 
 Only these two are kept, whatever number of attempts there is, and each part has a limit: a story has at most
 ``STORY_BYTES_MAX`` bytes. Values are printable text on one line, so nothing in them can end a property
-(``\x01``, ``\x02``) or a row of a table. Every stored copy of a message reports the attempt before it, so the copies
-together report each attempt.
+(``\x01``, ``\x02``) or a row of a table; a traceback has a backslash and an n where a line ends, and two backslashes
+for one. Every stored copy of a message reports the attempt before it, so the copies together report each attempt.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ FIRST_TEXT: Final = "FAILURE_FIRST_TEXT"
 FIRST_STACK: Final = "FAILURE_FIRST_STACK"
 FIRST_ATTEMPT: Final = "FAILURE_FIRST_ATTEMPT"
 FIRST_TIME: Final = "FAILURE_FIRST_TIME"
+TRACEBACK: Final = "FAILURE_TRACEBACK"
 STORY_NAMES: Final = (
     *(CLASS, TEXT, STACK, VERSION, HOST, ATTEMPT, TIME, COUNT, SAME),
     *(FIRST_CLASS, FIRST_TEXT, FIRST_STACK, FIRST_ATTEMPT, FIRST_TIME),
+    TRACEBACK,
 )
 """Names of the properties; consumers write them, applications read them."""
 
@@ -44,9 +47,12 @@ CLASS_BYTES_MAX: Final = 200
 TEXT_BYTES_MAX: Final = 1_024
 FIRST_TEXT_BYTES_MAX: Final = 256
 FACT_BYTES_MAX: Final = 100  # of a version, of a host
+TRACEBACK_BYTES_MAX: Final = 3_072  # that a consumer can ask for; less where the rest of the story needs the room
+TRACEBACK_LINE_BYTES_MAX: Final = 200
 STACK_CHARACTERS: Final = 12
 _NUMBER_DIGITS_MAX: Final = 18
 _CUT: Final = "…"
+_ESCAPED: Final = re.compile(r"\\(.)")
 _VARYING: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+")  # numbers and ids: other ones in each message
 
 
@@ -54,7 +60,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One failed attempt. ``error_class`` is the name with its module, without one for Python's own exceptions.
 
     ``stack`` is a hash of what was called from where, without line numbers: the same error has the same one, after
-    other lines of a file changed, too. ``attempt`` counts deliveries from 1. Empty, or 0, is what was not reported.
+    other lines of a file changed, too. ``attempt`` counts deliveries from 1. ``traceback`` is an excerpt, where the
+    consumer keeps one (``traceback_bytes``). Empty, or 0, is what was not reported.
     """
 
     error_class: str
@@ -64,6 +71,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     host: str = ""
     attempt: int = 0
     time_ms: int = 0
+    traceback: str = ""
 
     @property
     def line(self) -> str:
@@ -106,6 +114,7 @@ class FailureStory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             host=printable(properties.get(HOST, ""), FACT_BYTES_MAX),
             attempt=_number(properties.get(ATTEMPT, "")),
             time_ms=_number(properties.get(TIME, "")),
+            traceback=traceback_excerpt(_unescaped(properties.get(TRACEBACK, "")), STORY_BYTES_MAX),
         )
         if not properties.get(FIRST_TIME):
             return cls(newest=newest, first=_as_first(newest), count=count, same=same)
@@ -123,8 +132,8 @@ class FailureStory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         same = self.same + 1 if failure.error == self.newest.error else 1
         return FailureStory(newest=failure, first=self.first, count=self.count + 1, same=same)
 
-    def properties(self) -> dict[str, str]:
-        """What ``of`` reads; what is empty is left out."""
+    def properties(self, *, with_traceback: bool = True) -> dict[str, str]:
+        """What ``of`` reads; what is empty is left out, and of a traceback what does not fit."""
         newest, first = self.newest, self.first
         values = {
             CLASS: newest.error_class,
@@ -143,7 +152,12 @@ class FailureStory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             values[FIRST_STACK] = first.stack
             values[FIRST_ATTEMPT] = _digits(first.attempt)
             values[FIRST_TIME] = str(first.time_ms)
-        return {name: value for name, value in values.items() if value}
+        written = {name: value for name, value in values.items() if value}
+        if newest.traceback and with_traceback:
+            taken = sum(len(name) + len(value.encode()) + 2 for name, value in written.items())
+            excerpt = traceback_excerpt(newest.traceback, STORY_BYTES_MAX - taken - len(TRACEBACK) - 2)
+            written |= {TRACEBACK: _escaped(excerpt)} if excerpt else {}
+        return written
 
 
 def story_after(before: FailureStory | None, failure: Failure) -> FailureStory:
@@ -184,6 +198,36 @@ def printable(text: str, bytes_max: int) -> str:
         return text
     room = bytes_max - len(_CUT.encode())
     return encoded[:room].decode("utf-8", "ignore").rstrip() + _CUT
+
+
+def traceback_excerpt(text: str, bytes_max: int) -> str:
+    """The last lines of a traceback that fit into a property of so many bytes; ``…`` stands for those before them."""
+    lines = "\n".join(map(_traceback_line, text.split("\n"))).strip("\n").split("\n") if text else []
+    kept: list[str] = []
+    left = bytes_max - len(_CUT.encode()) - 2
+    for line in reversed(lines):
+        left -= len(_escaped(line).encode()) + 2
+        if left < 0:
+            break
+        kept.insert(0, line)
+    if not any(kept):
+        return ""
+    return "\n".join(kept if len(kept) == len(lines) else [_CUT, *kept])
+
+
+def _traceback_line(line: str) -> str:
+    """A line in its limit, with the indentation that it has."""
+    indent = line[: len(line) - len(line.lstrip(" "))][: TRACEBACK_LINE_BYTES_MAX // 2]
+    shown = printable(line, TRACEBACK_LINE_BYTES_MAX - len(indent))
+    return indent + shown if shown else ""
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], text)
 
 
 def _as_first(failure: Failure) -> Failure:

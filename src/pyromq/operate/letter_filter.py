@@ -70,6 +70,7 @@ class LetterRow(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     version: str
     is_redriven: bool
+    traceback: str = ""
 
     @classmethod
     def of(cls, letter: DeadLetter) -> LetterRow:
@@ -81,6 +82,7 @@ class LetterRow(msgspec.Struct, frozen=True, kw_only=True):
             stack=failure.stack,
             text=failure.text or letter.reason,
             version=failure.version,
+            traceback=failure.traceback,
             **fields,
         )
 

@@ -6,11 +6,12 @@ import re
 
 import pytest
 
+from pyromq.aio import PushConsumer, ReceivedMessage
 from pyromq.console.views.letter_edits import DiffLine, EditForm, changes, edit_of, form_in, form_of
 from pyromq.console.web.visit import BadRequestError
 from pyromq.model.property_names import KEYS
 from tests.unit.console.rig import XSS, ConsoleRig
-from tests.unit.console.test_work_pages import bury, on_a_console
+from tests.unit.console.test_work_pages import bury, on_a_console, send
 from tests.unit.received import received
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -192,5 +193,40 @@ def test_letters_of_a_topic_and_of_a_group_with_its_name_are_not_taken_for_each_
         assert "no such customer" in await rig.page("/topics/orders/dead-letters")
         answer = await rig.get("/dead-letters/orders")
         assert answer.status_code == 200 and "no such customer" not in answer.text
+
+    on_a_console(test)
+
+
+def test_a_traceback_is_folded_on_the_pages_of_letter_and_message_and_in_the_rows() -> None:
+    async def test(rig: ConsoleRig) -> None:
+        async def listen(message: ReceivedMessage) -> None:
+            raise ValueError(f"{XSS} {message.delivery_attempt}")
+
+        await rig.admin.groups.create("billing")
+        await send(rig, b"42")
+        consumer = PushConsumer(
+            rig.broker.nameserver,
+            group="billing",
+            listener=listen,
+            topics="orders",
+            start="earliest",
+            attempts_max=1,
+            traceback_bytes=2_000,
+        )
+        async with consumer:
+            while not (letters := await rig.admin.dead_letters.list("billing")):
+                await rig.broker.advance(seconds=10)
+        (letter,) = letters
+        page = await rig.page(f"/dead-letters/billing/{letter.offset_message_id}")
+        folded = '<details class="traceback"><summary>Traceback</summary><pre>'
+        assert page.count(folded) == 3, "why, and each of two attempts"
+        assert ", in listen" in page and "<script>alert" not in page
+        message = await rig.page(f"/messages/orders/{letter.message_id}")
+        assert message.count(folded) == 2 and "<script>alert" not in message
+        (row,) = (await rig.get("/api/v1/groups/billing/dead-letters")).json()["letters"]
+        assert row["traceback"] == letter.failure.traceback != ""
+        explained = (await rig.get(f"/api/v1/topics/orders/messages/{letter.message_id}/story")).json()
+        tracebacks = [each["traceback"] for each in explained["explanation"]["groups"][0]["attempts"]]
+        assert [each.splitlines()[-1][-1] for each in tracebacks] == ["0", "1"]
 
     on_a_console(test)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,11 +19,14 @@ from pyromq.model.failure import (
     failure_from_text,
     printable,
     story_after,
+    traceback_excerpt,
 )
 from pyromq.wire.property_text import join_items, split_items
 
 SHORT_TEXT = st.text(st.characters(exclude_categories=()), max_size=40)
 ANY_TEXT = st.builds(lambda text, times: text * times, SHORT_TEXT, st.sampled_from((1, 1, 1, 100)))
+
+LINES = st.lists(SHORT_TEXT, max_size=60).map("\n    ".join)
 
 
 @st.composite
@@ -36,6 +40,7 @@ def failures(draw: st.DrawFn) -> Failure:
         host=printable(draw(ANY_TEXT), 100),
         attempt=draw(st.integers(0, 2**31)),
         time_ms=draw(st.integers(0, 10**15)),
+        traceback=traceback_excerpt(draw(ANY_TEXT) + draw(LINES), 1_500),
     )
 
 
@@ -140,3 +145,34 @@ def test_a_failure_without_a_stack_is_known_by_its_text_without_numbers() -> Non
 def test_a_failure_is_called_by_class_or_hash(name: str, is_called: bool) -> None:
     assert Failure(error_class="billing.errors.CardDeclined", stack="abc").is_called(name) is is_called
     assert not Failure(error_class="").is_called("")
+
+
+def test_a_traceback_keeps_its_last_lines_and_their_indentation() -> None:
+    text = "\n".join(f'  File "shop.py", line {line}, in pay\n    pay("C:\\\\new")' for line in range(40))
+    excerpt = traceback_excerpt(text, 200)
+    assert excerpt.splitlines()[0] == "…" and excerpt.splitlines()[-1] == '    pay("C:\\\\new")'
+    assert '  File "shop.py", line 39, in pay' in excerpt and "line 9," not in excerpt
+    story = FailureStory.begun_by(Failure(error_class="ValueError", time_ms=1, traceback=excerpt))
+    written = story.properties()[names.TRACEBACK]
+    assert "\n" not in written and len(written.encode()) <= 200
+    assert FailureStory.of(story.properties()) == story
+    assert names.TRACEBACK not in story.properties(with_traceback=False)
+    assert traceback_excerpt(text, 0) == traceback_excerpt("", 200) == traceback_excerpt("\n \n", 200) == ""
+
+
+def test_a_traceback_takes_the_room_that_the_rest_leaves() -> None:
+    long = "x" * 5_000
+    failure = failure_from_text("é" * 500, long)
+    lines = "\n".join(f"  line {line} of a long traceback" for line in range(500))
+    story = FailureStory.begun_by(msgspec.structs.replace(failure, traceback=lines, version="v" * 100, host="h" * 100))
+    other = story.followed_by(msgspec.structs.replace(story.newest, stack="other", time_ms=7))
+    for each in (story, other):
+        written = each.properties()
+        assert STORY_BYTES_MAX - 100 < len(join_items(written.items()).encode()) <= STORY_BYTES_MAX
+        assert written[names.TEXT] == failure.text and written[names.TRACEBACK].endswith("line 499 of a long traceback")
+    assert not other.first.traceback, "of the first failure less is kept"
+
+
+def test_a_line_of_a_traceback_cannot_fill_it() -> None:
+    excerpt = traceback_excerpt(f'  File "a.py", line 1, in f\nValueError: {"x" * 9_000}\x01', 1_000)
+    assert excerpt.startswith('  File "a.py"') and excerpt.endswith("x…") and len(excerpt) < 300

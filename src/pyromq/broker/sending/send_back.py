@@ -24,7 +24,7 @@ from pyromq.broker.sending.retry_policy import attempts_allowed, retry_delay_ms
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import StoreError
 from pyromq.model import property_names as names
-from pyromq.model.failure import STORY_BYTES_MAX, STORY_NAMES
+from pyromq.model.failure import STORY_BYTES_MAX, STORY_NAMES, TRACEBACK
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
@@ -123,17 +123,24 @@ def with_story(properties: str, encoded: str | None) -> str:
     """The properties of a failed message, and what its consumer reports of the failure.
 
     Nothing but the names of a story is taken from there. What is too long, or leaves too little room for what the
-    broker adds, is left out: the message goes its way without it.
+    broker adds, is left out, the traceback first: the message goes its way without it.
     """
     if not encoded:
         return properties
     story = {name: value for name, value in split_items(encoded[:STORY_BYTES_MAX]).items() if name in _STORY_NAMES}
-    whole = with_values(properties, story, drop=STORY_NAMES)
+    shorter = {name: value for name, value in story.items() if name != TRACEBACK}
+    for each in (story, shorter) if len(encoded) <= STORY_BYTES_MAX else ():
+        whole = with_values(properties, each, drop=STORY_NAMES)
+        if _fits(whole):
+            return whole
+    return without(properties, STORY_NAMES)
+
+
+def _fits(properties: str) -> bool:
     try:
-        fits = len(encoded) <= STORY_BYTES_MAX and len(whole.encode()) <= PROPERTIES_BYTES_MAX - _ROOM_BYTES
+        return len(properties.encode()) <= PROPERTIES_BYTES_MAX - _ROOM_BYTES
     except UnicodeEncodeError:
-        fits = False
-    return whole if fits else without(properties, STORY_NAMES)
+        return False
 
 
 def _origin(failed: Record) -> str:

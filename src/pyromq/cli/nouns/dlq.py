@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
-from pyromq.cli.declared import Commands, Option
+from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.nouns.job import JobFlags, run_job
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import counting, progress
 from pyromq.cli.output.resent_rows import RESENT_COLUMNS, resent_row
-from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows, write_structs
-from pyromq.cli.output.times import show_time
+from pyromq.cli.output.tables import (
+    Column,
+    Form,
+    FormOption,
+    form_for,
+    write_block,
+    write_fields,
+    write_rows,
+    write_structs,
+)
+from pyromq.cli.output.times import show_moment, show_time
 from pyromq.cli.output.watching import watched
 from pyromq.wording import counted
 
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
     from pyromq.operate.letter_filter import LetterChoice, LetterRow
     from pyromq.operate.resend.outcomes import ItemOutcome
 
-app = Commands(help="Dead letters: ls, redrive.")
+app = Commands(help="Dead letters: ls, show, redrive.")
 
 _MESSAGES, _SCANNED = 100, 10_000
 
@@ -47,6 +56,23 @@ _COLUMNS = (
     ),
     Column("error_class", "error", optional=True),
     Column("text", "why", optional=True),
+)
+_LETTER = (
+    Column("group", "group"),
+    Column("topic", "topic"),
+    Column("message_id", "id"),
+    Column("offset_message_id", "letter"),
+    Column("dead_ms", "dead since", show=show_time, roomy=show_moment),
+    Column("born_ms", "sent", show=show_time, roomy=show_moment),
+    Column("attempts", "deliveries"),
+    Column("keys", "keys"),
+    Column("tags", "tags"),
+    Column("body_bytes", "body bytes"),
+    Column("is_redriven", "redriven", show=lambda is_redriven: "yes" if is_redriven else "no"),
+    Column("error_class", "error"),
+    Column("text", "why"),
+    Column("stack", "hash"),
+    Column("version", "version"),
 )
 _ERRORS = (
     Column("error_class", "error", show=lambda name: name or "(not told)"),
@@ -125,6 +151,27 @@ async def _by_error(admin: Admin, group: str, retries: bool, count: int) -> tupl
     if retries:
         return await admin.dead_letters.retries_by_error(group, count_max=count), LetterCounts()
     return await admin.dead_letters.by_error(group, count_max=count), await admin.dead_letters.count(group)
+
+
+@app.command()
+def show(
+    group: GroupArgument,
+    letter: Annotated[
+        str, Argument(metavar="LETTER", help="Offset id of the letter; dlq ls --messages -o json has it.")
+    ],
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Show one dead letter: what it was, why it failed, and the traceback where its consumer keeps one."""
+    import msgspec
+
+    from pyromq.operate.letter_filter import LetterRow
+
+    row = LetterRow.of(with_admin(nameserver, lambda admin: admin.dead_letters.get(group, letter)))
+    form = form_for(output, sys.stdout)
+    write_fields(sys.stdout, form, _LETTER, msgspec.to_builtins(row))
+    if row.traceback and form is Form.TABLE:
+        write_block(sys.stdout, "traceback", row.traceback)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from pyromq.cli.output.tables import (
     Form,
     FormOption,
     form_for,
+    write_block,
     write_fields,
     write_json,
     write_rows,
@@ -270,6 +271,9 @@ def _show_explanation(explanation: Explanation) -> None:
     if attempts := _attempt_rows(explanation):
         click.echo()
         write_rows(sys.stdout, Form.TABLE, _ATTEMPTS, attempts)
+        for each in attempts:
+            if each["traceback"]:
+                write_block(sys.stdout, f"traceback of attempt {each['attempt']} of {each['group']}", each["traceback"])
     if explanation.trace:
         click.echo()
         write_rows(sys.stdout, Form.TABLE, TRACE_COLUMNS, map(trace_row, explanation.trace))

@@ -107,6 +107,11 @@ def write_text(out: TextIO, text: str) -> None:
         out.write(shown(text) + "\n")
 
 
+def write_block(out: TextIO, title: str, text: str) -> None:
+    """A title after an empty line, and lines as they are."""
+    out.write("".join(f"{shown(line)}\n" for line in ("", title, *text.split("\n"))))
+
+
 def shown(value: object) -> str:
     """A value as text that a terminal only prints."""
     text = "" if value is None else str(value)

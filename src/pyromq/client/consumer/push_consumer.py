@@ -223,7 +223,11 @@ class PushConsumer(GroupMember):
     def _service_parts(self) -> tuple[Listener, PushConsumerSettings, TaskOwner, SendBacks, HookRunner, Clock]:
         settings = self.settings
         recorder = FailureRecorder(
-            self._clock, self._hook_runner.masks, settings.code_version, is_on=settings.failure_stories
+            self._clock,
+            self._hook_runner.masks,
+            settings.code_version,
+            is_on=settings.failure_stories,
+            traceback_bytes=settings.traceback_bytes,
         )
         send_backs = SendBacks(self.client, self._calls, self.group, attempts_max(settings.attempts_max), recorder)
         return self._listener, settings, self._tasks, send_backs, self._hook_runner, self._clock

@@ -79,8 +79,8 @@ def consume(
     there. ``start`` is for a group that has no progress yet: latest or earliest. Without ``checkpoint`` a restart goes
     on from the group's progress at the brokers. ``trigger`` as Spark's ``trigger(**trigger)``, ``options`` as the
     source has them. What fails says why: ``code_version`` names the version of the code, ``mask_error`` gets the text
-    of an error and returns what may be stored of it. Raises OptionError, SchemaError, ConfigError, and TypeError for an
-    option that does not exist.
+    of an error and returns what may be stored of it, ``traceback_bytes`` adds the end of its traceback. Raises
+    OptionError, SchemaError, ConfigError, and TypeError for an option that does not exist.
     """
     from pyspark import cloudpickle
 
@@ -98,7 +98,15 @@ def consume(
     mask = b"" if settings.mask_error is None else cloudpickle.dumps(settings.mask_error)  # type: ignore[no-untyped-call]
     version = code_version(settings.code_version)  # as it is known here: workers may have another environment
     work = Work(
-        reaching, group, settings.attempts_max, settings.batches, code, mask, version, settings.failure_share_max
+        reaching,
+        group,
+        settings.attempts_max,
+        settings.batches,
+        code,
+        mask,
+        version,
+        settings.failure_share_max,
+        settings.traceback_bytes,
     )
     columns = columns_of(settings.columns)
     schema = ", ".join(f"{column} {spark_type(column, properties_as_map=False)}" for column in columns)

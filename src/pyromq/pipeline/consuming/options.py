@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
 from pyromq.client.consumer.rules.failure_capture import Mask
+from pyromq.client.core.settings import require_number
 from pyromq.errors import ConfigError
+from pyromq.model.failure import TRACEBACK_BYTES_MAX
 
 ATTEMPTS_MAX: Final = 16
 STARTS: Final = {"latest": "latest", "earliest": "group"}
@@ -28,6 +30,7 @@ class ConsumeOptions(TypedDict, total=False):
     options: Mapping[str, object] | None
     name: str
     code_version: str
+    traceback_bytes: int
     mask_error: Mask | None
 
 
@@ -46,6 +49,7 @@ class ConsumeSettings:
     options: Mapping[str, object] | None = None  # of the source
     name: str = ""  # of the query
     code_version: str = ""  # of the handler, in what failed rows say; PYROMQ_CODE_VERSION when empty
+    traceback_bytes: int = 0  # of the handler's traceback that travel with a failed row, at most 3072; 0: none
     mask_error: Mask | None = None  # gets the text of an error, returns what may be stored of it
 
     def __post_init__(self) -> None:
@@ -55,5 +59,6 @@ class ConsumeSettings:
             raise ConfigError(f"attempts_max must not be negative: {self.attempts_max}")
         if not 0 <= self.failure_share_max <= 1:
             raise ConfigError(f"failure_share_max must be from 0 to 1, not {self.failure_share_max}")
+        require_number("traceback_bytes", self.traceback_bytes, 0, TRACEBACK_BYTES_MAX)
         if self.mask_error is not None and not callable(self.mask_error):
             raise ConfigError(f"mask_error must be a function, not {type(self.mask_error).__name__}")

@@ -93,7 +93,7 @@ def columns_of(extra: Iterable[str]) -> list[str]:
     return [*NEEDED, *(name for name in dict.fromkeys(extra) if name not in NEEDED)]
 
 
-def judge_records(batch: pa.RecordBatch, handler: RecordHandler) -> list[Judged]:
+def judge_records(batch: pa.RecordBatch, handler: RecordHandler, with_tracebacks: bool = False) -> list[Judged]:
     """The rows that are not done. What a handler raises concerns its row alone. Raises WrongVerdictError."""
     judged: list[Judged] = []
     for record in _records(batch):
@@ -103,20 +103,20 @@ def judge_records(batch: pa.RecordBatch, handler: RecordHandler) -> list[Judged]
         try:
             verdict = handler(record)
         except Exception as error:  # the handler is the application's: this row alone comes again
-            verdict = failed(error)
+            verdict = failed(error, with_traceback=with_tracebacks)
         if verdict is not None:
             judged.append((record, verdict_of(verdict)))
     return judged
 
 
-def judge_batch(batch: pa.RecordBatch, handler: BatchHandler) -> list[Judged]:
+def judge_batch(batch: pa.RecordBatch, handler: BatchHandler, with_tracebacks: bool = False) -> list[Judged]:
     """The rows that are not done; all come again when the handler raises. Raises WrongVerdictError."""
     verdicts: list[Verdict]
     try:
         returned = handler(batch)
         verdicts = [None] * batch.num_rows if returned is None else list(returned)
     except Exception as error:  # the handler is the application's: all of its rows come again
-        verdicts = [failed(error)] * batch.num_rows
+        verdicts = [failed(error, with_traceback=with_tracebacks)] * batch.num_rows
     if len(verdicts) != batch.num_rows:
         raise WrongVerdictError(f"the handler returned {len(verdicts)} verdicts for {batch.num_rows} rows")
     verdicts = [verdict_of(verdict) for verdict in verdicts]

@@ -74,6 +74,7 @@ class Telling:
 
     code_version: str = ""
     mask: Mask | None = None
+    traceback_bytes: int = 0
 
     def masked(self, text: str) -> str:
         return masked(text, [self.mask]) if text and self.mask is not None else text
@@ -83,7 +84,7 @@ class Telling:
         try:
             raised = verdict.raised if isinstance(verdict, Retry) else None
             raised = raised or Raised(type(verdict).__name__, verdict.reason, "")
-            failure = raised.failure([self.mask] if self.mask is not None else [])
+            failure = raised.failure([self.mask] if self.mask is not None else [], self.traceback_bytes)
             record.note_failure(
                 msgspec.structs.replace(
                     failure,

@@ -52,7 +52,7 @@ def verdict_of(outcome: object) -> Verdict:
     raise WrongVerdictError(f"{text}: {repr(outcome)[:_SHOWN_MAX]}")
 
 
-def failed(error: Exception) -> Retry:
+def failed(error: Exception, *, with_traceback: bool = False) -> Retry:
     """Verdict for a row whose handler raised."""
-    raised = raised_of(error)
+    raised = raised_of(error, with_traceback=with_traceback)
     return Retry(reason=f"{type(error).__name__}: {raised.text}", raised=raised)

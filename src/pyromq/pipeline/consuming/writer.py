@@ -47,10 +47,11 @@ class Work:
     mask: bytes = b""  # likewise; empty when there is none
     code_version: str = ""
     failure_share_max: float = 1.0
+    traceback_bytes: int = 0
 
     def telling(self) -> Telling:
         """What rows that are not done report about it."""
-        return Telling(self.code_version, pickle.loads(self.mask) if self.mask else None)
+        return Telling(self.code_version, pickle.loads(self.mask) if self.mask else None, self.traceback_bytes)
 
     def as_option(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -144,7 +145,7 @@ def handle_rows(work: tuple[Work, Any], batch: str, batches: Iterator[pa.RecordB
     rows, tries, telling = 0, NO_TRIES, facts.telling()
     for each in batches:
         rows += each.num_rows
-        judged = judge(each, handler)
+        judged = judge(each, handler, facts.traceback_bytes > 0)
         tries = tries.plus(first_tries(each, judged, telling.masked))
         tries.check(facts.failure_share_max)
         if judged:

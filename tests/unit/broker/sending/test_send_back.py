@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyromq.broker.sending.send_back import with_story
-from pyromq.model.failure import STORY_BYTES_MAX, FailureStory, failure_from_text, story_after
+from pyromq.model.failure import STORY_BYTES_MAX, TRACEBACK, FailureStory, failure_from_text, story_after
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX
 from pyromq.wire.property_text import join_items, split_items
 
@@ -55,3 +55,10 @@ def test_a_message_without_room_goes_without() -> None:
 
 def test_garbage_adds_nothing() -> None:
     assert with_story(KEPT, "\x02\x01\x02 no property \x01\x01\x02") == KEPT
+
+
+def test_a_traceback_that_has_no_room_goes_before_the_story() -> None:
+    told = join_items({**STORY, TRACEBACK: "x" * 2_000}.items())
+    assert split_items(with_story(KEPT, told))[TRACEBACK] == "x" * 2_000
+    full = join_items({"much": "y" * (PROPERTIES_BYTES_MAX - 2_500)}.items())
+    assert split_items(with_story(full, told)) == {**split_items(full), **STORY}

@@ -46,6 +46,6 @@ def test_rows_that_cannot_be_sent_back_fail_their_task(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(writer, "RowSendBack", Refusing)
     monkeypatch.setattr(writer, "connect", lambda reaching: None)
-    monkeypatch.setattr(writer, "judge_records", lambda batch, handler: [(record(), Retry())])
+    monkeypatch.setattr(writer, "judge_records", lambda batch, handler, with_tracebacks: [(record(), Retry())])
     with pytest.raises(ConnectionError):
         handle_rows((FACTS, None), "query/0", iter([pa.record_batch({"body": [b"x"], "delivery_attempt": [0]})]))

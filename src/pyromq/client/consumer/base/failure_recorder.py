@@ -41,18 +41,28 @@ class FailureRecorder:
     them.
     """
 
-    def __init__(self, clock: Clock, masks: Sequence[Mask] = (), version: str = "", *, is_on: bool = True) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        masks: Sequence[Mask] = (),
+        version: str = "",
+        *,
+        is_on: bool = True,
+        traceback_bytes: int = 0,
+    ) -> None:
         self._clock = clock
         self._masks = tuple(masks)
         self._version = printable(code_version(version), FACT_BYTES_MAX)
         self._host = printable(socket.gethostname(), FACT_BYTES_MAX)
         self._is_on = is_on
+        self._traceback_bytes = traceback_bytes
 
     def raised(self, messages: Sequence[ReceivedMessage], error: BaseException) -> None:
         """A listener raised this for all of them."""
         if self._is_on:
             try:
-                self._note(messages, raised_of(error).failure(self._masks))
+                raised = raised_of(error, with_traceback=self._traceback_bytes > 0)
+                self._note(messages, raised.failure(self._masks, self._traceback_bytes))
             except Exception:
                 _log_unreported(messages)
 

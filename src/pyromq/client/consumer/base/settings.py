@@ -19,6 +19,7 @@ from pyromq.client.consumer.rules.queue_lock import RENEW_MS
 from pyromq.client.core.options import ClientOptions
 from pyromq.client.core.settings import require_number
 from pyromq.errors import ConfigError
+from pyromq.model.failure import TRACEBACK_BYTES_MAX
 from pyromq.model.times import Span, moment_ms
 from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 
@@ -105,6 +106,7 @@ class PushConsumerSettings(MemberSettings):
     lock_ms: int = RENEW_MS  # orderly: how often locks are renewed
     code_version: str = ""  # of the application, in the story of a failure; PYROMQ_CODE_VERSION when empty
     failure_stories: bool = True  # failed messages say why (``pyromq.model.failure``)
+    traceback_bytes: int = 0  # of the listener's traceback that travel with a failed message, at most 3072; 0: none
 
     def __post_init__(self) -> None:
         MemberSettings.__post_init__(self)
@@ -123,6 +125,7 @@ class PushConsumerSettings(MemberSettings):
         require_number("exit_timeout_ms", self.exit_timeout_ms, 0)
         require_number("attempts_max", self.attempts_max, -1)
         require_number("skip_when_behind", self.skip_when_behind, 0)
+        require_number("traceback_bytes", self.traceback_bytes, 0, TRACEBACK_BYTES_MAX)
         for failures, level in self.retry_levels.items():
             require(failures >= 1, "retry_levels counts failures from 1")
             require(level >= -1, "the levels of retry_levels must be −1 (dead), 0 (the broker chooses) or more")
@@ -216,6 +219,7 @@ class _PushConsumerOptions(ConsumerOptions, total=False):
     consume_timeout_ms: int | None
     consume_timeout: Span | None
     code_version: str | None
+    traceback_bytes: int | None
     hooks: Sequence[ConsumeHook]
     trace: bool | str
 
@@ -226,7 +230,8 @@ class PushConsumerOptions(_PushConsumerOptions, total=False):
     ``batch_listener`` takes the place of ``listener`` and gets up to ``batch_max`` messages at once. ``hooks`` look on
     while listeners are called; ``trace`` writes what they do to RocketMQ's trace topic, or to the topic that it names.
     ``skip_when_behind=100_000`` skips what stands further back in a queue than that, as if it had been consumed.
-    ``code_version`` names the version of the application in what failed messages say.
+    ``code_version`` names the version of the application in what failed messages say; ``traceback_bytes=2_000`` adds
+    the last lines of the listener's traceback.
     ``consume_timeout`` is ``consume_timeout_ms`` as timedelta or seconds. ``mode="pop"`` shares messages instead of
     queues between the members of the group; ``invisible`` (``invisible_ms``, 60 s) is how long one of them is hidden
     from the others, and is renewed while a listener has it. The others are fields of ``PushConsumerSettings``.

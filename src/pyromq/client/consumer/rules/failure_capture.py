@@ -3,6 +3,7 @@
     class     module and name, of Python's own the name alone
     text      ``str(error)``, then the hooks that mask it, then cut; of a group of exceptions its first members, too
     stack     a hash of classes and of the functions in the tracebacks of the error and of its causes
+    traceback on request: files, lines and functions from the listener on, causes first, masked as the text is, then cut
 
 Only names of modules and functions are hashed: no line numbers, no addresses, no values. Frames of PyroMQ around the
 listener, comprehensions and the repetitions of a recursion are left out, so the hash says nothing of how a listener was
@@ -13,11 +14,17 @@ hook could not mask is not reported.
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
+from itertools import dropwhile, islice
+from traceback import StackSummary, walk_tb
+from types import FrameType, TracebackType
 from typing import Final, NamedTuple
 
-from pyromq.model.failure import Failure, failure_from_text, hash_of
+import msgspec
+
+from pyromq.model.failure import Failure, failure_from_text, hash_of, traceback_excerpt
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +36,8 @@ CHAIN_MAX: Final = 8  # errors of a chain of causes, or members of a group
 FRAMES_MAX: Final = 64  # of a traceback, repetitions left out: the outermost half and the innermost
 WALK_MAX: Final = 5_000  # frames that are looked at
 MEMBERS_REPORTED: Final = 3
+FRAMES_SHOWN: Final = 20  # of the traceback of one error: the innermost
+SOURCE_CHARACTERS_MAX: Final = 200  # of a line of code
 MASK_FAILED: Final = "(text left out: a hook that masks it failed)"
 RETURNED_RETRY: Final = "RETRY returned"
 TIMED_OUT: Final = "listener timed out"
@@ -42,15 +51,19 @@ class Raised(NamedTuple):
     error_class: str
     text: str
     stack: str
+    traceback: str = ""
 
-    def failure(self, masks: Sequence[Mask] = ()) -> Failure:
-        """Where, when and in which attempt is to be added."""
-        return failure_from_text(self.error_class, masked(self.text, masks), self.stack)
+    def failure(self, masks: Sequence[Mask] = (), traceback_bytes: int = 0) -> Failure:
+        """Where, when and in which attempt is to be added. A traceback has at most ``traceback_bytes`` bytes."""
+        found = failure_from_text(self.error_class, masked(self.text, masks), self.stack)
+        excerpt = traceback_excerpt(masked(self.traceback, masks), traceback_bytes) if self.traceback else ""
+        return msgspec.structs.replace(found, traceback=excerpt) if excerpt else found
 
 
-def raised_of(error: BaseException) -> Raised:
+def raised_of(error: BaseException, *, with_traceback: bool = False) -> Raised:
     """However it behaves when it is looked at."""
-    return Raised(class_name(type(error)), text_of(error), stack_hash(error))
+    traceback = traceback_of(error) if with_traceback else ""
+    return Raised(class_name(type(error)), text_of(error), stack_hash(error), traceback)
 
 
 def class_name(kind: type[BaseException]) -> str:
@@ -82,6 +95,34 @@ def masked(text: str, masks: Sequence[Mask]) -> str:
             logger.exception("hook that masks errors failed, their text is left out: hook=%r", _name_of(mask))
             return MASK_FAILED
     return text
+
+
+def traceback_of(error: BaseException) -> str:
+    """Tracebacks of an error and of its causes from the listener on, the error itself last; empty if never raised.
+
+    Only names, numbers of lines and lines of code are in it, no values of variables but what the texts of errors say.
+    """
+    parts: list[str] = []
+    for each in reversed(_chain(error)):
+        walked = islice(walk_tb(each.__traceback__), WALK_MAX)
+        summary = StackSummary.extract(dropwhile(_is_around, walked), limit=-FRAMES_SHOWN)
+        for frame in summary:
+            parts.append(f'  File "{_short_path(frame.filename)}", line {frame.lineno}, in {frame.name}')
+            parts += [f"    {frame.line[:SOURCE_CHARACTERS_MAX]}"] if frame.line else []
+        parts.append(f"{class_name(type(each))}: {' '.join(_own_text(each).split())}")
+    return "\n".join(parts) if len(parts) > 1 else ""
+
+
+def _is_around(step: tuple[FrameType, int]) -> bool:
+    """Whether a frame is PyroMQ's own around the listener, or a comprehension of it."""
+    return f"{step[0].f_globals.get('__name__', '')}.".startswith(_OWN)
+
+
+def _short_path(path: str) -> str:
+    """A file as it is imported: without the folder of the interpreter's path that it lies in."""
+    folders = [folder for folder in sys.path if folder and path.startswith(folder.rstrip(os.sep) + os.sep)]
+    longest = max(folders, key=len, default="")
+    return path[len(longest) :].lstrip(os.sep) if longest else path
 
 
 def stack_hash(error: BaseException) -> str:
@@ -127,7 +168,7 @@ def _functions(traceback: TracebackType | None) -> list[tuple[str, str]]:
         frame = traceback.tb_frame
         code = frame.f_code
         place = str(frame.f_globals.get("__name__", "")), code.co_qualname
-        is_around = not found and f"{place[0]}.".startswith(_OWN)
+        is_around = not found and _is_around((frame, 0))
         if place not in seen and not is_around and code.co_name not in _COMPREHENSIONS:
             seen.add(place)
             found.append(place)

@@ -12,7 +12,7 @@ A message that failed goes back to its broker in one of two forms:
 
 ``base.send_back`` sends both, for consumers and for the pipeline. Either says why the message failed
 (``model.failure``): a send-back to a broker that is known to take that (PyroMQ's; Apache's would drop it), else the
-copy. A story that makes the properties too long is left out.
+copy. A story that makes the properties too long loses its traceback, or is left out.
 """
 
 from __future__ import annotations
@@ -110,8 +110,11 @@ def copy_properties(
     whole = with_values(text, {**values, **more})
     if story is None:
         return whole
-    copied = with_values(whole, story.properties(), drop=STORY_NAMES)
-    return copied if len(copied.encode("utf-8", "replace")) <= COPY_BYTES_MAX else without(whole, STORY_NAMES)
+    for with_traceback in (True, False):
+        copied = with_values(whole, story.properties(with_traceback=with_traceback), drop=STORY_NAMES)
+        if len(copied.encode("utf-8", "replace")) <= COPY_BYTES_MAX:
+            return copied
+    return without(whole, STORY_NAMES)
 
 
 def copy_level(delay_level: int, delivery_attempt: int) -> int:

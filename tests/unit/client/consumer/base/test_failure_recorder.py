@@ -95,3 +95,23 @@ def test_the_environment_names_the_version(monkeypatch: pytest.MonkeyPatch) -> N
     assert told(message).newest.version == "from outside"
     FailureRecorder(ManualClock(), version="named").raised([message], ValueError("x"))
     assert told(message).newest.version == "named"
+
+
+def test_a_traceback_is_kept_where_it_is_asked_for_and_goes_with_the_next_failure() -> None:
+    def listener() -> None:
+        raise ValueError("card 4111")
+
+    def fail(recorder: FailureRecorder, message: Any) -> str:
+        try:
+            listener()
+        except ValueError as error:
+            recorder.raised([message], error)
+        return told(message).newest.traceback
+
+    message = received()
+    assert fail(FailureRecorder(ManualClock()), message) == ""
+    keeping = FailureRecorder(ManualClock(), [lambda text: text.replace("4111", "****")], traceback_bytes=500)
+    traceback = fail(keeping, message)
+    assert "in listener" in traceback and traceback.endswith("ValueError: card ****")
+    keeping.timed_out([message])
+    assert told(message).newest.traceback == ""

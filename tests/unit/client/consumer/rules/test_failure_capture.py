@@ -12,6 +12,7 @@ import pytest
 from pyromq.client.consumer.base.listeners import as_failure
 from pyromq.client.consumer.rules.failure_capture import (
     FRAMES_MAX,
+    FRAMES_SHOWN,
     MASK_FAILED,
     RAW_CHARACTERS_MAX,
     class_name,
@@ -19,6 +20,7 @@ from pyromq.client.consumer.rules.failure_capture import (
     raised_of,
     stack_hash,
     text_of,
+    traceback_of,
 )
 from pyromq.model.failure import TEXT_BYTES_MAX
 
@@ -210,3 +212,66 @@ def test_masks_see_the_text_one_after_the_other() -> None:
 @pytest.mark.parametrize("mask", [lambda _: None, lambda _: 17, lambda _: 1 / 0, lambda: "", None, sys])
 def test_what_a_mask_fails_on_is_not_told(mask: Any) -> None:
     assert masked("card 4111", [mask]) == MASK_FAILED
+
+
+def test_a_traceback_begins_in_the_listener_and_ends_with_the_error() -> None:
+    billing = compiled(BILLING)
+    own = compiled("def call(listener): listener(7)", "pyromq.client.own")  # a frame of PyroMQ around the listener
+    error = raised_by(own["call"], billing["pay"])
+    assert raised_of(error).traceback == "", "only where it is asked for"
+    raised = raised_of(error, with_traceback=True)
+    assert raised.traceback.splitlines() == [
+        '  File "shop.billing.py", line 3, in pay',
+        '  File "shop.billing.py", line 6, in charge',
+        "ValueError: order 7 is bad",
+    ]
+    assert raised.failure((), 2_000).traceback == raised.traceback
+    assert raised.failure((), 60).traceback == "…\nValueError: order 7 is bad"
+    assert raised.failure().traceback == ""
+
+
+def test_a_traceback_shows_code_and_the_way_to_a_file_as_it_is_imported() -> None:
+    def pay() -> None:
+        raise DeclinedError("no\nmoney")
+
+    lines = traceback_of(raised_by(pay)).splitlines()
+    assert lines[0].startswith('  File "tests/unit/client/') or lines[0].startswith('  File "unit/client/')
+    assert lines[1] == '    raise DeclinedError("no\\nmoney")'
+    assert lines[2].endswith("DeclinedError: no money"), "the text of an error is one line"
+
+
+def test_a_traceback_has_its_causes_first_and_the_innermost_calls_of_a_recursion() -> None:
+    def dig(depth: int) -> None:
+        if depth:
+            dig(depth - 1)
+        raise KeyError("gold")
+
+    def pay() -> None:
+        try:
+            dig(300)
+        except KeyError as error:
+            raise DeclinedError("no gold") from error
+
+    lines = traceback_of(raised_by(pay)).splitlines()
+    assert lines[-1].endswith("DeclinedError: no gold")
+    cause = next(place for place, line in enumerate(lines) if line.startswith("KeyError: "))
+    assert cause < len(lines) - 1 and len(lines) < 2 * (FRAMES_SHOWN + 1) * 2
+    assert sum(", in " in line for line in lines[:cause]) == FRAMES_SHOWN
+
+
+def test_a_traceback_is_masked_as_the_text_is() -> None:
+    raised = raised_of(raised_by(compiled(BILLING)["charge"], 4111), with_traceback=True)
+    hidden = raised.failure([lambda text: text.replace("4111", "****")], 2_000)
+    assert hidden.traceback.endswith("ValueError: order **** is bad")
+    assert raised.failure([lambda text: 1 / 0], 2_000).traceback == MASK_FAILED  # type: ignore[list-item, return-value]
+
+
+@pytest.mark.parametrize("kind", [HostileError, OddTextError, Stop, ValueError])
+def test_whatever_an_exception_does_there_is_a_traceback_or_none(kind: type[BaseException]) -> None:
+    error = kind()
+    assert traceback_of(error) == "", "it was never raised"
+
+    def fail() -> None:
+        raise error
+
+    assert ", in fail\n" in traceback_of(raised_by(fail))

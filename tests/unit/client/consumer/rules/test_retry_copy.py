@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties, send_back_header
@@ -50,3 +51,11 @@ def test_a_send_back_names_the_stored_message() -> None:
     assert (header.position, header.group, header.delay_level) == (99, "g", 4)
     assert (header.origin_msg_id, header.origin_topic, header.max_reconsume_times) == (None, "ns%orders", None)
     assert header.failure_story is None
+
+
+def test_a_copy_without_room_for_a_traceback_tells_the_story_without_it() -> None:
+    failure = msgspec.structs.replace(failure_from_text("E", "bad"), traceback="  File\n" * 300)
+    story = FailureStory.begun_by(failure)
+    assert FailureStory.of(copied({}, story=story)) == story
+    told = FailureStory.of(copied({"big": "x" * 30_000}, story=story))
+    assert told is not None and (told.newest.text, told.newest.traceback) == ("bad", "")
