@@ -54,7 +54,7 @@ def test_a_send_back_names_the_stored_message() -> None:
 
 
 def test_a_copy_without_room_for_a_traceback_tells_the_story_without_it() -> None:
-    failure = msgspec.structs.replace(failure_from_text("E", "bad"), traceback="  File\n" * 300)
+    failure = msgspec.structs.replace(failure_from_text("E", "bad"), traceback="\n".join(["  File"] * 300))
     story = FailureStory.begun_by(failure)
     assert FailureStory.of(copied({}, story=story)) == story
     told = FailureStory.of(copied({"big": "x" * 30_000}, story=story))
