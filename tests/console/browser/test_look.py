@@ -135,7 +135,7 @@ def test_compact_tables_are_kept(page: Page) -> None:
 def test_times_are_local_with_utc_on_hover_and_relative_ones_tick(
     browser: Browser, console: Served, signed_in: Any, complaints: Complaints
 ) -> None:
-    options = {"storage_state": signed_in, "base_url": console.url, "timezone_id": "Asia/Kolkata"}
+    options = {"storage_state": signed_in, "base_url": console.url, "timezone_id": "Asia/Dubai"}
     with open_context(browser, complaints, **options) as context:
         page = context.new_page()
         page.clock.install()
@@ -182,3 +182,33 @@ def test_without_scripts_the_same_form_comes_back(
         page.goto("/?range=day")
         expect(page.locator("#rates .filters [aria-current]")).to_have_text("24 h")
         complaints.forget_refusals()
+
+
+def test_a_time_that_is_typed_is_meant_as_times_are_shown(
+    browser: Browser, console: Served, signed_in: Any, complaints: Complaints
+) -> None:
+    options = {"storage_state": signed_in, "base_url": console.url, "timezone_id": "Asia/Dubai"}
+    with open_context(browser, complaints, **options) as context:
+        page = context.new_page()
+        page.goto("/messages?topic=orders")
+        since = page.get_by_label("Stored since")
+        expect(page.locator("#h-begin")).to_have_text("Time in Asia/Dubai")
+        since.fill("2026-11-15T07:30")
+        expect(page.locator("#h-begin")).to_have_text("= 2026-11-15 03:30:00 UTC")
+        page.get_by_role("button", name="Search", exact=True).click()
+        page.wait_for_url(re.compile(r"begin=2026-11-15T07%3A30%3A00%2B04%3A00"))
+        expect(since).to_have_value("2026-11-15T07:30:00+04:00")
+        since.fill("2h ago")
+        page.get_by_role("button", name="Search", exact=True).click()
+        page.wait_for_url(re.compile(r"begin=2h(\+|%20)ago"))
+
+
+def test_waiting_messages_are_read_and_chosen_on_a_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/delays?q=cart-")
+    row = page.locator("table.messages tbody tr").first
+    row.wait_for()
+    box = row.locator("input[name=handle]").bounding_box()
+    assert box is not None and 0 <= box["x"] <= 390 - box["width"]
+    table = page.locator("table.messages")
+    assert table.evaluate("table => table.scrollWidth <= table.parentElement.clientWidth"), "nothing is beyond its edge"

@@ -7,14 +7,23 @@ import re
 import pytest
 
 from pyromq.aio import PushConsumer, ReceivedMessage
+from pyromq.console.pages import letter as letter_page
 from pyromq.console.views.letter_edits import DiffLine, EditForm, changes, edit_of, form_in, form_of
 from pyromq.console.web.visit import BadRequestError
 from pyromq.model.property_names import KEYS
+from pyromq.operate.jobs.specs import Redrive
+from pyromq.operate.resend.edits import EDITED_BYTES_MAX
 from tests.unit.console.rig import XSS, ConsoleRig
 from tests.unit.console.test_work_pages import bury, on_a_console, send
 from tests.unit.received import received
 
 pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page waits for its job however slow the machine is."""
+    monkeypatch.setattr(letter_page, "_WAIT_S", 60.0)
 
 
 async def a_letter(rig: ConsoleRig, body: bytes = b'{"id": 42, "price": null}') -> str:
@@ -70,7 +79,11 @@ def test_an_edit_is_shown_before_it_is_sent_and_sent_once() -> None:
             "nothing is sent yet"
         )
         page = await rig.act(f"{address}/edit", {**form, "sure": "1"})
-        assert "The edited message was sent as" in page and ">redriven<" in page
+        assert "The edited message was sent." in page and ">redriven<" in page
+        (job,) = rig.desk.jobs.all()
+        assert isinstance(job.spec, Redrive) and job.counts.confirmed == 1 and job.spec.edit is not None
+        shown = await rig.page(f"/jobs/{job.id}")
+        assert "one edited dead letter of group billing" in shown and ">confirmed<" in shown
         sent = (await rig.admin.messages.newest("orders"))[-1]
         assert (sent.body, sent.keys, sent.get("region")) == (
             b'{"id": 42, "price": 9}',
@@ -79,8 +92,8 @@ def test_an_edit_is_shown_before_it_is_sent_and_sent_once() -> None:
         )
         assert sent.get("REDRIVEN_FROM") == address.rpartition("/")[2]
         before = len(await rig.admin.messages.newest("orders", 50))
-        twice = await rig.post(f"{address}/edit", {**form, "sure": "1"})
-        assert twice.status_code == 422 and "was redriven before" in twice.text
+        twice = await rig.act(f"{address}/edit", {**form, "sure": "1"})
+        assert "The edited message was not sent: it was redriven before" in twice
         assert len(await rig.admin.messages.newest("orders", 50)) == before
 
     on_a_console(test)
@@ -92,6 +105,7 @@ def test_an_edit_is_shown_before_it_is_sent_and_sent_once() -> None:
         ({}, "Nothing is changed"),
         ({"properties": "no equals sign"}, "a property is a line name=value"),
         ({"properties": f"{KEYS}=x"}, "belong to the system"),
+        ({"body": "x" * (EDITED_BYTES_MAX + 1)}, "the body is larger than"),
     ],
 )
 def test_a_bad_edit_keeps_what_was_written_and_sends_nothing(fields: dict[str, str], said: str) -> None:

@@ -7,7 +7,7 @@ from pyromq.console.views.brokers import in_words, require_broker
 from pyromq.console.views.cluster import cluster_view
 from pyromq.console.views.hot_settings import HOT, changes_of
 from pyromq.console.views.replication import replication_view
-from pyromq.console.views.replication_picture import replication_picture
+from pyromq.console.views.replication_picture import narrow_replication_picture, replication_picture
 from pyromq.console.views.trends import trend_chart
 from pyromq.console.web.formatting import link
 from pyromq.console.web.forms import about_field
@@ -26,7 +26,8 @@ async def brokers(visit: Visit) -> Drawn:
 @pages.page("/replication", title="Replication", nav=Nav("Cluster", order=25, key="y", badge="away"))
 async def replication(visit: Visit) -> Drawn:
     view = await replication_view(visit.desk)
-    return Drawn("replication.html", {"view": view, "picture": replication_picture(view.copies)})
+    pictures = {"picture": replication_picture(view.copies), "narrow": narrow_replication_picture(view.copies)}
+    return Drawn("replication.html", {"view": view, **pictures})
 
 
 @pages.page("/brokers/{broker}", title="Broker")

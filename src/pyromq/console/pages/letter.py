@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyromq.aio import ReceivedMessage
 from pyromq.console.views import letters as view
-from pyromq.console.views.letter_edits import EDITED_BYTES_MAX, changes, edit_of, form_in, form_of
+from pyromq.console.views.letter_edits import changes, edit_of, form_in, form_of
 from pyromq.console.views.messages import BADGES, body_forms, view_of
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Pages
@@ -19,7 +19,7 @@ from pyromq.operate.jobs.outcomes import Outcome
 from pyromq.operate.jobs.specs import NewJob, Redrive
 from pyromq.operate.letter_filter import DeadLetter, LetterFilter
 from pyromq.operate.reading.message_rows import body_of
-from pyromq.operate.resend.outcomes import ItemStatus
+from pyromq.operate.resend.edits import EDITED_BYTES_MAX
 
 pages = Pages()
 
@@ -74,6 +74,12 @@ async def redrive_letter(visit: Visit) -> Moved:
     """A job of one item; when it is over soon, the page of the letter says what became of it."""
     group, place = visit.path["group"], visit.path["letter"]
     spec = Redrive.chosen(group, LetterFilter(letters=(place,)), only_group=bool(visit.form.get("only_group")))
+    return await _job_of_one(visit, spec, "letter", "sent again")
+
+
+async def _job_of_one(visit: Visit, spec: Redrive, what: str, done_text: str) -> Moved:
+    """Start the job and wait for a moment: then the page of the letter says what happened, or that of the job."""
+    group, place = spec.group, spec.letters[0]
     record = visit.desk.jobs.start(NewJob(spec=spec), by=visit.who.name if visit.who else "")
     view.forget(visit.desk, group)
     waiting = asyncio.ensure_future(visit.desk.jobs.wait(record.id))
@@ -84,8 +90,10 @@ async def redrive_letter(visit: Visit) -> Moved:
     if not results:
         return Moved(link("jobs", record.id))
     result = results[0]
+    if result.outcome is Outcome.UNKNOWN:  # the job's page has the words, and a way to go on
+        return Moved(link("jobs", record.id))
     is_sent = result.outcome is Outcome.CONFIRMED
-    said = "The letter was sent again." if is_sent else f"The letter was not sent: {result.text}."
+    said = f"The {what} was {done_text}." if is_sent else f"The {what} was not sent: {result.text}."
     return Moved(link("dead-letters", group, place), said=said, kind="good" if is_sent else "warning")
 
 
@@ -104,7 +112,7 @@ async def edit(visit: Visit) -> Drawn:
 
 @pages.action("/dead-letters/{group}/{letter}/edit", title="Edit and send")
 async def send_edited(visit: Visit) -> Drawn | Moved:
-    """First what would change; with ``sure`` the letter is sent that way."""
+    """First what would change; with ``sure`` a job of one item sends the letter that way."""
     found, message = await _found(visit)
     before, problem = form_of(message), ""
     if before is None:
@@ -112,9 +120,11 @@ async def send_edited(visit: Visit) -> Drawn | Moved:
     after = form_in(visit.form, before)
     only_group, changed = bool(visit.form.get("only_group")), changes(before, after)
     try:
-        wanted = edit_of(after)
+        which = LetterFilter(letters=(found.offset_message_id,))
+        spec = Redrive.chosen(found.group, which, only_group=only_group, edit=edit_of(after))
+        spec.check()
         if visit.form.get("sure") and changed:
-            return await _sent(visit, found, wanted, only_group)
+            return await _job_of_one(visit, spec, "edited message", "sent")
         problem = "" if changed else "Nothing is changed: redrive the letter as it is, or edit something."
     except MQError as error:
         problem, changed = str(error), []
@@ -127,16 +137,3 @@ async def send_edited(visit: Visit) -> Drawn | Moved:
         "only_group": only_group,
     }
     return Drawn("letter_edit.html", model, title=f"Edit {found.message_id[:40]}", status=422 if problem else 200)
-
-
-async def _sent(visit: Visit, found: DeadLetter, wanted: Any, only_group: bool) -> Moved:
-    place = found.offset_message_id
-    done = await visit.desk.admin.dead_letters.redrive_one(found.group, place, wanted, only_group=only_group)
-    view.forget(visit.desk, found.group)
-    if done.status is ItemStatus.SENT_BEFORE:
-        said, kind = "This letter was sent before: nothing was sent now.", "warning"
-    elif done.status is ItemStatus.SENT:
-        said, kind = f"The edited message was sent as {done.new_message_id}.", "good"
-    else:
-        said, kind = f"The edited message: {done.status.value}. {done.why}", "bad"
-    return Moved(link("dead-letters", found.group, place), said=said, kind=kind)

@@ -3,6 +3,8 @@
 //   <time data-ms="…">                  a moment; without scripts it is in UTC
 //   <time data-ms="…" data-relative>    how long ago, or in how long, by the server's clock
 //   <text data-ms="…" data-step="…">    a label of a chart's time axis
+//   <input data-moment>                 a moment is typed: in the reader's zone, and sent with its offset from UTC; the
+//                                       element that describes it says so. Without scripts it is read as UTC
 "use strict";
 
 const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
@@ -68,6 +70,39 @@ function showTimes(within) {
   for (const each of within.querySelectorAll("text[data-ms]")) write(each, axisLabel(Number(each.dataset.ms), Number(each.dataset.step)));
   for (const each of within.querySelectorAll(".zone")) write(each, `, time in ${zone}`);
 }
+
+// --- moments that are typed ---
+
+// Milliseconds of a time without a zone, which the reader means in theirs; null for everything else ("2h ago").
+function typedMoment(text) {
+  const found = /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2})?))?$/.exec(text.trim());
+  const ms = found ? new Date(`${found[1]}T${found[2] || "00:00"}`).getTime() : NaN;
+  return Number.isNaN(ms) ? null : ms;
+}
+
+function withOffset(ms) {
+  const when = new Date(ms);
+  const ahead = -when.getTimezoneOffset();
+  const offset = `${ahead < 0 ? "-" : "+"}${two(Math.floor(Math.abs(ahead) / 60))}:${two(Math.abs(ahead) % 60)}`;
+  return `${day(when)}T${timeOfDay(when)}${offset}`;
+}
+
+function describeMoment(input) {
+  const help = document.getElementById(`h-${input.name}`);
+  const ms = typedMoment(input.value);
+  if (help) write(help, ms === null ? `Time in ${zone}` : `= ${utcTime(ms)}`);
+}
+
+for (const each of document.querySelectorAll("input[data-moment]")) describeMoment(each);
+document.addEventListener("input", (event) => {
+  if (event.target.matches("input[data-moment]")) describeMoment(event.target);
+});
+document.addEventListener("submit", (event) => {
+  for (const each of event.target.querySelectorAll("input[data-moment]")) {
+    const ms = typedMoment(each.value);
+    if (ms !== null) each.value = withOffset(ms);
+  }
+}, true);
 
 showTimes(document);
 setInterval(() => {

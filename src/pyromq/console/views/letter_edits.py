@@ -13,10 +13,9 @@ from pyromq.aio import ReceivedMessage
 from pyromq.console.views.messages import pretty_json
 from pyromq.console.web.visit import BadRequestError
 from pyromq.operate.reading.message_rows import body_of
-from pyromq.operate.resend.edits import LetterEdit, own_properties
+from pyromq.operate.resend.edits import EDITED_BYTES_MAX, LetterEdit, own_properties
 from pyromq.operate.resend.outgoing import application_properties
 
-EDITED_BYTES_MAX: Final = 64 << 10
 _CONTEXT_LINES: Final = 3
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
@@ -81,8 +80,6 @@ def edit_of(form: EditForm) -> LetterEdit:
         if not equals or not name.strip():
             raise BadRequestError(f"a property is a line name=value, not {line[:80]!r}")
         properties[name.strip()] = value.strip()
-    if len(form.body.encode()) > EDITED_BYTES_MAX:
-        raise BadRequestError(f"the body is larger than {EDITED_BYTES_MAX} bytes: send it with pyromq send instead")
     return LetterEdit(
         body=form.body.encode(), tags=form.tags.strip(), keys=tuple(form.keys.split()), properties=properties
     )

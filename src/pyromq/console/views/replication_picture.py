@@ -20,6 +20,7 @@ from pyromq.operate.replication import BrokerCopy
 from pyromq.wording import shown_span
 
 _WIDTH: Final = 760
+_NARROW: Final = (322, 40, 34)  # width, indentation of replicas, room above each of them
 _BOX: Final = (280, 84)
 _GAP: Final = 16
 _RADIUS: Final = 22
@@ -30,11 +31,8 @@ _TEXT_MAX: Final = 34
 
 def replication_picture(copies: Sequence[BrokerCopy]) -> Svg:
     """Draw every broker set, one below the other; empty without any."""
-    sets: dict[str, list[BrokerCopy]] = {}
-    for copy in copies:
-        sets.setdefault(copy.broker, []).append(copy)
     parts, y = list[str](), 1
-    for members in sets.values():
+    for members in _sets(copies):
         masters = [each for each in members if each.number == 0]
         replicas = [each for each in members if each.number != 0]
         for number, replica in enumerate(replicas):
@@ -43,9 +41,42 @@ def replication_picture(copies: Sequence[BrokerCopy]) -> Svg:
         parts += [_box(1, y, master) for master in masters[:1]]
         parts += [] if masters else [f'<text x="12" y="{y + 30}">no master of {escape(members[0].broker)}</text>']
         y += max(1, len(replicas)) * (_BOX[1] + _GAP)
+    return _drawing("", _WIDTH, y, parts)
+
+
+def narrow_replication_picture(copies: Sequence[BrokerCopy]) -> Svg:
+    """Draw the same for a narrow screen: replicas stand below their master."""
+    width, indent, above = _NARROW
+    parts, y = list[str](), 1
+    for members in _sets(copies):
+        masters = [each for each in members if each.number == 0]
+        parts += [_box(1, y, master) for master in masters[:1]]
+        parts += [] if masters else [f'<text x="12" y="{y + 30}">no master of {escape(members[0].broker)}</text>']
+        bottom = y + _BOX[1]
+        for replica in (each for each in members if each.number != 0):
+            top, kind = y + _BOX[1] + above, copy_kind(replica)
+            middle, text = top + _BOX[1] // 2, "" if replica.problem else _behind(replica)
+            parts.append(f'<path class="link {kind}" d="M{indent // 2},{bottom} V{middle} H{indent - 8}"/>')
+            parts.append(f'<path class="tip {kind}" d="M{indent},{middle} l-9,-5 v10 z"/>')
+            parts.append(f'<text x="{indent + 2}" y="{top - 10}">{escape(text)}</text>')
+            parts.append(_box(indent, top, replica))
+            y = top
+        y += _BOX[1] + 2 * _GAP
+    return _drawing("narrow", width, y - _GAP, parts)
+
+
+def _sets(copies: Sequence[BrokerCopy]) -> list[list[BrokerCopy]]:
+    found: dict[str, list[BrokerCopy]] = {}
+    for copy in copies:
+        found.setdefault(copy.broker, []).append(copy)
+    return list(found.values())
+
+
+def _drawing(kind: str, width: int, height: int, parts: Sequence[str]) -> Svg:
     if not parts:
         return Svg()
-    head = f'<svg class="chart picture" viewBox="0 0 {_WIDTH} {y}" role="img" aria-label="Brokers and their replicas">'
+    name = f"chart picture {kind}".strip()
+    head = f'<svg class="{name}" viewBox="0 0 {width} {height}" role="img" aria-label="Brokers and their replicas">'
     return Svg(f"{head}{''.join(parts)}</svg>")
 
 

@@ -78,8 +78,9 @@ class Jobs:
     # --- starting ---
 
     def start(self, new: NewJob, *, by: str, continues: str = "") -> JobRecord:
-        """Start a job. Raises TooManyJobsError, JobFolderError."""
+        """Start a job. Raises TooManyJobsError, JobFolderError, ConfigError."""
         assert self._admin is not None, "a book without a client starts nothing"
+        new.spec.check()
         if len(self._runs) >= RUNNING_MAX:
             raise TooManyJobsError(f"{RUNNING_MAX} jobs are under way already: wait for one, or cancel one")
         job_id, now_ms = f"{self._clock.now_ms():x}-{secrets.token_hex(3)}", self._clock.now_ms()

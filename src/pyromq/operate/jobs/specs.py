@@ -6,10 +6,15 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
+from pyromq.errors import ConfigError
 from pyromq.operate.letter_filter import EVERY_LETTER, LETTERS_MAX, LetterFilter, Places, Texts
+from pyromq.operate.resend.edits import EDITED_BYTES_MAX, LetterEdit, check_edit
 
 ITEMS_MAX: Final = LETTERS_MAX  # that are named one by one
 RATE_MAX: Final = 10_000.0
+_SENT_IS_SENT: Final = (
+    "A message that was sent cannot be called back: consumers get it, unless a reset of offsets skips it."
+)
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Offset = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
@@ -19,10 +24,14 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
     run_id: Annotated[str, msgspec.Meta(max_length=64)] = ""
     title: ClassVar[str] = ""
+    undo_note: ClassVar[str] = ""  # whether what was done can be undone, in a sentence
 
     def commands(self) -> list[list[str]]:
         """The words behind ``pyromq`` that do the same on a command line; empty if only a job does it."""
         return []
+
+    def check(self) -> None:
+        """Raise ConfigError for what no field alone can say is wrong."""
 
     def text(self) -> str:
         """Specification in words, for lists."""
@@ -30,7 +39,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 
 class Redrive(Spec, frozen=True, kw_only=True, tag="redrive"):
-    """Dead letters to where they came from: all that are not redriven, or those that a ``LetterFilter`` chooses."""
+    """Dead letters to where they came from: all that are not redriven, or those that a ``LetterFilter`` chooses.
+
+    One letter that is named can be sent with an ``edit``: another body, other keys, tags, properties.
+    """
 
     group: Name
     letters: Places = ()
@@ -40,12 +52,25 @@ class Redrive(Spec, frozen=True, kw_only=True, tag="redrive"):
     errors: Texts = ()
     search: Annotated[str, msgspec.Meta(max_length=4096)] = ""
     only_group: bool = False
+    edit: LetterEdit | None = None
     title: ClassVar[str] = "Redrive dead letters"
+    undo_note: ClassVar[str] = f"{_SENT_IS_SENT} The letters stay where they are."
+
+    def check(self) -> None:
+        if self.edit is None:
+            return
+        if len(self.letters) != 1:
+            raise ConfigError("an edit is for one letter: name it, by its offset message id, and no other")
+        if len(self.edit.body) > EDITED_BYTES_MAX:
+            raise ConfigError(f"the body is larger than {EDITED_BYTES_MAX} bytes: send it with pyromq send instead")
+        check_edit(self.edit)
 
     @classmethod
-    def chosen(cls, group: str, which: LetterFilter, *, only_group: bool = False) -> Redrive:
+    def chosen(
+        cls, group: str, which: LetterFilter, *, only_group: bool = False, edit: LetterEdit | None = None
+    ) -> Redrive:
         """Return the job for the letters that a filter chooses."""
-        return cls(group=group, only_group=only_group, **msgspec.structs.asdict(which))
+        return cls(group=group, only_group=only_group, edit=edit, **msgspec.structs.asdict(which))
 
     @property
     def which(self) -> LetterFilter:
@@ -68,7 +93,10 @@ class Redrive(Spec, frozen=True, kw_only=True, tag="redrive"):
         return [words + (["--only-group"] if self.only_group else [])]
 
     def text(self) -> str:
-        which = f"{len(self.letters)} chosen dead letters" if self.letters else "dead letters"
+        if self.edit is not None:
+            which = "one edited dead letter"
+        else:
+            which = f"{len(self.letters)} chosen dead letters" if self.letters else "dead letters"
         which += " that a filter chooses" if not self.letters and self.which != EVERY_LETTER else ""
         return f"{which} of group {self.group}" + (" to this group alone" if self.only_group else "")
 
@@ -84,6 +112,7 @@ class CopyTopic(Spec, frozen=True, kw_only=True, tag="copy"):
     sql: Annotated[str, msgspec.Meta(max_length=4096)] = ""
     count_max: Annotated[int, msgspec.Meta(ge=0)] = 0
     title: ClassVar[str] = "Copy messages to another topic"
+    undo_note: ClassVar[str] = _SENT_IS_SENT
 
     def text(self) -> str:
         return f"messages of topic {self.topic} to topic {self.to_topic}"
@@ -96,6 +125,7 @@ class Resend(Spec, frozen=True, kw_only=True, tag="resend"):
     to_topic: Annotated[str, msgspec.Meta(max_length=255)] = ""
     to_group: Annotated[str, msgspec.Meta(max_length=120)] = ""
     title: ClassVar[str] = "Send messages again"
+    undo_note: ClassVar[str] = _SENT_IS_SENT
 
     def text(self) -> str:
         where = f"group {self.to_group} alone" if self.to_group else self.to_topic or "where they were sent first"
@@ -122,6 +152,10 @@ class ResetOffsets(Spec, frozen=True, kw_only=True, tag="reset"):
     moves: Annotated[tuple[Move, ...], msgspec.Meta(min_length=1, max_length=ITEMS_MAX)]
     is_forced: bool = False
     title: ClassVar[str] = "Reset offsets"
+    undo_note: ClassVar[str] = (
+        "Undo moves each queue back to the offset that it had before this job. What was consumed meanwhile stays so, "
+        "and what comes after that offset is delivered again."
+    )
 
     def commands(self) -> list[list[str]]:
         lines = []
@@ -140,6 +174,7 @@ class Delete(Spec, frozen=True, kw_only=True, tag="delete"):
     what: Literal["topic", "group"]
     names: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=ITEMS_MAX)]
     title: ClassVar[str] = "Delete"
+    undo_note: ClassVar[str] = "What was deleted cannot be brought back: neither messages nor progress are kept."
 
     def commands(self) -> list[list[str]]:
         return [[self.what, "delete", name, "--yes"] for name in self.names]

@@ -20,6 +20,7 @@ from pyromq.operate.jobs.run import ItemAttempt
 from pyromq.operate.jobs.specs import CopyTopic, Delete, JobSpec, Move, Redrive, Resend, ResetOffsets
 from pyromq.operate.offsets import OffsetMove
 from pyromq.operate.reading.search import MessageQuery, SearchFilter
+from pyromq.operate.resend.edits import LetterEdit
 from pyromq.operate.resend.engine import Resender, copy_of, leaves_doubt
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import Outgoing
@@ -49,14 +50,15 @@ async def _redrives(admin: Admin, spec: Redrive) -> AsyncIterator[ItemAttempt]:
         place = attempt.letter.offset_message_id
         if spec.letters:
             seen.add(place)
-        yield ItemAttempt(place, partial(_redrive, attempt, dry_run=False), partial(_redrive, attempt, dry_run=True))
+        run = partial(_redrive, attempt, spec.edit)
+        yield ItemAttempt(place, partial(run, dry_run=False), partial(run, dry_run=True))
     for missing in sorted(set(spec.letters) - seen):  # what was chosen and is not told of would seem to be done
         yield _fixed(missing, "it was redriven before, or is no longer stored", is_problem=False)
 
 
-async def _redrive(attempt: RedriveAttempt, *, dry_run: bool) -> ItemResult:
+async def _redrive(attempt: RedriveAttempt, edit: LetterEdit | None, *, dry_run: bool) -> ItemResult:
     try:
-        return result_of(await attempt.carry_out(dry_run=dry_run))
+        return result_of(await attempt.carry_out(dry_run=dry_run, edit=edit))
     except MQError as error:  # it was sent; how far the redrive went could not be kept
         text = f"whether it was sent is not known: {error}"
         return ItemResult(item=attempt.letter.offset_message_id, outcome=Outcome.UNKNOWN, text=text, is_problem=True)

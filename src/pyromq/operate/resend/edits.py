@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 import msgspec
 
@@ -15,7 +16,8 @@ from pyromq.errors import ConfigError
 from pyromq.model import property_names as names
 from pyromq.operate.resend.outgoing import COPIED_FROM, REDRIVEN_FROM, Outgoing
 
-_KEPT_MARKS = (names.UNIQUE_KEY, REDRIVEN_FROM, COPIED_FROM)
+EDITED_BYTES_MAX: Final = 64 << 10  # of a body: jobs keep it in their record
+_KEPT_MARKS: Final = (names.UNIQUE_KEY, REDRIVEN_FROM, COPIED_FROM)
 
 
 class LetterEdit(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,12 +35,17 @@ def own_properties(given: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in given.items() if name not in hidden}
 
 
-def edited(message: Outgoing, edit: LetterEdit) -> Outgoing:
-    """Return the copy with what the edit says. Raises ConfigError for names that belong to the system."""
+def check_edit(edit: LetterEdit) -> None:
+    """Raise ConfigError for names that belong to the system, and for keys with spaces."""
     if taken := sorted(set(edit.properties) & {*names.RESERVED, *_KEPT_MARKS}):
         raise ConfigError(f"these properties belong to the system: {', '.join(taken)}")
     if any(not key or " " in key for key in edit.keys):
         raise ConfigError("a key has no spaces: they stand between keys")
+
+
+def edited(message: Outgoing, edit: LetterEdit) -> Outgoing:
+    """Return the copy with what the edit says. Raises ConfigError for an edit that cannot be."""
+    check_edit(edit)
     before = dict(message.properties)
     own = own_properties(before)
     kept = {name: value for name, value in before.items() if name not in own and name not in (names.KEYS, names.TAGS)}

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from pyromq.console.pages.delays import hours_chart
 from pyromq.console.pages.pipelines import batch_chart
 from pyromq.console.views.delays import HOUR_MS, DelayHour, DelaysView
-from pyromq.console.views.replication_picture import copy_kind, replication_picture
+from pyromq.console.views.replication_picture import copy_kind, narrow_replication_picture, replication_picture
 from pyromq.operate.query_reports import QueryBatch
 from pyromq.operate.replication import BrokerCopy
 
@@ -34,6 +34,26 @@ def test_a_set_is_a_master_with_arrows_to_its_replicas() -> None:
     assert "broker-a, sync-master" in texts and "broker-b, alone" in texts
     assert len([each for each in root.iter("path") if each.get("class", "").startswith("link")]) == 2
     assert "may acknowledge for another 7 s under lease 7" in drawn
+
+
+def test_on_a_narrow_screen_replicas_stand_below_their_master() -> None:
+    copies = [
+        copy(role="sync-master", end=1_234_567, in_sync=2),
+        copy(number=1, role="replica", behind_bytes=0, state="following"),
+        copy(number=2, role="replica", problem=XSS),
+        copy("broker-b", number=1, role="replica"),
+    ]
+    drawn = narrow_replication_picture(copies)
+    root = ElementTree.fromstring(drawn)
+    _, _, width, height = map(int, root.attrib["viewBox"].split())
+    boxes = [{name: int(each.attrib[name]) for name in ("x", "y", "width", "height")} for each in root.iter("rect")]
+    assert width < 390 - 2 * 26, "it fits a phone without scrolling"
+    assert all(box["x"] + box["width"] <= width and box["y"] + box["height"] <= height for box in boxes)
+    tops = [box["y"] for box in boxes]
+    assert tops == sorted(tops) and len(set(tops)) == 4, "one below the other"
+    texts = ["".join(each.itertext()) for each in root.iter("text")]
+    assert "up to date" in texts and "no master of broker-b" in texts and "<script>" not in drawn
+    assert narrow_replication_picture([]) == ""
 
 
 def test_a_copy_that_is_away_or_in_trouble_looks_so() -> None:

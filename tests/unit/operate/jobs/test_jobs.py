@@ -19,6 +19,7 @@ from pyromq.operate.jobs.record import JobRecord, JobState
 from pyromq.operate.jobs.run import PROBLEMS_IN_A_ROW_MAX
 from pyromq.operate.jobs.specs import CopyTopic, Delete, Move, NewJob, Pace, Redrive, Resend, ResetOffsets
 from pyromq.operate.reading.search import MessageQuery
+from pyromq.operate.resend.edits import LetterEdit
 from pyromq.wire.codes import ResponseCode
 from tests.unit.console.shop import Shop, a_shop
 
@@ -103,6 +104,37 @@ def test_chosen_letters_alone_are_redriven_and_a_chosen_one_that_is_missing_is_t
         assert (left.counts.confirmed, left.counts.unchanged) == (8, 2)
 
     on_a_shop(test)
+
+
+def test_one_letter_is_sent_edited_and_once() -> None:
+    async def test(shop: Shop, jobs: Jobs) -> None:
+        await shop.bury(NUMBERS[:2])
+        first, second = [letter.offset_message_id for letter in await shop.admin.dead_letters.list("billing")]
+        edit = LetterEdit(body=b"mended", keys=("k",), properties={"by": "ada"})
+        spec = Redrive(group="billing", letters=(first,), edit=edit)
+        record, _ = await over(shop, jobs, NewJob(spec=spec, dry_run=True))
+        assert record.counts.not_attempted == 1 and len(await stored(shop)) == 2
+        record, results = await over(shop, jobs, NewJob(spec=spec))
+        assert [result.outcome for result in results] == [Outcome.CONFIRMED]
+        (sent,) = [message for message in await stored(shop) if message.body == b"mended"]
+        assert (sent.keys, sent.get("by"), sent.get("REDRIVEN_FROM")) == (("k",), "ada", first)
+        _, (result,) = await over(shop, jobs, NewJob(spec=spec))
+        assert result.outcome is Outcome.UNCHANGED and len(await stored(shop)) == 3
+        assert jobs.get(record.id).spec == msgspec.structs.replace(spec, run_id=record.id), "the record has the edit"
+        for letters in ((), (first, second)):
+            with pytest.raises(ConfigError, match="an edit is for one letter"):
+                jobs.start(NewJob(spec=Redrive(group="billing", letters=letters, edit=edit)), by="ada")
+        bad = LetterEdit(body=b"", properties={"KEYS": "x"})
+        with pytest.raises(ConfigError, match="belong to the system"):
+            jobs.start(NewJob(spec=Redrive(group="billing", letters=(second,), edit=bad)), by="ada")
+        assert len(jobs.all()) == 3, "what cannot be is no job"
+
+    on_a_shop(test)
+
+
+@pytest.mark.parametrize("kind", [Redrive, CopyTopic, Resend, ResetOffsets, Delete])
+def test_every_kind_of_job_says_whether_it_can_be_undone(kind: type[Redrive]) -> None:
+    assert ("cannot be" in kind.undo_note) is (kind is not ResetOffsets), "a reset alone can"
 
 
 def test_letters_are_chosen_by_what_their_consumer_said() -> None:
