@@ -69,11 +69,17 @@ _HOMES = {
     "App": "app",
     **{"Message": "model.message", "QueueId": "model.queue", "MQError": "errors"},
 }
+_MODULES = (
+    *("aio", "errors", "hooks", "idempotent", "monitoring", "offsets", "outbox", "pipeline", "results", "selectors"),
+    *("settings", "testing", "typed"),
+)
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"pyromq.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'pyromq' has no attribute {name!r}{_advice(name)}")
     if name == "__version__":

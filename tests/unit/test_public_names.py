@@ -55,6 +55,14 @@ def test_a_name_that_lives_in_a_module_is_found_there() -> None:
         _ = pyromq.by_sharding_key  # type: ignore[attr-defined]
 
 
+def test_modules_of_the_package_need_no_import_of_their_own() -> None:
+    looks = "; ".join(
+        f"assert pyromq.{name}.__name__ == 'pyromq.{name}'" for name in pyromq._MODULES if name != "pipeline"
+    )
+    subprocess.run([sys.executable, "-c", f"import pyromq; {looks}"], check=True)
+    assert all(f"``{name}``" in pyromq.__doc__ or f"``pyromq.{name}``" in pyromq.__doc__ for name in pyromq._MODULES)
+
+
 def test_the_version_is_that_of_the_distribution() -> None:
     assert pyromq.__version__ == version("pyromq")
 
