@@ -36,7 +36,7 @@ def test_rows_are_the_same_with_and_without_push_down(spark: Any, topics: Topics
     for number in range(120):
         tags = ["new", "paid", ""][number % 3]
         topics.producer.send(Message(topic, b"%d" % number, tags=tags, keys=(f"k{number % 5}",)))
-    options = topics.options(topic)
+    options = topics.options(topic) | {"pushFilters": "true"}
     frame = spark.read.format("pyromq").options(**options).load()
     times = [row[0] for row in frame.selectExpr("cast(store_time as string)").collect()]
     rng = random.Random(27)
@@ -55,9 +55,20 @@ def test_rows_are_the_same_with_and_without_push_down(spark: Any, topics: Topics
     assert len(rows_of(spark, options, "tags = 'paid'")) == 40
 
 
+def test_a_condition_of_one_query_is_not_one_of_the_next(spark: Any, topics: Topics) -> None:
+    topic = topics.make()
+    for number in range(20):
+        topics.producer.send(Message(topic, b"%d" % number, tags=["new", "paid"][number % 2]))
+    frame = spark.read.format("pyromq").options(**topics.options(topic)).load()
+    with pushing(spark, "true"):
+        paid = frame.where("tags = 'paid'")
+        assert (paid.count(), frame.count(), paid.union(frame).count()) == (10, 20, 30)
+
+
 def test_what_is_pushed_stands_in_the_plan(spark: Any, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
     topic = topics.make()
-    frame = spark.read.format("pyromq").options(**topics.options(topic)).load()
+    options = topics.options(topic) | {"pushFilters": "true"}
+    frame = spark.read.format("pyromq").options(**options).load()
     frame.where("queue_id = 1 and tags like '%x%'").explain("formatted")
     plan = capsys.readouterr().out
     assert "PushedFilters: [EqualTo(queue_id,1)" in plan or "EqualTo(queue_id,1)]" in plan, plan

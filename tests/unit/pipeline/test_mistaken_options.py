@@ -57,6 +57,7 @@ SOURCE_MISTAKES: dict[str, tuple[tuple[str, str], ...]] = {
     "failOnDataLoss": (("maybe", SWITCH), ("1", SWITCH)),
     "tags": (("||", "names no tag"),),
     "sql": ((" ", NOTHING),),
+    "pushFilters": (("all", SWITCH),),
     "includeRetry": (("yes", SWITCH),),
     "properties": (("json", "map nor raw"),),
     "pullBatchSize": (("0", COUNT),),

@@ -66,6 +66,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     tags: str = ""
     sql: str = ""
+    push_filters: bool = False
     include_retry: bool = False
     properties_as_map: bool = True
     pull_count: int = 1_024
@@ -203,6 +204,7 @@ OPTIONS: Final = (
     SourceOption("failOnDataLoss", "fail_on_data_loss", texts.switch, Use.BOTH, "`true`"),
     SourceOption("tags", "tags", texts.tags, Use.BOTH, "–"),
     SourceOption("sql", "sql", texts.text_of, Use.BOTH, "–"),
+    SourceOption("pushFilters", "push_filters", texts.switch, Use.BATCH, "`false`"),
     SourceOption("includeRetry", "include_retry", texts.switch, Use.BOTH, "`false`"),
     SourceOption("properties", "properties_as_map", texts.properties, Use.BOTH, "`map`"),
     SourceOption("pullBatchSize", "pull_count", texts.count, Use.BOTH, "`1024`"),

@@ -2,6 +2,9 @@
 
 Spark calls ``pushFilters`` in a worker of its own, and only when ``spark.sql.python.filterPushdown.enabled`` is true; a
 reader that has the method while the setting is false makes it fail. So this reader is made only in that worker.
+
+Spark 4.3 keeps what this reader planned with the frame, and a later query of the same frame without conditions reads
+by that plan: it misses rows. So conditions are taken over only where a query asks for that (option ``pushFilters``).
 """
 
 from __future__ import annotations

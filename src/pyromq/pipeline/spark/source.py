@@ -80,7 +80,7 @@ class PyromqDataSource(DataSource):
             from pyromq.pipeline.store_files.source import StoreReader  # knows stores, which others need not load
 
             return StoreReader(options, arrow_schema(schema))
-        if is_asked_for():
+        if options.push_filters and is_asked_for():
             return FilteringReader(options, arrow_schema(schema))
         return BatchReader(options, arrow_schema(schema))
 
