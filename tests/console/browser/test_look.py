@@ -135,7 +135,7 @@ def test_compact_tables_are_kept(page: Page) -> None:
 def test_times_are_local_with_utc_on_hover_and_relative_ones_tick(
     browser: Browser, console: Served, signed_in: Any, complaints: Complaints
 ) -> None:
-    options = {"storage_state": signed_in, "base_url": console.url, "timezone_id": "Asia/Dubai"}
+    options = {"storage_state": signed_in, "base_url": console.url, "timezone_id": "Asia/Kolkata"}
     with open_context(browser, complaints, **options) as context:
         page = context.new_page()
         page.clock.install()
