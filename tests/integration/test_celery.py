@@ -212,15 +212,15 @@ def test_what_celery_does_with_tasks(rig: Rig) -> None:
         assert rig.send("note", 1).get(timeout=WAIT_S) == 1
 
         # remote control: fanout to workers, replies to this process, more than once
-        [pong] = rig.app.control.inspect(timeout=1).ping().values()
+        [pong] = rig.app.control.inspect(timeout=WAIT_S, limit=1).ping().values()
         assert pong == {"ok": "pong"}
-        [queues] = rig.app.control.inspect(timeout=1).active_queues().values()
+        [queues] = rig.app.control.inspect(timeout=WAIT_S, limit=1).active_queues().values()
         assert [queue["name"] for queue in queues] == ["celery"]
 
         # a task that is due later is not in the memory of the worker
         sent, later = time.time(), rig.send("note", 2, countdown=3)
-        [scheduled] = rig.app.control.inspect(timeout=1).scheduled().values()
-        [reserved] = rig.app.control.inspect(timeout=1).reserved().values()
+        [scheduled] = rig.app.control.inspect(timeout=WAIT_S, limit=1).scheduled().values()
+        [reserved] = rig.app.control.inspect(timeout=WAIT_S, limit=1).reserved().values()
         assert scheduled == [] and reserved == []
         assert later.get(timeout=WAIT_S) == 2 and time.time() - sent >= 3
         assert rig.send("note", 3, eta=datetime.now(UTC) - timedelta(days=1)).get(timeout=WAIT_S) == 3
