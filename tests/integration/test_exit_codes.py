@@ -48,6 +48,7 @@ CALLS = {
     "message resend": "message resend {id} --topic known",
     "message consume-directly": "message consume-directly {id} --topic known --group known-group",
     "dlq ls": "dlq ls known-group",
+    "dlq show": "dlq show known-group {id}",
     "dlq redrive": "dlq redrive known-group",
     "delay ls": "delay ls",
     "delay cancel": "delay cancel {id} --topic known --yes",
@@ -92,6 +93,7 @@ NOT_FOUND = [
     "message consume-directly 7F0000010000000000000000000000FF --topic known --group known-group",
     "message resend 7F0000010000000000000000000000FF --topic known",
     "dlq ls nosuch",
+    "dlq show known-group 7F0000010000000000000000000000FF",
     "dlq redrive nosuch",
     "delay cancel 7F0000010000000000000000000000FF",
 ]

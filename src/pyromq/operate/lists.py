@@ -344,5 +344,5 @@ class ClusterLists:
 
 
 def _lag(progress: Mapping[str, TopicProgress] | None) -> int | None:
-    """Of all groups of a topic together; None where there is none, or where brokers did not tell."""
+    """Add up the lag of all groups of a topic; None where there is no group, or brokers did not answer."""
     return sum(each.lag for each in progress.values()) if progress else None
