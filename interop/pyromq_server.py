@@ -13,6 +13,7 @@ from interop import apache
 from interop.asking import answers, signed
 from interop.process import Child, python_path
 from pyromq.broker.base.settings import BrokerSettings, GrpcSettings
+from pyromq.compiled_core import SWITCH
 from pyromq.model.delay_levels import parse_ladder
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.security.secret import Secret
@@ -44,6 +45,8 @@ class PyroMQServer:
     ladder: str = ""
     user: tuple[str, str] | None = None  # with one there is access control, and this is its super user
     grpc_port: int | None = None  # None: 8081, or another one
+    is_pure: bool = False  # without the compiled core
+    check_ms: int = 2_000  # when, and how often, the end of a transaction is asked for
 
     @property
     def nameserver(self) -> str:
@@ -64,8 +67,9 @@ class PyroMQServer:
     def start(self) -> None:
         ports = [str(self.nameserver_port), str(self.port)]
         command = [sys.executable, "-m", "interop.pyromq_server", *ports, str(self.store_folder), self.ladder]
-        command += [str(self.grpc_port or ""), *(self.user or ())]
-        self._child = Child("pyromq", command, self.folder, env={"PYTHONPATH": python_path()})
+        command += [str(self.grpc_port or ""), str(self.check_ms), *(self.user or ())]
+        environment = {"PYTHONPATH": python_path()} | ({SWITCH: "1"} if self.is_pure else {})
+        self._child = Child("pyromq", command, self.folder, env=environment)
         self._child.wait_ready(self._is_ready, _READY_TIMEOUT_S)
 
     def _is_ready(self) -> bool:
@@ -88,7 +92,7 @@ class PyroMQServer:
         self.stop()
 
 
-def main(nameserver_port: str, port: str, folder: str, ladder: str, grpc_port: str, *user: str) -> None:
+def main(nameserver_port: str, port: str, folder: str, ladder: str, grpc_port: str, check_ms: str, *user: str) -> None:
     access = AccessSettings()
     if user:
         first = json.dumps({"username": user[0], "password": user[1]})
@@ -101,8 +105,8 @@ def main(nameserver_port: str, port: str, folder: str, ladder: str, grpc_port: s
         store=store,
         trace_topic=bool(ladder),
         grpc=GrpcSettings(port=int(grpc_port) if grpc_port else None),
-        transaction_timeout_ms=2_000,
-        transaction_check_interval_ms=2_000,
+        transaction_timeout_ms=int(check_ms),
+        transaction_check_interval_ms=int(check_ms),
     )
     run_up(names, broker, Path(folder))
 

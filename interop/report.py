@@ -53,6 +53,7 @@ class Report:
         return len(self._cells)
 
     def add(self, case: Case) -> None:
+        assert case.column in COLUMNS, f"no table has a column {case.column!r}: {case.section}, {case.name}"
         self._cells[case.section, case.name, case.column] = case
 
     def write(self, path: Path, version: str, *, keep: bool = False) -> None:

@@ -1,6 +1,7 @@
 //! SendMessage of the gRPC API: one normal message as clients write it, read in place; `wire/grpc/hot.py` does the same in
 //! Python, and `broker/grpc/messages.py` says what may be stored. Whatever is not plain is Python's.
 
+use crate::protobuf::{put_bytes, put_number, Reader, Value};
 use std::collections::HashSet;
 
 const PROPERTIES_MAX: usize = 128;
@@ -20,58 +21,6 @@ pub struct Message<'a> {
     pub born_ms: Option<i64>,
     tag: &'a [u8],
     trace: &'a [u8],
-}
-
-/// Reads fields; a number is a varint.
-struct Reader<'a> {
-    data: &'a [u8],
-    at: usize,
-}
-
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-}
-
-impl<'a> Reader<'a> {
-    fn new(data: &'a [u8]) -> Self {
-        Reader { data, at: 0 }
-    }
-
-    #[inline]
-    fn number(&mut self) -> Option<u64> {
-        let mut found = 0;
-        for shift in (0..63).step_by(7) {
-            let byte = *self.data.get(self.at)?;
-            self.at += 1;
-            found |= u64::from(byte & 0x7F) << shift;
-            if byte < 0x80 {
-                return Some(found);
-            }
-        }
-        None // of ten bytes: negative, or too long
-    }
-
-    /// The next field; None at the end too, which `is_at_end` tells from damage.
-    #[inline]
-    fn field(&mut self) -> Option<(u64, Value<'a>)> {
-        let tag = self.number()?;
-        let value = match tag & 7 {
-            0 => Value::Number(self.number()?),
-            2 => {
-                let size = usize::try_from(self.number()?).ok()?;
-                let bytes = self.data.get(self.at..self.at.checked_add(size)?)?;
-                self.at += size;
-                Value::Bytes(bytes)
-            }
-            _ => return None,
-        };
-        Some((tag >> 3, value))
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.at == self.data.len()
-    }
 }
 
 /// Whether it is UTF-8 without control characters, in which nothing separates properties.
@@ -262,22 +211,6 @@ fn read_time(data: &[u8]) -> Option<i64> {
     Some((seconds * 1000 + nanos / 1_000_000) as i64)
 }
 
-#[inline]
-fn put_number(into: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        into.push(value as u8 & 0x7F | 0x80);
-        value >>= 7;
-    }
-    into.push(value as u8);
-}
-
-#[inline]
-fn put_bytes(into: &mut Vec<u8>, tag: u8, value: &[u8]) {
-    into.push(tag);
-    put_number(into, value.len() as u64);
-    into.extend_from_slice(value);
-}
-
 /// The response to one message that was stored; `status` is that of success, encoded.
 pub fn put_response(into: &mut Vec<u8>, status: &[u8], id: &[u8], offset: u64) {
     let mut entry = Vec::with_capacity(2 * id.len() + status.len() + 24);
@@ -296,7 +229,7 @@ pub fn put_response(into: &mut Vec<u8>, status: &[u8], id: &[u8], offset: u64) {
 mod tests {
     use super::*;
 
-    fn field(tag: u8, value: &[u8]) -> Vec<u8> {
+    fn field(tag: u64, value: &[u8]) -> Vec<u8> {
         let mut found = Vec::new();
         put_bytes(&mut found, tag, value);
         found

@@ -1,4 +1,4 @@
-//! Calls of one HTTP/2 connection: its header tables, and the sends that the send lane has taken and nobody has answered.
+//! Calls of one HTTP/2 connection: its header tables, and the calls that a lane has taken and nobody has answered.
 //!
 //! `net/http2/connection.py` has the rules of HTTP/2, and is the reference. Taken are calls that are whole in what was
 //! read: HEADERS, then DATA, of a stream that begins with them. A block that was decoded and turned out to be Python's is
@@ -14,26 +14,50 @@ use pyo3::types::{PyBytes, PyList};
 use std::collections::HashMap;
 
 const HEAD_BYTES: usize = 9;
-const FRAME_MAX: usize = 16_384;
-const PREFIX_BYTES: usize = 5; // of a gRPC message
+pub const FRAME_MAX: usize = 16_384;
+pub const PREFIX_BYTES: usize = 5; // of a gRPC message
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const CLAIMS_MAX: usize = 4;
 const TOPICS_MAX: usize = 1_000;
+const PAIRS_MAX: usize = 64;
 const CONNECTION_SPECIFIC: [&[u8]; 5] =
     [b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"];
 
 /// What a call says of its sender: the value of `authorization`, and the time that it signs.
 type Claim = (Vec<u8>, Vec<u8>);
+/// Namespace and name.
+type Resource = (Vec<u8>, Vec<u8>);
+/// A topic as the broker knows it, and how many queues it has.
+type Topic = (Vec<u8>, u64);
 
-/// A client whose sends Python has stored before.
+/// Which method a call is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Send,
+    Ack,
+    Receive,
+}
+
+const METHODS: [Method; 3] = [Method::Send, Method::Ack, Method::Receive];
+
+/// What is known of a call without answer.
+pub enum Open {
+    /// The id of the message.
+    Send(Box<[u8]>),
+    /// The request, and the response that says that all is well.
+    Acks(Box<[u8]>, Box<[u8]>),
+}
+
+/// A client whose calls Python has served before.
 pub struct Client {
     id: Vec<u8>,
+    pub pairs: Vec<(Vec<u8>, Vec<u8>)>, // groups and topics, encoded, of which it has acknowledged messages
     namespace: Vec<u8>,
     claims: Option<Vec<Claim>>, // that were verified; None: nobody asks for them
-    topics: HashMap<(Vec<u8>, Vec<u8>), (Vec<u8>, u64)>, // by namespace and name: topic and queues
+    topics: HashMap<Resource, Topic>,
     pub born_host: [u8; 8],
 }
 
@@ -57,28 +81,31 @@ pub struct Call<'a> {
 
 #[pyclass]
 pub struct Http2Lane {
-    path: Vec<u8>,
-    head: Vec<u8>,     // of every response
-    trailers: Vec<u8>, // likewise
-    status: Vec<u8>,   // of success
+    paths: [Vec<u8>; 3], // as in METHODS
+    head: Vec<u8>,       // of every response
+    trailers: Vec<u8>,   // likewise
+    pub status: Vec<u8>, // of success
+    pub broker: Vec<u8>,
     tables: Tables,
     pub fields: Fields,
-    ahead: Option<Result<(), Damage>>, // `fields` is what Python will ask for
-    open: HashMap<u32, Box<[u8]>>,     // streams of sends without answer, and the ids of their messages
+    ahead: Option<Result<(), Damage>>, // `fields` is what Python will ask for, or the lane that looks next
+    open: HashMap<u32, Open>,          // by streams
     pub clients: Vec<Client>,
 }
 
 #[pymethods]
 impl Http2Lane {
-    /// `texts`: the path of sends, header list and trailers of a response, encoded, and the status of success, encoded.
+    /// `paths`: of SendMessage, AckMessage and ReceiveMessage. `texts`: header list and trailers of a response and the status
+    /// of success, encoded, and the name of the broker.
     #[new]
-    fn new(list_bytes_max: usize, texts: [Vec<u8>; 4]) -> Self {
-        let [path, head, trailers, status] = texts;
+    fn new(list_bytes_max: usize, paths: [Vec<u8>; 3], texts: [Vec<u8>; 4]) -> Self {
+        let [head, trailers, status, broker] = texts;
         Http2Lane {
-            path,
+            paths,
             head,
             trailers,
             status,
+            broker,
             tables: Tables::new(list_bytes_max),
             fields: Fields::default(),
             ahead: None,
@@ -90,10 +117,7 @@ impl Http2Lane {
     /// Names and values of a block; or why it cannot be decoded, and whether that is its size.
     fn decode<'py>(&mut self, py: Python<'py>, block: &[u8]) -> PyResult<(Option<Bound<'py, PyList>>, String, bool)> {
         guarded(|| {
-            let decoded = match self.ahead.take() {
-                Some(decoded) => decoded,
-                None => self.tables.decode(block, &mut self.fields),
-            };
+            let decoded = self.decode_block(block);
             if let Err(damage) = decoded {
                 return Ok((None, damage.text(), matches!(damage, Damage::ListBytes(_))));
             }
@@ -108,38 +132,42 @@ impl Http2Lane {
         self.tables.list_bytes
     }
 
-    /// How many sends have no answer yet.
+    /// How many calls have no answer yet.
     fn __len__(&self) -> usize {
         self.open.len()
     }
 
-    /// Streams of sends without answer.
+    /// Streams of calls without answer.
     fn streams(&self) -> Vec<u32> {
         self.open.keys().copied().collect()
     }
 
-    /// The stream is Python's from here on: the id of its message, None if it is none of the lane's.
+    /// The stream is Python's from here on: the id of its message, or the request to acknowledge; None if it is none of the
+    /// lane's.
     fn close<'py>(&mut self, py: Python<'py>, stream_id: u32) -> Option<Bound<'py, PyBytes>> {
-        self.open.remove(&stream_id).map(|id| PyBytes::new(py, &id))
+        self.open.remove(&stream_id).map(|open| match open {
+            Open::Send(known) | Open::Acks(known, _) => PyBytes::new(py, &known),
+        })
     }
 
-    /// Python has stored a plain send of this client to this topic. `claim` is what was verified; None: nothing is.
-    /// Returns the number of the client.
+    /// Python has stored a plain send of this client to this topic, or acknowledged for it what is of a group and a topic
+    /// (`pair`, both encoded). `claim` is what was verified; None: nothing is. Returns the numbers of client and pair.
     fn admit(
         &mut self,
         client_id: &[u8],
         namespace: &[u8],
         born_host: [u8; 8],
         claim: Option<(Vec<u8>, Vec<u8>)>,
-        resource: (Vec<u8>, Vec<u8>),
-        topic: (Vec<u8>, u64),
-    ) -> usize {
+        topic: Option<(Resource, Topic)>,
+        pair: Option<(Vec<u8>, Vec<u8>)>,
+    ) -> (usize, usize) {
         let number = self.clients.iter().position(|client| client.id == client_id).unwrap_or_else(|| {
             self.clients.push(Client {
                 id: client_id.to_vec(),
                 namespace: namespace.to_vec(),
                 claims: claim.as_ref().map(|_| Vec::new()),
                 topics: HashMap::new(),
+                pairs: Vec::new(),
                 born_host,
             });
             self.clients.len() - 1
@@ -151,11 +179,18 @@ impl Http2Lane {
                 claims.insert(0, claim);
             }
         }
-        if client.topics.len() >= TOPICS_MAX {
-            client.topics.clear();
+        if let Some((resource, topic)) = topic {
+            if client.topics.len() >= TOPICS_MAX {
+                client.topics.clear();
+            }
+            client.topics.insert(resource, topic);
         }
-        client.topics.insert(resource, topic);
-        number
+        let pairs = &mut client.pairs;
+        let known = pairs.iter().position(|each| pair.as_ref().is_none_or(|pair| each == pair)).unwrap_or(pairs.len());
+        if let Some(pair) = pair.filter(|_| known == pairs.len() && known < PAIRS_MAX) {
+            pairs.push(pair);
+        }
+        (number, known)
     }
 
     /// Something has changed: nobody counts as known.
@@ -179,7 +214,7 @@ impl Http2Lane {
                 let Some((sent, size)) = sent_at(&data[at..], FRAME_BYTES_MAX) else { return Ok(None) };
                 at += size;
                 let stream_id = sent.correlation_id as u32;
-                let Some(id) = self.open.get(&stream_id) else { continue };
+                let Some(Open::Send(id)) = self.open.get(&stream_id) else { continue };
                 body.clear();
                 grpc_send::put_response(&mut body, &self.status, id, sent.offset as u64);
                 let size = (body.len() + PREFIX_BYTES) as i64;
@@ -187,14 +222,34 @@ impl Http2Lane {
                 if size > stream_window || data_bytes > window || size > FRAME_MAX as i64 {
                     return Ok(None);
                 }
-                put_head(&mut out, HEADERS, END_HEADERS, stream_id, self.head.len());
-                out.extend_from_slice(&self.head);
-                put_head(&mut out, DATA, 0, stream_id, size as usize);
-                out.push(0);
-                out.extend_from_slice(&(body.len() as u32).to_be_bytes());
-                out.extend_from_slice(&body);
-                put_head(&mut out, HEADERS, END_HEADERS | END_STREAM, stream_id, self.trailers.len());
-                out.extend_from_slice(&self.trailers);
+                self.put_response(&mut out, stream_id, &body);
+                answered.push(stream_id);
+            }
+            for stream_id in &answered {
+                self.open.remove(stream_id);
+            }
+            Ok(Some((PyBytes::new(py, &out), data_bytes, answered.len())))
+        })
+    }
+
+    /// Responses to these acknowledgements, all of which are safe, if windows have room; as `responses` returns them.
+    fn ack_responses<'py>(
+        &mut self,
+        py: Python<'py>,
+        streams: Vec<u32>,
+        window: i64,
+        stream_window: i64,
+    ) -> PyResult<Option<(Bound<'py, PyBytes>, i64, usize)>> {
+        guarded(|| {
+            let (mut out, mut data_bytes, mut answered) = (Vec::new(), 0, Vec::new());
+            for stream_id in streams {
+                let Some(Open::Acks(_, response)) = self.open.get(&stream_id) else { continue };
+                let size = (response.len() + PREFIX_BYTES) as i64;
+                data_bytes += size;
+                if size > stream_window || data_bytes > window || size > FRAME_MAX as i64 {
+                    return Ok(None);
+                }
+                self.put_response(&mut out, stream_id, response);
                 answered.push(stream_id);
             }
             for stream_id in &answered {
@@ -206,27 +261,38 @@ impl Http2Lane {
 }
 
 impl Http2Lane {
-    /// Whether there is a block that Python has to ask for first.
-    pub fn is_ahead(&self) -> bool {
-        self.ahead.is_some()
+    fn put_response(&self, out: &mut Vec<u8>, stream_id: u32, message: &[u8]) {
+        put_head(out, HEADERS, END_HEADERS, stream_id, self.head.len());
+        out.extend_from_slice(&self.head);
+        put_head(out, DATA, 0, stream_id, message.len() + PREFIX_BYTES);
+        out.push(0);
+        out.extend_from_slice(&(message.len() as u32).to_be_bytes());
+        out.extend_from_slice(message);
+        put_head(out, HEADERS, END_HEADERS | END_STREAM, stream_id, self.trailers.len());
+        out.extend_from_slice(&self.trailers);
     }
 
-    /// Leave the block that was decoded last to Python.
+    /// Leave the block that was decoded last to whoever looks at its call next: another lane, or Python.
     pub fn leave(&mut self, decoded: Result<(), Damage>) {
         self.ahead = Some(decoded);
     }
 
+    /// Fields of a block. One that was left is the first of what has not been taken, so it is this one.
     pub fn decode_block(&mut self, block: &[u8]) -> Result<(), Damage> {
-        self.tables.decode(block, &mut self.fields)
+        match self.ahead.take() {
+            Some(decoded) => decoded,
+            None => self.tables.decode(block, &mut self.fields),
+        }
     }
 
-    /// The send has been taken.
-    pub fn taken(&mut self, stream_id: u32, id: &[u8]) {
-        self.open.insert(stream_id, id.into());
+    /// The call has been taken.
+    pub fn taken(&mut self, stream_id: u32, open: Open) {
+        self.open.insert(stream_id, open);
     }
 
-    /// Whose call the fields are of, if it is a send of a client that is known.
-    pub fn client(&self) -> Option<usize> {
+    /// Which method the fields are of, and whose call, if the client is known.
+    pub fn client(&self) -> Option<(Method, usize)> {
+        let mut wanted = None;
         let (mut method, mut scheme, mut path) = (false, false, false);
         let (mut authority, mut has_fields, mut is_grpc) = (false, false, false);
         let (mut id, mut signed, mut date) = (None, None, None);
@@ -235,7 +301,10 @@ impl Http2Lane {
                 let (seen, fits) = match name {
                     b":method" => (&mut method, !value.is_empty()),
                     b":scheme" => (&mut scheme, !value.is_empty()),
-                    b":path" => (&mut path, value == self.path),
+                    b":path" => {
+                        wanted = self.paths.iter().position(|path| path == value);
+                        (&mut path, wanted.is_some())
+                    }
                     b":authority" => (&mut authority, true),
                     _ => return None,
                 };
@@ -271,7 +340,14 @@ impl Http2Lane {
             let (signed, date) = (signed.unwrap_or(b""), date.unwrap_or(b""));
             claims.iter().find(|claim| claim.0 == signed && claim.1 == date)?;
         }
-        Some(number)
+        Some((METHODS[wanted?], number))
+    }
+
+    /// The value of a field, empty if there is none; None if it is there twice.
+    pub fn field(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut found = self.fields.iter().filter(|(each, _)| *each == name).map(|(_, value)| value);
+        let value = found.next().unwrap_or(b"");
+        found.next().is_none().then_some(value)
     }
 }
 

@@ -9,8 +9,11 @@ pub mod arrow;
 pub mod batch;
 pub mod client;
 pub mod command;
+pub mod consuming_lane;
 pub mod copied;
+pub mod deliveries;
 pub mod frame;
+pub mod grpc_ack;
 pub mod grpc_send;
 pub mod guard;
 pub mod header;
@@ -20,7 +23,9 @@ pub mod index;
 pub mod java_hash;
 pub mod json;
 pub mod layout;
+pub mod md5;
 pub mod properties;
+pub mod protobuf;
 pub mod pull_header;
 pub mod pull_lane;
 pub mod pulls;
@@ -32,12 +37,13 @@ pub mod signature;
 use pyo3::prelude::*;
 
 /// Which functions there are and what they mean: moves whenever one of them changes. Python wants the one it knows.
-pub const INTERFACE: u32 = 5;
+pub const INTERFACE: u32 = 7;
 
 #[pymodule]
 fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<deliveries::Deliveries>()?;
     module.add_class::<http2_lane::Http2Lane>()?;
     module.add_class::<pull_lane::PullLane>()?;
     module.add_class::<client::RecordValues>()?;
@@ -46,10 +52,12 @@ fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<queue_tail::QueueTail>()?;
     module.add_class::<send_lane::SendLane>()?;
     module.add_class::<signature::SigningKeys>()?;
+    module.add_function(wrap_pyfunction!(consuming_lane::take_consuming, module)?)?;
     module.add_function(wrap_pyfunction!(copied::copied_records, module)?)?;
     module.add_function(wrap_pyfunction!(arrow::arrow_columns, module)?)?;
     module.add_function(wrap_pyfunction!(client::sent_responses, module)?)?;
     module.add_function(wrap_pyfunction!(client::split_records, module)?)?;
+    module.add_function(wrap_pyfunction!(grpc_ack::read_acks, module)?)?;
     module.add_function(wrap_pyfunction!(index::index_entries, module)?)?;
     module.add_function(wrap_pyfunction!(index::scatter_words, module)?)?;
     module.add_function(wrap_pyfunction!(pulls::pull_entries, module)?)?;

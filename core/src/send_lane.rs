@@ -11,7 +11,7 @@ use crate::frame::{self, frame_at, PREFIX_BYTES};
 use crate::grpc_send;
 use crate::guard::guarded;
 use crate::header::{self, SendHeader};
-use crate::http2_lane::{call_at, Call, Http2Lane};
+use crate::http2_lane::{call_at, Call, Http2Lane, Method, Open};
 use crate::index::put_key;
 use crate::java_hash;
 use crate::json::{put_decimal, unescape};
@@ -335,7 +335,7 @@ impl SendLane {
         guarded(|| {
             self.clear();
             let (mut end, mut data_bytes, mut client) = (at, 0, NONE);
-            while !lane.is_ahead() && self.found.sends < most {
+            while self.found.sends < most {
                 let Some(call) = call_at(data, end) else { break };
                 if call.stream_id & 1 == 0
                     || call.stream_id <= last_id
@@ -451,7 +451,8 @@ impl SendLane {
         let Some(message) = message else { return false };
         let decoded = lane.decode_block(call.block);
         let found = decoded.as_ref().ok().and_then(|()| lane.client());
-        if let Some(number) = found.filter(|&number| *client == NONE || *client == number) {
+        let found = found.filter(|&(method, number)| method == Method::Send && (*client == NONE || *client == number));
+        if let Some((_, number)) = found {
             let known = &lane.clients[number];
             place.born_host = known.born_host;
             if let Some((topic, queues)) = known.topic(&message) {
@@ -464,7 +465,7 @@ impl SendLane {
                     ..SendHeader::default()
                 };
                 if self.take_send::<true>(&header, message.body, place) {
-                    lane.taken(call.stream_id, message.id);
+                    lane.taken(call.stream_id, Open::Send(message.id.into()));
                     *client = number;
                     return true;
                 }

@@ -186,8 +186,8 @@ def apache_cluster(jars: Jars, folder: Path, **options: str) -> Iterator[Cluster
 
 
 @contextmanager
-def pyromq_cluster(folder: Path, *, ladder: str = "") -> Iterator[Cluster]:
-    with PyroMQServer(folder, ladder=ladder) as server:
+def pyromq_cluster(folder: Path, **options: Any) -> Iterator[Cluster]:
+    with PyroMQServer(folder, **options) as server:
         yield Cluster("pyromq", server.nameserver, server.address)
 
 

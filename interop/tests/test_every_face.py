@@ -25,6 +25,7 @@ OPTIONS = {
     "transactionCheckInterval": "600000",  # a transaction that is checked too often is given up
     "transactionTimeOut": "600000",
 }
+OUR_OPTIONS = {"ladder": LADDER, "check_ms": 600_000}
 
 
 def case(name: str) -> pytest.MarkDecorator:
@@ -34,7 +35,7 @@ def case(name: str) -> pytest.MarkDecorator:
 @pytest.fixture(scope="module", params=["apache", "pyromq"])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, jars: Jars) -> Iterator[Cluster]:
     folder, is_apache = tmp_path_factory.mktemp(request.param), request.param == "apache"
-    with apache_cluster(jars, folder, **OPTIONS) if is_apache else pyromq_cluster(folder, ladder=LADDER) as running:
+    with apache_cluster(jars, folder, **OPTIONS) if is_apache else pyromq_cluster(folder, **OUR_OPTIONS) as running:
         yield running
 
 

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -21,10 +22,13 @@ import grpc
 from interop.grpc.h2spec import ENOUGH, h2spec
 from interop.grpc.servers import MAKES, GrpcServer, grpc_server
 from interop.jars import Jars
-from interop.tests.conftest import Note, case
+from interop.pyromq_server import PyroMQServer
+from interop.report import Case
+from interop.tests.conftest import Fill, Note, case
 from interop.world import Cluster, until
 from pyromq import Admin, Message, Producer, SimpleConsumer
 from pyromq.model.topic import GroupConfig
+from pyromq.testing import free_port
 from pyromq.wire.grpc.codes import ClientType, StatusCode
 from pyromq.wire.grpc.definitions import GrpcMessage, ProtoTime, Resource
 from pyromq.wire.grpc.services import (
@@ -363,3 +367,11 @@ def test_h2spec(cluster: Cluster, promised: Callable[[str], None], fact: Note) -
     found = h2spec(cluster.endpoint)
     fact(f"{found} cases")
     promised("" if found.passed >= ENOUGH else f"{found} cases")
+
+
+def test_h2spec_pure(tmp_path: Path, fill: Fill) -> None:
+    with PyroMQServer(tmp_path, grpc_port=free_port(), is_pure=True) as server:
+        found = h2spec(server.endpoint)
+    outcome = "ok" if found.passed >= ENOUGH else "fails"
+    fill(Case(SECTION, "HTTP/2: h2spec 2.2.1, without the compiled core", "PyroMQ", outcome, [f"{found} cases"]))
+    assert outcome == "ok", found.failures

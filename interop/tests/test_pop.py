@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from interop.asking import connected
+from interop.conversation import send_header
 from interop.drivers import Drivers
 from interop.tests import conftest
 from interop.world import PROBE, Cluster, Member, World, bodies_of, numbers
 from pyromq import Admin, Message, Producer, PushConsumer, SimpleConsumer
 from pyromq.client.consumer.popping.leases import LeasedMessage
+from pyromq.model.topic import GroupConfig
 from pyromq.wire.codes import RequestCode
+from pyromq.wire.headers.producer import SendV2Header
 
 SECTION = "Pop with PyroMQ's clients"
 JAVA = "Pop with Java's push consumer (setClientRebalance(false))"
@@ -167,6 +170,39 @@ def test_java_pop_retries(java: World) -> None:
     java.send(producer, ["fails once"])
     found = member.wait(2, 90)
     assert [(each["body"], each["reconsumeTimes"]) for each in found] == [("fails once", 0), ("fails once", 1)]
+
+
+@conftest.case("at the group's limit the server makes a dead letter, before the client gives the message up", JAVA)
+def test_java_pop_dead_letters(java: World, note: conftest.Note) -> None:
+    """At its own limit Java's client acknowledges what is older than four hours, so this message is."""
+    java.create_topic()
+    with Admin(java.cluster.nameserver) as admin:
+        admin.groups.create(GroupConfig(group_name=java.group, retry_max_times=1))
+        popping(java.cluster, java.topic, java.group)
+        member = java.push(pop=True, failTimes=99, maxAttempts=2)
+        send_aged(java.cluster, java.topic, b"poison", hours=5)
+        member.wait(3 if java.cluster.make == "apache" else 2, 80)
+        again_s = 75 if java.cluster.make == "apache" else 45  # what is given back waits 10, 30, then 60 seconds
+        attempts = [each["reconsumeTimes"] for each in member.wait(4, again_s)]
+        letters = len(admin.dead_letters.list(java.group))
+    if java.cluster.make == "apache":
+        assert (attempts, letters) == ([0, 1, 2], 0)
+        note("the client acknowledges it at its own limit: 3 deliveries, 0 dead letters")
+    else:
+        assert (attempts, letters) == ([0, 1], 1)
+
+
+def send_aged(cluster: Cluster, topic: str, body: bytes, hours: int) -> None:
+    """Send a message whose producer made it so long ago."""
+    born_ms = int(time.time() * 1_000) - hours * 3_600_000
+    header = send_header(topic, properties="WAIT\x01true\x02", born_timestamp=born_ms)
+    asyncio.run(_send(cluster.broker, header, body))
+
+
+async def _send(broker: str, header: SendV2Header, body: bytes) -> None:
+    async with connected(broker) as connection:
+        response = await connection.request(RequestCode.SEND_MESSAGE_V2, header, body, timeout_ms=5_000)
+        assert response.code == 0, response.remark
 
 
 @conftest.case("beside pull members of another group on the same topic: each group gets everything once", JAVA)

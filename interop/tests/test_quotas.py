@@ -25,7 +25,7 @@ def case(name: str) -> pytest.MarkDecorator:
     return conftest.case(name, SECTION)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["pyromq"])
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with conftest.pyromq_cluster(Path(tmp_path_factory.mktemp("quotas"))) as running:
         yield running

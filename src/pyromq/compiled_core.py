@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
-INTERFACE: Final = 5
+INTERFACE: Final = 7
 """Which functions there are and what they mean; ``core/src/lib.rs`` has the same number."""
 
 SWITCH: Final = "PYROMQ_PURE"
@@ -26,6 +26,25 @@ T = TypeVar("T")
 
 TakenSends = tuple[int, int, int, int, bytes, bytes, bytes, int]
 """Bytes consumed; sends, messages, bytes of bodies; records; hashed keys; responses, and how many these are."""
+
+ReadAcks = tuple[bytes, bytes, "list[tuple[str, int, int, int, int]]", bytes]
+"""Group and topic as they were encoded; of each receipt its text, queue id, offset, number and time of the pop; and the
+response that says that all is well.
+"""
+
+TakenConsuming = tuple[
+    int,
+    int,
+    int,
+    int,
+    "tuple[int, list[tuple[str, int, int, int, int]], list[tuple[int, int]]] | None",
+    "tuple[int, bytes, bytes] | None",
+]
+"""Number of the client, where the rest begins, the last stream, bytes of DATA; and one of these two:
+
+Acknowledgements: the number of their group and topic, receipts as in ``ReadAcks``, and for each call its stream and how
+many of them are its own. A receive: stream, timeout and request.
+"""
 
 TakenCalls = tuple[int, int, int, int, TakenSends]
 """Number of the client, where the rest begins, the last stream, bytes of DATA; and what is to be staged."""
@@ -150,7 +169,7 @@ class SendLane(Protocol):
 
 
 class Http2Lane(Protocol):
-    """Header tables and unanswered sends of one HTTP/2 connection; ``core/src/http2_lane.rs``."""
+    """Header tables and unanswered calls of one HTTP/2 connection; ``core/src/http2_lane.rs``."""
 
     @property
     def list_bytes(self) -> int: ...
@@ -169,17 +188,29 @@ class Http2Lane(Protocol):
         namespace: bytes,
         born_host: bytes,
         claim: tuple[bytes, bytes] | None,
-        resource: tuple[bytes, bytes],
-        topic: tuple[bytes, int],
-    ) -> int: ...
+        topic: tuple[tuple[bytes, bytes], tuple[bytes, int]] | None,
+        pair: tuple[bytes, bytes] | None,
+    ) -> tuple[int, int]: ...
 
     def forget(self) -> None: ...
 
     def responses(self, data: bytes, window: int, stream_window: int) -> tuple[bytes, int, int] | None: ...
 
+    def ack_responses(self, streams: list[int], window: int, stream_window: int) -> tuple[bytes, int, int] | None: ...
+
+
+class Deliveries(Protocol):
+    """Stored records as responses of a receive; ``core/src/deliveries.rs``, and in Python ``broker.grpc.messages``."""
+
+    def responses(
+        self, runs: list[bytes | memoryview], topic: bytes, receipt: bytes, invisible_ms: int
+    ) -> list[bytes | None] | None: ...
+
 
 class NewHttp2Lane(Protocol):
-    def __call__(self, list_bytes_max: int, texts: tuple[bytes, bytes, bytes, bytes]) -> Http2Lane: ...
+    def __call__(
+        self, list_bytes_max: int, paths: Sequence[bytes], texts: tuple[bytes, bytes, bytes, bytes]
+    ) -> Http2Lane: ...
 
 
 class SigningKeys(Protocol):
@@ -209,6 +240,7 @@ class Core(Protocol):
     """The module, as this version of PyroMQ knows it."""
 
     VERSION: str
+    Deliveries: Callable[[list[str]], Deliveries]
     Http2Lane: NewHttp2Lane
     PullLane: NewPullLane
     QueueLine: type[Any]
@@ -220,7 +252,13 @@ class Core(Protocol):
 
     def copied_records(self, data: Buffer, position: int, room: int, keys_max: int) -> CopiedRun | None: ...
 
+    def read_acks(self, request: bytes, broker: bytes, status: bytes) -> ReadAcks | None: ...
+
     def sent_responses(self, data: Buffer, bytes_max: int) -> tuple[int, list[tuple[int, int, SentFacts]]]: ...
+
+    def take_consuming(
+        self, lane: Any, data: bytes, at: int, bounds: tuple[int, int, int]
+    ) -> TakenConsuming | None: ...
 
     def split_records(
         self, data: bytes, make: Callable[..., T], broker: str, namespace: str, pull: object
@@ -276,5 +314,3 @@ def _ignored(reason: str) -> tuple[None, str]:
 
 
 core, DESCRIPTION = load(os.environ.get(SWITCH, ""))
-has_call_lane = hasattr(core, "Http2Lane")
-"""Whether sends by gRPC have a lane: the first builds of this interface know none, and are not wrong for that."""

@@ -4,12 +4,14 @@
     headers    damaged header blocks (HPACK) to the decoder of requests, half of them beside another decoder
     messages   damaged messages (Protocol Buffers) of every request; what can be read is written and read again, and
                what the quick reader of sends takes is what the codec reads
+    taken      damaged sends, receives and acknowledgements of a client that the lane knows, in reads of several:
+               a good call behind them is answered, or the connection has ended
     calls      damaged messages as calls of every RPC to a broker: each one is answered
 
-With the compiled core, header blocks of the first two are read by its tables, as in a broker; ``PYROMQ_PURE=1`` tries
-the reference.
+With the compiled core, header blocks of the first two are read by its tables, as in a broker, and it takes whole calls
+of *taken*; ``PYROMQ_PURE=1`` tries the reference.
 
-``python -m tests.hostile.fuzz_grpc [--seed N] [--inputs N] [--calls N]``: inputs are shared by the first three.
+``python -m tests.hostile.fuzz_grpc [--seed N] [--inputs N] [--calls N]``: inputs are shared by the first four.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from typing import Any, Final
 import hpack
 
 from pyromq.aio import Admin
-from pyromq.compiled_core import Http2Lane, core, has_call_lane
+from pyromq.compiled_core import Http2Lane, core
 from pyromq.net.http2 import Http2Connection
 from pyromq.wire.grpc import services
 from pyromq.wire.grpc.definitions import (
@@ -50,6 +52,8 @@ from pyromq.wire.http2.requests import HEADER_LIST_BYTES_MAX, HeaderDecoder, rea
 from tests.grpc.link import request_fields
 from tests.grpc.raw import RawPeer
 from tests.hostile.rig import victim
+from tests.unit.broker.grpc.consumer import BILLING, Consumer, warm_consumer
+from tests.unit.broker.sending.lane_rig import LaneRig
 from tests.unit.net.http2.talk import Calls, Talk, messages
 
 ORDERS, READERS = Resource(name="orders"), Resource(name="readers")
@@ -177,7 +181,7 @@ def fuzz_messages(count: int, seed: int, report: FuzzReport) -> None:
 
 def _tables() -> Http2Lane | None:
     """Header tables of the compiled core; None: there is none."""
-    return core.Http2Lane(HEADER_LIST_BYTES_MAX, (b"", b"", b"", b"")) if core is not None and has_call_lane else None
+    return core.Http2Lane(HEADER_LIST_BYTES_MAX, (b"", b"", b""), (b"", b"", b"", b"")) if core is not None else None
 
 
 def _blocks() -> list[bytes]:
@@ -306,6 +310,57 @@ async def fuzz_frames(count: int, seed: int, report: FuzzReport) -> None:
             return
 
 
+# --- calls that the lane takes ---
+
+
+async def fuzz_taken(count: int, seed: int, report: FuzzReport) -> None:
+    """Reads of a connection to a broker without sockets, then a good call: it is answered, or the connection ended."""
+    rng = Random(f"{seed} taken")
+    report.inputs["taken"] = report.accepted["taken"] = 0
+    while report.inputs["taken"] < count and len(report.problems) <= 20:
+        before = report.inputs["taken"]
+        async with LaneRig(with_core=core is not None) as rig:
+            consumer, entries = await warm_consumer(rig, 3)
+            reads = [damaged_read(consumer, entries, rng) for _ in range(rng.randrange(1, 30))]
+            report.inputs["taken"] += len(reads)
+            try:
+                if await _is_open_after(reads, rig, consumer, rng):
+                    answered = await consumer.ack(entries[:1])
+                    assert answered.status is not None, "the last call is not answered"
+                    report.accepted["taken"] += len(reads)
+                consumer.peer.connection.connection_lost(None)
+                assert not consumer.peer.connection.calls, "calls of a connection that is gone"
+            except Exception as error:
+                report.problems.append(f"taken, seed {seed}, inputs from {before}: {error!r}")
+
+
+async def _is_open_after(reads: list[bytes], rig: LaneRig, consumer: Consumer, rng: Random) -> bool:
+    """Whether a call that comes next has to be answered."""
+    connection = consumer.peer.connection
+    for read in reads:
+        connection.data_received(read)
+        if rng.random() < 0.3:
+            await rig.settle()
+    await rig.settle()
+    is_half = connection._frames.half_read_bytes or connection._requests.block is not None  # it swallows the call
+    return not is_half and not connection._is_ending and not consumer.peer.transport.closed
+
+
+def damaged_read(consumer: Consumer, entries: list[services.AckMessageEntry], rng: Random) -> bytes:
+    """Some calls; the messages of half of them are damaged, and of some reads the frames."""
+    found = b""
+    for _ in range(rng.randrange(1, 6)):
+        name = rng.choice(("SendMessage", "AckMessage", "AckMessage", "ReceiveMessage"))
+        request = SEEDS[name].encode()
+        if name == "AckMessage":
+            own = rng.sample(entries, rng.randrange(len(entries) + 1))
+            request = services.AckMessageRequest(group=BILLING, topic=ORDERS, entries=own).encode()
+        if rng.random() < 0.5:
+            request = damaged(request, rng)
+        found += consumer.encoded_bytes(name, request)[1]
+    return damaged(found, rng) if rng.random() < 0.03 else found
+
+
 # --- calls to a broker ---
 
 
@@ -355,11 +410,12 @@ async def fuzz_real_broker(folder: Path, count: int, seed: int, report: FuzzRepo
 
 
 def fuzz_all(inputs: int, seed: int) -> FuzzReport:
-    """Four parts of ten are messages, three are header blocks, three are frames."""
+    """Of a hundred 40 are messages, 30 header blocks, 28 frames, and 2 reads of whole calls."""
     report = FuzzReport()
     fuzz_messages(inputs * 4 // 10, seed, report)
     fuzz_headers(inputs * 3 // 10, seed, report)
-    asyncio.run(fuzz_frames(inputs * 3 // 10, seed, report))
+    asyncio.run(fuzz_frames(inputs * 28 // 100, seed, report))
+    asyncio.run(fuzz_taken(inputs * 2 // 100, seed, report))
     return report
 
 

@@ -17,6 +17,7 @@ from tests.hostile.fuzz_grpc import (
     fuzz_headers,
     fuzz_messages,
     fuzz_real_broker,
+    fuzz_taken,
 )
 from tests.hostile.rig import count
 from tests.integration.grpc_client import grpc_broker
@@ -43,6 +44,12 @@ def test_what_is_damaged_is_refused_or_read(
 async def test_a_connection_answers_or_ends_whatever_frames_come(record_property: Record) -> None:
     report = FuzzReport()
     await fuzz_frames(count(20_000, 1_000_000), SEED, report)
+    check(report, record_property)
+
+
+async def test_whole_calls_are_answered_or_end_the_connection(record_property: Record) -> None:
+    report = FuzzReport()
+    await fuzz_taken(count(400, 20_000), SEED, report)
     check(report, record_property)
 
 

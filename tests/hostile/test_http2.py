@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
 
 import hpack
@@ -42,6 +43,7 @@ CALM = Http2Code.ENHANCE_YOUR_CALM
 TOPIC = Resource(name="attacked")
 EVERYTHING = FilterExpression(kind=1, expression="*")
 LARGE, LARGE_COUNT = Random(1).randbytes(500_000), 20  # compressing it would not help
+POURED = 200  # calls at a time
 WORD = (1).to_bytes(4, "big")
 WIDEST = frames.encode_window_update(0, frames.WINDOW_MAX - frames.WINDOW_DEFAULT)
 
@@ -69,6 +71,13 @@ def flood(frame: bytes, code: Http2Code | None = CALM, *, opens: bool = False) -
     return attack
 
 
+async def pour(peer: RawPeer, calls: Iterator[bytes]) -> None:
+    """Send many at a time until the server ends it; one by one, a busy machine is slower than what is allowed."""
+    while sent := b"".join(islice(calls, POURED)):
+        if not await peer.send(sent):
+            return
+
+
 async def rapid_reset(server: Victim, tries: int) -> None:
     """Calls that wait at the broker, each taken back at once (CVE-2023-44487)."""
     request = ReceiveMessageRequest(
@@ -80,11 +89,13 @@ async def rapid_reset(server: Victim, tries: int) -> None:
         long_polling_timeout=ProtoTime(seconds=20),
     )
     async with RawPeer(grpc_of(server)) as peer:
-        for number in range(tries):
-            stream = 2 * number + 1
-            sent = peer.call(stream, "ReceiveMessage", request) + frames.encode_reset(stream, Http2Code.CANCEL)
-            if not await peer.send(sent):
-                break
+        await pour(
+            peer,
+            (
+                peer.call(stream, "ReceiveMessage", request) + frames.encode_reset(stream, Http2Code.CANCEL)
+                for stream in range(1, 2 * tries, 2)
+            ),
+        )
         assert await peer.ended() in (CALM, None)
 
 
@@ -92,11 +103,13 @@ async def resets_provoked(server: Victim, tries: int) -> None:
     """Streams that the server has to reset itself, by a window that grows by nothing (MadeYouReset, CVE-2025-8671)."""
     async with RawPeer(grpc_of(server)) as peer:
         nothing = (0).to_bytes(4, "big")
-        for number in range(tries):
-            stream = 2 * number + 1
-            update = frames.encode_frame(frames.WINDOW_UPDATE, 0, stream, nothing)
-            if not await peer.send(peer.head(stream, "SendMessage") + update):
-                break
+        await pour(
+            peer,
+            (
+                peer.head(stream, "SendMessage") + frames.encode_frame(frames.WINDOW_UPDATE, 0, stream, nothing)
+                for stream in range(1, 2 * tries, 2)
+            ),
+        )
         assert await peer.ended() in (CALM, None)
 
 

@@ -147,9 +147,9 @@ def test_a_receive_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
         async with grpc_broker(tmp_path) as (broker, client):
             waiting = asyncio.create_task(client.messages())
             pops = broker.parts.popping.pops
-            await until(lambda: len(pops.waiters), "the receive waits")
+            await until(lambda: len(pops.waiting), "the receive waits")
             waiting.cancel()
-            await until(lambda: not len(pops.waiters), "the wait is over")
+            await until(lambda: not len(pops.waiting), "the wait is over")
             await client.send(message(b"for somebody else"))
             [found] = await client.messages()
             assert found.system_properties is not None and found.system_properties.delivery_attempt == 1
@@ -685,17 +685,15 @@ def test_receives_that_wait_end_with_their_client_or_their_broker_and_leave_noth
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
         async with grpc_broker(tmp_path) as (broker, client):
             first, second = (asyncio.ensure_future(client.receive(group=name)) for name in ("one", "two"))
-            await until(lambda: len(waiting()) == 2)
+            waiting = broker.parts.popping.pops.waiting
+            await until(lambda: len(waiting) == 2)
             first.cancel()
-            await until(lambda: len(waiting()) == 1)
+            await until(lambda: len(waiting) == 1)
             await broker.stop()
-            await until(lambda: not waiting())
+            await until(lambda: not len(waiting))
             await asyncio.gather(first, second, return_exceptions=True)
         gc.collect()
         await asyncio.sleep(0)
         assert not unhandled
-
-    def waiting() -> list[object]:
-        return [task for task in asyncio.all_tasks() if "Rpc._run" in repr(task)]
 
     asyncio.run(scenario())

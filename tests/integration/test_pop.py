@@ -145,7 +145,7 @@ async def test_a_pop_waits_for_a_message_and_is_counted_while_it_waits(tmp_path:
         await send(client, b"first")
         assert len(await pop(client)) == 1
         waiting = asyncio.create_task(pop(client, poll_time=20_000))
-        await until(lambda: len(broker.parts.popping.pops.waiters) == 1)
+        await until(lambda: len(broker.parts.popping.pops.waiting) == 1)
         info = PollingInfoHeader(consumer_group=GROUP, topic=TOPIC, queue_id=0)
         counted = await client.ask(RequestCode.POLLING_INFO, info)
         assert counted.header_as(PollingInfoResponseHeader).polling_num == 1
@@ -162,7 +162,7 @@ async def test_a_notification_tells_that_something_can_be_popped(tmp_path: Path)
         assert now.header_as(NotificationResponseHeader).has_msg
         await pop(client)
         waiting = asyncio.create_task(client.ask(RequestCode.NOTIFICATION, header))
-        await until(lambda: len(broker.parts.popping.pops.waiters) == 1)
+        await until(lambda: len(broker.parts.popping.pops.waiting) == 1)
         await send(client, b"second")
         assert (await waiting).header_as(NotificationResponseHeader).has_msg
 
@@ -173,13 +173,13 @@ async def test_a_client_whose_clock_is_wrong_gets_messages_and_waits_for_them(tm
         ((record, _),) = await pop(client, born_time=1)
         assert record.body == b"first"
         waiting = asyncio.create_task(pop(client, poll_time=20_000, born_time=1))
-        await until(lambda: len(broker.parts.popping.pops.waiters) == 1)
+        await until(lambda: len(broker.parts.popping.pops.waiting) == 1)
         await send(client, b"second")
         ((record, _),) = await waiting
         assert record.body == b"second"
         header = NotificationHeader(consumer_group=GROUP, topic=TOPIC, queue_id=-1, poll_time=20_000, born_time=1)
         told = asyncio.create_task(client.ask(RequestCode.NOTIFICATION, header))
-        await until(lambda: len(broker.parts.popping.pops.waiters) == 1)
+        await until(lambda: len(broker.parts.popping.pops.waiting) == 1)
         await send(client, b"third")
         assert (await told).header_as(NotificationResponseHeader).has_msg
 
@@ -226,9 +226,9 @@ async def test_a_gone_connection_gets_nothing(tmp_path: Path) -> None:
         other = Client()
         connection = await other.connect(broker)
         waiting = asyncio.create_task(other.ask(RequestCode.POP_MESSAGE, pop_header(poll_time=20_000)))
-        await until(lambda: len(broker.parts.popping.pops.waiters) == 1)
+        await until(lambda: len(broker.parts.popping.pops.waiting) == 1)
         connection.close()
-        await until(lambda: len(broker.parts.popping.pops.waiters) == 0)
+        await until(lambda: len(broker.parts.popping.pops.waiting) == 0)
         await asyncio.gather(waiting, return_exceptions=True)
         await send(client, b"second")
         ((record, _),) = await pop(client)

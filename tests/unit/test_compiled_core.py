@@ -165,7 +165,7 @@ def test_every_function_of_the_core_that_reads_what_came_from_elsewhere_is_guard
     exported = re.findall(r"wrap_pyfunction!\(\w+::(\w+)", (ROOT / "core" / "src" / "lib.rs").read_text())
     names = {name.split(": ")[1] for name, _ in found}
     methods = {"take", "take_calls", "stage_entries", "encode", "body", "property", "add", "signer"}
-    assert exported and names == {*exported, *methods, "decode", "responses"}
+    assert exported and names == {*exported, *methods, "decode", "responses", "ack_responses"}
 
 
 def test_panics_are_caught_in_one_place() -> None:

@@ -185,7 +185,7 @@ class Tenure:
         self.parts.quotas.disconnected(connection)
         self.parts.waiters.drop_connection(connection)
         self.parts.handlers.watches.watches.drop_connection(connection)
-        self.parts.popping.pops.drop_owner(connection)
+        self.parts.popping.pops.waiting.drop_owner(connection)
         self.parts.handlers.clients.disconnected(connection)
 
     def fast_path(self, connection: Connection) -> FastPath | None:

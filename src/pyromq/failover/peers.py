@@ -15,6 +15,7 @@ from pyromq.wire.codes import RequestCode
 from pyromq.wire.json.route import decode_cluster
 
 _ASK_S: Final = 1.5
+_NO_ANSWER: Final = (MQError, OSError, ValueError, TimeoutError, msgspec.MsgspecError)
 _MEMBERS_MAX: Final = 64
 
 
@@ -44,7 +45,7 @@ class MemberPeers:
             async with asyncio.timeout(_ASK_S):
                 response = await self._client.ask(self._client.brokers.link(address), RequestCode.QUERY_MEMBER)
             status = msgspec.json.decode(response.body, type=BrokerStatus)
-        except (MQError, OSError, ValueError, TimeoutError, msgspec.MsgspecError):
+        except _NO_ANSWER:
             return None
         is_one = status.managed and (status.name, status.cluster) == (broker.name, broker.cluster)
         return status if is_one else None
@@ -61,6 +62,6 @@ class MemberPeers:
                 link = self._client.brokers.link(nameserver)
                 response = await self._client.ask(link, RequestCode.GET_BROKER_CLUSTER_INFO)
             known = decode_cluster(response.body).broker_addr_table.get(broker.name)
-        except (MQError, OSError, ValueError, TimeoutError, msgspec.MsgspecError):
+        except _NO_ANSWER:
             return set()
         return set(known.broker_addrs.values()) if known is not None else set()

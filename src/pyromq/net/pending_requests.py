@@ -16,7 +16,7 @@ ID_MAX: Final = 0x7FFF_FFFF
 NEVER_MS: Final = 1 << 62
 
 
-class PendingRequest(msgspec.Struct, frozen=True, gc=False):
+class PendingRequest(msgspec.Struct, frozen=True):
     response: asyncio.Future[Any]  # of a Received
     deadline_ms: int
     timeout_ms: int

@@ -140,7 +140,7 @@ async def test_a_connection_that_is_lost_leaves_nothing_behind() -> None:
     assert set(rig.notes.called) == {
         "waiters.drop_connection",
         "handlers.watches.watches.drop_connection",
-        "popping.pops.drop_owner",
+        "popping.pops.waiting.drop_owner",
         "handlers.clients.disconnected",
         "quotas.disconnected",
     }

@@ -12,7 +12,7 @@ import pytest
 from pyromq.store import queue_scan
 from pyromq.store.derived import queue_entry
 from pyromq.store.derived.queue_entry import ENTRY, positions_and_sizes, tag_hashes
-from pyromq.store.message_store import MessageStore
+from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
 from pyromq.store.read_result import ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
@@ -34,6 +34,20 @@ def filled(count: int) -> MessageStore:
     store.append([Draft(topic="orders", queue_id=0, body=b"%02d" % number) for number in range(count)])
     store.flush()
     return store
+
+
+def test_a_new_queue_lacks_its_file_until_its_range_is_read() -> None:
+    store = MessageStore.open(Path("/data"), SETTINGS, disk=FaultyDisk(), clock=ManualClock())
+    assert not store.reader.lacks_file("orders", 0), "nothing was sent to it"
+    queues = range(2 * QUEUES_AT_ONCE)
+    for number in queues:
+        store.stage(Draft(topic="orders", queue_id=number, body=b""))
+    store.commit()
+    lacking = [number for number in queues if store.reader.lacks_file("orders", number)]
+    assert lacking, "not all entries are written with their messages"
+    assert store.reader.range_of("orders", lacking[0]) is not None
+    assert not store.reader.lacks_file("orders", lacking[0])
+    store.close()
 
 
 def test_records_that_pass_are_read_and_the_others_passed_over() -> None:

@@ -14,7 +14,7 @@ from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.tables import Tables
 from pyromq.model.limits import problem_of_topic
 from pyromq.model.queue import QueueId
-from pyromq.model.topic import TopicConfig, TopicFilterType
+from pyromq.model.topic import DataVersion, TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GetAllTopicConfigResponseHeader, GetTopicConfigHeader
@@ -44,6 +44,7 @@ class TopicHandler:
         self._stats = stats
         self._group_commit = write_path.group_commit
         self._settings = settings
+        self._text: tuple[DataVersion, bytes] | None = None  # of the whole table, as it was at that version
 
     def create(self, connection: Connection, request: Received[CreateTopicHeader]) -> Steps:
         header = request.header
@@ -101,10 +102,20 @@ class TopicHandler:
         return java_json.dumps(self._topics.require(request.header.topic))
 
     def get_all(self, connection: Connection, request: Received[None]) -> Steps:
-        table = self._topics.table.snapshot()
-        header = GetAllTopicConfigResponseHeader(total_topic_num=len(table.topic_config_table))
-        body = yield from encoded(table, "topic_config_table")
-        return lambda: (header, body())
+        """Tell all of them; the text is kept until a topic changes: consoles and replicas ask every few seconds."""
+        table = self._topics.table
+        header, kept = GetAllTopicConfigResponseHeader(total_topic_num=len(table)), self._text
+        if kept is not None and kept[0] is table.version:  # every change makes a new one
+            return lambda: (header, kept[1])
+        asked = table.snapshot()
+        text = yield from encoded(asked, "topic_config_table")
+
+        def respond() -> tuple[GetAllTopicConfigResponseHeader, bytes]:
+            body = text()
+            self._text = asked.data_version, body
+            return header, body
+
+        return respond
 
     def stats(self, connection: Connection, request: Received[TopicHeader]) -> Steps:
         config = self._topics.require(request.header.topic)

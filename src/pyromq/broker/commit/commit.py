@@ -55,7 +55,7 @@ OnStored = Callable[[MQError | None], None]
 """Hears of an internal write: None when it is stored as safely as this store promises, else why it is not."""
 
 
-class Commit(msgspec.Struct, gc=False):
+class Commit(msgspec.Struct):
     """Sends and internal writes that end at one position of the log, and the queues that got messages."""
 
     end: int

@@ -134,6 +134,16 @@ class Caller(Connection):
             elif (on_answer := self._calls.pop(received.correlation_id, None)) is not None:
                 self._tell(on_answer, received)
 
+    def take_result(self, request: Received[Any], result: object) -> bool:
+        """Pass a response on as the value that it is, which nobody has to encode; False when nobody waits for it."""
+        on_answer = self._calls.pop(request.correlation_id, None)
+        if on_answer is None:
+            return False
+        self.frames_out += 1
+        number = request.correlation_id
+        self._tell(on_answer, Received(code=0, header=result, correlation_id=number, flag=CommandFlag.RESPONSE))
+        return True
+
     def _tell(self, on_answer: OnAnswer, answer: Received[Any] | ConnectionLostError) -> None:
         try:
             on_answer(answer)

@@ -1,10 +1,13 @@
-"""The send lane of one HTTP/2 connection: plain sends by gRPC, from bytes of a read to staged records in one call.
+"""The lane of one HTTP/2 connection: plain sends, acknowledgements and receives by gRPC, from the bytes of a read.
 
-    bytes ─▶ core: HTTP/2, HPACK, SendMessage, records ─▶ staged by ``SendLane`` ─▶ group commit ─▶ responses, here
+    bytes ─▶ core: HTTP/2, HPACK ─┬─▶ SendMessage, records ─▶ staged by ``SendLane`` ─▶ group commit ─▶ responses, here
+                                  ├─▶ AckMessage: those of a group and topic together ─▶ ``Settling``
+                                  └─▶ ReceiveMessage ─▶ ``Receiving``
 
-It only narrows, as ``SendLane`` does: it takes what ``Sending`` would have stored in the same way. It knows a client,
-the claim that was verified, and a topic, after ``Sending`` has stored a message of that client there; any change of
-topics, users or roles empties it. Responses come as those of the remoting protocol, numbered by streams.
+It only narrows. It takes sends that ``Sending`` would have stored in the same way, and brings the others to the
+functions that their calls would have reached, so that rights and roles are looked at there. It knows a client, the
+claim that was verified, a topic, or a group and a topic, after a call of that client was served; any change of topics,
+users or roles empties it. Responses to sends come as those of the remoting protocol, numbered by streams.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from pyromq.broker.grpc.ground import FrontGround
 from pyromq.broker.sending.send_lane import SendLane
 from pyromq.compiled_core import Core
 from pyromq.model.topic import TopicConfig
-from pyromq.net.http2 import GrpcCall, Http2Connection
+from pyromq.net.http2 import CallMethod, GrpcCall, Http2Connection
 from pyromq.net.http2.call import RESPONSE_HEAD, TRAILERS_OK
 from pyromq.wire.frame import FrameDecoder
 from pyromq.wire.grpc.definitions import Resource
@@ -28,27 +31,46 @@ from pyromq.wire.grpc.hot import STATUS_OK
 from pyromq.wire.grpc.services import SERVICE
 from pyromq.wire.http2.requests import HEADER_LIST_BYTES_MAX
 from pyromq.wire.received import decode_received
+from pyromq.wire.record_layout import HOST_V4_BYTES
 
 if TYPE_CHECKING:
+    from pyromq.broker.grpc.receiving import Receiving
     from pyromq.broker.grpc.sending import Sending
+    from pyromq.broker.grpc.settling import Settling
 
 CLIENTS_MAX: Final = 16  # of one connection
-_PATH: Final = f"{SERVICE}SendMessage".encode()
-_TEXTS: Final = (_PATH, RESPONSE_HEAD, TRAILERS_OK, STATUS_OK)
+_PATHS: Final = tuple(f"{SERVICE}{name}".encode() for name in ("SendMessage", "AckMessage", "ReceiveMessage"))
+_NO_HOST: Final = bytes(HOST_V4_BYTES)
 
 Learn = Callable[[], None]
-"""To be called when the send has been stored."""
+"""To be called when the send has been stored, or the acknowledgements are safe."""
+
+Claim = tuple[bytes, bytes] | None
+"""What a call said of its sender, when that was verified."""
 
 
-class SendCallLane:
-    """Takes calls, and answers them when they are stored; group commit knows it as where they came from."""
+class GrpcCallLane:
+    """Takes calls, and answers them when they are safe; group commit knows it as where sends came from."""
 
-    def __init__(self, core: Core, ground: FrontGround, sending: Sending, connection: Http2Connection) -> None:
-        self.tables = core.Http2Lane(HEADER_LIST_BYTES_MAX, _TEXTS)
+    def __init__(
+        self,
+        core: Core,
+        ground: FrontGround,
+        connection: Http2Connection,
+        sending: Sending,
+        settling: Settling,
+        receiving: Receiving,
+    ) -> None:
+        texts = (RESPONSE_HEAD, TRAILERS_OK, STATUS_OK, ground.settings.name.encode())
+        self.tables = core.Http2Lane(HEADER_LIST_BYTES_MAX, _PATHS, texts)
+        self._core = core
         self._ground = ground
-        self._sending = sending
         self._connection = connection
+        self._sending = sending
+        self._settling = settling
+        self._receiving = receiving
         self._clients: list[GrpcClient] = []  # by their numbers in the core
+        self._pairs: dict[tuple[int, int], tuple[str, str]] = {}  # groups and topics, by numbers of client and pair
         self._token: tuple[object, ...] = ()
 
     @property
@@ -67,41 +89,73 @@ class SendCallLane:
         lane = self._send_lane()
         if lane is None or not lane.serves(client.caller):
             return None
-        claim = None
-        if isinstance(self._ground.access, GuardedAccess):
-            claim = (call.fields.get(b"authorization", b""), call.fields.get(b"x-mq-date-time", b""))
-        return partial(self._admit, lane.token(), call.fields[b"x-mq-client-id"], client, claim, resource, config)
+        topic = (
+            ((resource.resource_namespace or client.namespace).encode(), resource.name.encode()),
+            (config.topic_name.encode(), config.write_queue_nums),
+        )
+        return partial(
+            self._admit_sends, lane.token(), call.fields[b"x-mq-client-id"], client, self._claim(call), topic
+        )
 
-    def _admit(
+    def _admit_sends(
         self,
         token: tuple[object, ...],
         client_id: bytes,
         client: GrpcClient,
-        claim: tuple[bytes, bytes] | None,
-        resource: Resource,
-        config: TopicConfig,
+        claim: Claim,
+        topic: tuple[tuple[bytes, bytes], tuple[bytes, int]],
     ) -> None:
+        if self._may_admit(token, client):
+            self._known_client(client, self.tables.admit(client_id, *_facts(client), claim, topic, None)[0])
+
+    def candidate_acks(
+        self, call: GrpcCall, client: GrpcClient, encoded: tuple[bytes, bytes], names: tuple[str, str]
+    ) -> Learn | None:
+        """Plain acknowledgements of this client are under way; group and topic as they came, and their names."""
+        lane = self._send_lane()
+        if lane is None:
+            return None
+        known = (lane.token(), call.fields[b"x-mq-client-id"], client, self._claim(call))
+        return partial(self._admit_acks, *known, encoded, names)
+
+    def _admit_acks(
+        self,
+        token: tuple[object, ...],
+        client_id: bytes,
+        client: GrpcClient,
+        claim: Claim,
+        encoded: tuple[bytes, bytes],
+        names: tuple[str, str],
+    ) -> None:
+        if self._may_admit(token, client):
+            number, pair = self.tables.admit(client_id, *_facts(client), claim, None, encoded)
+            self._known_client(client, number)
+            self._pairs[number, pair] = names
+
+    def _claim(self, call: GrpcCall) -> Claim:
+        if not isinstance(self._ground.access, GuardedAccess):
+            return None
+        return call.fields.get(b"authorization", b""), call.fields.get(b"x-mq-date-time", b"")
+
+    def _may_admit(self, token: tuple[object, ...], client: GrpcClient) -> bool:
+        """Whether what was decided under this token still holds; what does not is forgotten."""
         lane = self._send_lane()
         if lane is None or not _is_same(lane.token(), token):
-            return
+            return False
         others = any(each.client_id == client.client_id and each is not client for each in self._clients)
         if others or not _is_same(token, self._token) or len(self._clients) >= CLIENTS_MAX:
             self._forget()
         self._token = token
-        number = self.tables.admit(
-            client_id,
-            client.namespace.encode(),
-            client.caller.session_as(Session).born_host,
-            claim,
-            ((resource.resource_namespace or client.namespace).encode(), resource.name.encode()),
-            (config.topic_name.encode(), config.write_queue_nums),
-        )
+        return True
+
+    def _known_client(self, client: GrpcClient, number: int) -> None:
         if number == len(self._clients):
             self._clients.append(client)
 
     def _forget(self) -> None:
         self.tables.forget()
         self._clients.clear()
+        self._pairs.clear()
 
     def _send_lane(self) -> SendLane | None:
         tenure = self._ground.current_tenure()
@@ -110,7 +164,7 @@ class SendCallLane:
     # --- taking ---
 
     def take(self, data: bytes, at: int) -> int:
-        """Stage plain sends from there on, and say where the rest begins."""
+        """Take plain calls from there on, and say where the rest begins."""
         if not self._clients:
             return at
         lane = self._send_lane()
@@ -118,20 +172,48 @@ class SendCallLane:
         if lane is None or not _is_same(lane.token(), self._token) or not all(each.is_open for each in callers):
             self._forget()
             return at
+        receives = self._connection.limits.calls_per_turn
+        while True:
+            before = at
+            if lane.may_take_of(callers):
+                at = self._take_sends(lane, data, at)
+            if receives:
+                at, is_receive = self._take_consuming(data, at)
+                receives -= is_receive
+            if at == before:
+                return at
+
+    def _take_sends(self, lane: SendLane, data: bytes, at: int) -> int:
         clock, sending = self._ground.clock, self._sending
-        while lane.may_take_of(callers):
-            taken = lane.take_calls(self, data, at, sending.turn, clock.now_ms())
-            if taken is None:
-                break
-            number, at, last_id, data_bytes, sends = taken
-            client = self._clients[number]
-            client.seen_ms = clock.monotonic_ms()
-            client.caller.frames_in += sends[1]
-            sending.turn += sends[1]
-            self._connection.taken(sends[1], last_id, data_bytes)
+        taken = lane.take_calls(self, data, at, sending.turn, clock.now_ms())
+        if taken is None:
+            return at
+        number, at, last_id, data_bytes, sends = taken
+        client = self._clients[number]
+        client.seen_ms = clock.monotonic_ms()
+        client.caller.frames_in += sends[1]
+        sending.turn += sends[1]
+        self._connection.taken(sends[1], last_id, data_bytes)
         return at
 
-    # --- answering: as a connection of group commit ---
+    def _take_consuming(self, data: bytes, at: int) -> tuple[int, bool]:
+        """Take acknowledgements or one receive; where the rest begins, and whether it was a receive."""
+        taken = self._core.take_consuming(self.tables, data, at, self.bounds)
+        if taken is None:
+            return at, False
+        number, at, last_id, data_bytes, acks, receive = taken
+        client = self._clients[number]
+        client.seen_ms = self._ground.clock.monotonic_ms()
+        if acks is not None:
+            pair, receipts, calls = acks
+            self._connection.taken(len(calls), last_id, data_bytes)
+            self._settling.ack_taken(self._connection, client, self._pairs[number, pair], receipts, calls)
+        elif receive is not None:
+            self._connection.taken(1, last_id, data_bytes)
+            self._connection.serve_taken(CallMethod(partial(self._receiving.receive_of, client)), *receive)
+        return at, receive is not None
+
+    # --- answering sends: as a connection of group commit ---
 
     @property
     def remote_text(self) -> str:
@@ -160,6 +242,12 @@ class SendCallLane:
             if adopted is not None:
                 call, message_id = adopted
                 self._sending.answer_taken(call, message_id.decode(), response)
+
+
+def _facts(client: GrpcClient) -> tuple[bytes, bytes]:
+    """Namespace and host as the core knows them; sends of hosts with IPv6 addresses are not the lane's."""
+    host = client.caller.session_as(Session).born_host
+    return client.namespace.encode(), host if len(host) == HOST_V4_BYTES else _NO_HOST
 
 
 def _is_same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:

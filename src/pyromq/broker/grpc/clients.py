@@ -36,6 +36,7 @@ CLIENTS_MAX: Final = 100_000
 SILENT_MS: Final = 120_000
 LOST_MS: Final = 10_000  # after its last connection: a client that connects again in the meantime has lost nothing
 _CHECKED_MAX: Final = 10_000
+_CHECKED_BYTES_MAX: Final = 1_024  # official clients send some 200
 _RECEIVERS_KEPT: Final = 64
 _LANGUAGES: Final = {"GOLANG": "GO", "DOT_NET": "DOTNET", "C_SHARP": "DOTNET"}
 
@@ -162,9 +163,10 @@ class GrpcClients:
         found = self._checked.get(key)
         if found is None:
             found = access.guard.verify_claim(_claim(signed, date_time, peer), peer)
-            if len(self._checked) >= _CHECKED_MAX:
-                self._checked.clear()
-            self._checked[key] = found
+            if len(signed) + len(date_time) <= _CHECKED_BYTES_MAX:
+                if len(self._checked) >= _CHECKED_MAX:
+                    self._checked.clear()
+                self._checked[key] = found
         return found
 
     # --- going ---

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyromq.broker.base.identity import advertised_host
-from pyromq.broker.grpc.call_lane import SendCallLane
+from pyromq.broker.grpc.call_lane import GrpcCallLane
 from pyromq.broker.grpc.certificate import grpc_tls
 from pyromq.broker.grpc.clients import GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
@@ -18,9 +18,10 @@ from pyromq.broker.grpc.receiving import Receiving
 from pyromq.broker.grpc.routing import Routing
 from pyromq.broker.grpc.rpc import Answer, Failure, Rpc, plain_failure
 from pyromq.broker.grpc.sending import Sending
+from pyromq.broker.grpc.settling import Settling
 from pyromq.broker.grpc.statuses import StatusError
 from pyromq.broker.grpc.telemetry import Telemetry
-from pyromq.compiled_core import core, has_call_lane
+from pyromq.compiled_core import core
 from pyromq.errors import ConfigError
 from pyromq.net.address import Address
 from pyromq.net.http2 import CallLane, CallMethod, Http2Connection, Http2Server
@@ -43,7 +44,6 @@ from pyromq.wire.grpc.services import (
     QueryOffsetRequest,
     QueryRouteRequest,
     RecallMessageRequest,
-    ReceiveMessageRequest,
     StatusResponse,
     SyncLiteSubscriptionRequest,
     TerminationRequest,
@@ -61,16 +61,17 @@ class GrpcFront:
     def __init__(self, ground: FrontGround) -> None:
         self._ground = ground
         self.clients = GrpcClients(ground)
-        self._receiving = Receiving(ground, self.clients)
+        self._settling = Settling(ground, self.clients)
+        self._receiving = Receiving(ground, self.clients, self._settling)
         self._sending = Sending(ground, self.clients)
-        self.telemetry = Telemetry(ground, self.clients, self._receiving)
+        self.telemetry = Telemetry(ground, self.clients, self._settling)
         self._methods = {f"{SERVICE}{name}".encode(): method for name, method in self._table().items()}
         self._server: Http2Server | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def _table(self) -> dict[str, CallMethod]:
         routing, positions = Routing(self._ground), Positions(self._ground, self.clients)
-        receiving, sending, telemetry = self._receiving, self._sending, self.telemetry
+        settling, sending, telemetry = self._settling, self._sending, self.telemetry
         return {
             "QueryRoute": self._rpc(QueryRouteRequest, routing.route),
             "QueryAssignment": self._rpc(QueryAssignmentRequest, routing.assignment),
@@ -80,10 +81,10 @@ class GrpcFront:
             "SendMessage": CallMethod(sending.send),
             "EndTransaction": self._rpc(EndTransactionRequest, sending.end_transaction),
             "RecallMessage": self._rpc(RecallMessageRequest, sending.recall),
-            "ReceiveMessage": self._rpc(ReceiveMessageRequest, receiving.receive, receiving.failed_receive),
-            "AckMessage": CallMethod(receiving.ack),
-            "ChangeInvisibleDuration": self._rpc(ChangeInvisibleDurationRequest, receiving.change, _unchanged),
-            "ForwardMessageToDeadLetterQueue": self._rpc(ForwardToDeadLetterRequest, receiving.forward),
+            "ReceiveMessage": CallMethod(self._receiving.receive),
+            "AckMessage": CallMethod(settling.ack),
+            "ChangeInvisibleDuration": self._rpc(ChangeInvisibleDurationRequest, settling.change, _unchanged),
+            "ForwardMessageToDeadLetterQueue": self._rpc(ForwardToDeadLetterRequest, settling.forward),
             "PullMessage": self._rpc(PullMessageRequest, positions.pull, failed_pull),
             "GetOffset": self._rpc(GetOffsetRequest, positions.get, failed_offset),
             "UpdateOffset": self._rpc(UpdateOffsetRequest, positions.update),
@@ -97,9 +98,9 @@ class GrpcFront:
     # --- calls ---
 
     def lane(self, connection: Http2Connection) -> CallLane | None:
-        if core is None or not has_call_lane:
+        if core is None:
             return None
-        return SendCallLane(core, self._ground, self._sending, connection)
+        return GrpcCallLane(core, self._ground, connection, self._sending, self._settling, self._receiving)
 
     def method(self, path: bytes) -> CallMethod | None:
         return self._methods.get(path)
@@ -171,7 +172,7 @@ class GrpcFront:
     def look_around(self) -> None:
         """Renew what push consumers work on; forget clients that are gone."""
         for client in self.clients:
-            self._receiving.renew(client)
+            self._settling.renew(client)
         for client in self.clients.gone():
             logger.info("gRPC client is gone: id=%s", client.client_id[:200])
             self.telemetry.dismiss(client, "the client is gone")

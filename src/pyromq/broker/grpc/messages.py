@@ -53,13 +53,14 @@ _ZLIB_HEAD: Final = b"\x78\x9c"
 _DELAYS: Final = (names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC, names.DELAY)
 _NO_DELAY: Final = ("", "0", "-1")
 _MIXED: Final = (MessageKind.NORMAL, MessageKind.FIFO, MessageKind.DELAY, MessageKind.TRANSACTION)
-_OWN: Final = RESERVED | {
+OWN_PROPERTIES: Final = RESERVED | {
     names.SHARDING_KEY,
     names.PRIORITY,
     names.TRACE_CONTEXT,
     names.BORN_HOST,
     names.CHECK_IMMUNITY,
 }
+"""Properties that are not among those of the application when a message is delivered."""
 
 
 def accepted_kinds(attributes: Mapping[str, str]) -> tuple[MessageKind, ...]:
@@ -189,11 +190,16 @@ def check_room(call: GrpcCall) -> None:
         raise StatusError(StatusCode.TOO_MANY_REQUESTS, text)
 
 
+def room_bytes(call: GrpcCall) -> int:
+    """How many bytes of bodies one response may have now."""
+    return min(RESPONSE_BYTES_MAX, call.connection.room_bytes)
+
+
 class Room:
     """How many bytes of bodies still fit into a response: a few stored bytes may be many delivered ones."""
 
     def __init__(self, call: GrpcCall) -> None:
-        self._left = min(RESPONSE_BYTES_MAX, call.connection.room_bytes)
+        self._left = room_bytes(call)
         self._is_unused = call.connection.unsent_bytes < _UNUSED_BYTES  # then one message fits, whatever its size
 
     def has(self, message: GrpcMessage) -> bool:
@@ -240,10 +246,10 @@ def delivered(record: Record, to: Delivery) -> GrpcMessage:
         delivery_attempt=to.attempts,
         message_group=properties.get(names.SHARDING_KEY),
         trace_context=properties.get(names.TRACE_CONTEXT),
-        dead_letter_queue=_origin(to.topic.name, properties),
+        dead_letter_queue=_origin(to.topic, properties),
         priority=_number(properties.get(names.PRIORITY, "")),
     )
-    user = {name: value for name, value in properties.items() if name not in _OWN}
+    user = {name: value for name, value in properties.items() if name not in OWN_PROPERTIES}
     return GrpcMessage(topic=to.topic, user_properties=user, system_properties=system, body=body)
 
 
@@ -252,9 +258,13 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 19 else None
 
 
-def _origin(topic: str, properties: Mapping[str, str]) -> DeadLetterOrigin | None:
+def is_dead_letters(topic: Resource) -> bool:
+    return topic.name.startswith(DEAD_LETTER_PREFIX)
+
+
+def _origin(topic: Resource, properties: Mapping[str, str]) -> DeadLetterOrigin | None:
     """Where a dead letter came from."""
-    if not topic.startswith(DEAD_LETTER_PREFIX):
+    if not is_dead_letters(topic):
         return None
     return DeadLetterOrigin(
         topic=properties.get(names.DLQ_ORIGIN_TOPIC) or properties.get(names.RETRY_TOPIC, ""),

@@ -1,4 +1,4 @@
-"""ReceiveMessage, AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue: pops of the same handlers.
+"""ReceiveMessage: a pop of the same handlers, whose messages are delivered as clients of gRPC know them.
 
 A receive waits on a caller of its own: when its client gives up, that caller is closed and nothing is handed out for
 it. What was handed out and could not be sent is visible again after a second, and not counted as an attempt.
@@ -8,93 +8,85 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from pyromq.broker.dispatching.caller import Caller
 from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
-from pyromq.broker.grpc.messages import Delivery, Room, check_room, delivered
+from pyromq.broker.grpc.messages import (
+    OWN_PROPERTIES,
+    Delivery,
+    Room,
+    check_room,
+    delivered,
+    is_dead_letters,
+    room_bytes,
+)
 from pyromq.broker.grpc.names import group_name, topic_name
 from pyromq.broker.grpc.polling import polling_ms
-from pyromq.broker.grpc.renewals import FIRST_MS, Renewal
-from pyromq.broker.grpc.rpc import checked, read_message
+from pyromq.broker.grpc.renewals import FIRST_MS
+from pyromq.broker.grpc.rpc import read_message
+from pyromq.broker.grpc.settling import Settling
 from pyromq.broker.grpc.statuses import StatusError, status_of_error, status_of_response
-from pyromq.broker.popping.calls import COUNT_MAX
+from pyromq.broker.popping.calls import COUNT_MAX, PopResult
 from pyromq.broker.popping.plans import INVISIBLE_MS_MAX
-from pyromq.broker.popping.receipts import Receipt, parse_receipt, real_topic
-from pyromq.errors import MQError
+from pyromq.broker.popping.receipts import Receipt
+from pyromq.compiled_core import core
+from pyromq.errors import ConnectionLostError, MQError
 from pyromq.net.http2 import GrpcCall
-from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.codes import RequestCode
 from pyromq.wire.grpc.codes import FilterKind, StatusCode
 from pyromq.wire.grpc.definitions import FilterExpression, Resource, Status, status_of, time_of
-from pyromq.wire.grpc.protobuf import Proto
-from pyromq.wire.grpc.services import (
-    AckMessageRequest,
-    AckMessageResponse,
-    AckMessageResultEntry,
-    ChangeInvisibleDurationRequest,
-    ChangeInvisibleDurationResponse,
-    ForwardToDeadLetterRequest,
-    ReceiveMessageRequest,
-    ReceiveMessageResponse,
-    StatusResponse,
-)
-from pyromq.wire.headers.pop import (
-    AckHeader,
-    ChangeInvisibleTimeHeader,
-    ChangeInvisibleTimeResponseHeader,
-    ForwardToDeadLettersHeader,
-    PopHeader,
-    PopResponseHeader,
-)
+from pyromq.wire.grpc.services import ReceiveMessageRequest, ReceiveMessageResponse
+from pyromq.wire.headers.pop import PopHeader
 from pyromq.wire.received import Received
 from pyromq.wire.record import Record, split_records
 
 logger = logging.getLogger(__name__)
 
 INVISIBLE_MS_MIN: Final = 10_000
-GIVEN_BACK_MS: Final = 1_000
-ACKS_MAX: Final = 1_024
 _NEWEST: Final = 1
-_OK: Final = status_of(StatusCode.OK)
-
-
-class Popped(NamedTuple):
-    """A message of a hand-out, and its receipt."""
-
-    record: Record
-    receipt: Receipt
+_OK_RESPONSE: Final = ReceiveMessageResponse(status=status_of(StatusCode.OK)).encode()
 
 
 class Receiving:
-    """Answers four RPCs, and renews what push consumers have."""
+    """Answers one RPC."""
 
-    def __init__(self, ground: FrontGround, clients: GrpcClients) -> None:
+    def __init__(self, ground: FrontGround, clients: GrpcClients, settling: Settling) -> None:
         self._ground = ground
         self._clients = clients
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._settling = settling
+        self._deliveries = core.Deliveries(sorted(OWN_PROPERTIES)) if core is not None else None
+        self._tasks: set[asyncio.Task[None]] = set()  # those that wait for a turn
 
-    # --- receive ---
-
-    async def receive(self, client: GrpcClient, request: ReceiveMessageRequest, call: GrpcCall) -> None:
-        check_room(call)
-        header, topic = self._pop_header(client, request, call)
-        caller = self._clients.receiver(client)
+    def receive(self, call: GrpcCall, data: bytes) -> None:
+        """Answered when there is something, or when its time is over; nothing waits in a task for that."""
+        request = read_message(ReceiveMessageRequest, data)
         try:
-            future = caller.call(RequestCode.POP_MESSAGE, header)
-            response = await asyncio.shield(future)
-            await call.connection.turns.have()
-        except asyncio.CancelledError:
-            caller.close("the client gave up")
-            if not future.cancel() and not future.cancelled() and not future.exception():  # it has its response
-                self._give_back(client, header, self._popped(future.result()))
-            raise
+            client = self._clients.of(call)
+        except MQError as error:
+            self.finish(call, status_of_error(error))
+        else:
+            self._wait(client, call, request)
+
+    def receive_of(self, client: GrpcClient, call: GrpcCall, data: bytes) -> None:
+        """``receive`` of a client that is known."""
+        self._wait(client, call, read_message(ReceiveMessageRequest, data))
+
+    def _wait(self, client: GrpcClient, call: GrpcCall, request: ReceiveMessageRequest) -> None:
+        try:
+            check_room(call)
+            header, topic = self._pop_header(client, request, call)
+            waiting = _Receive(self, call, client, self._clients.receiver(client), header, topic, request.auto_renew)
+            call.on_closed = waiting.given_up
+            waiting.caller.ask(RequestCode.POP_MESSAGE, header, b"", waiting.answered)
+        except MQError as error:
+            self.finish(call, status_of_error(error))
+
+    def rest(self, client: GrpcClient, caller: Caller) -> None:
         self._clients.rest(client, caller)
-        if response.code:
-            self._finish(call, status_of_response(response))
-            return
-        self._deliver(client, header, topic, call, self._popped(response), renew=request.auto_renew)
 
     def _pop_header(
         self, client: GrpcClient, request: ReceiveMessageRequest, call: GrpcCall
@@ -129,251 +121,147 @@ class Receiving:
         assert queue is not None and queue.topic is not None
         return header, queue.topic
 
-    def _deliver(
-        self,
-        client: GrpcClient,
-        header: PopHeader,
-        topic: Resource,
-        call: GrpcCall,
-        messages: list[Popped],
-        *,
-        renew: bool,
-    ) -> None:
-        if not call.is_open:
-            self._give_back(client, header, messages)
-            return
-        now_ms = self._ground.clock.monotonic_ms()
-        call.send(ReceiveMessageResponse(status=_OK).encode())
-        before, room = call.unsent_messages, Room(call)
-        for index, (record, receipt) in enumerate(messages):
-            text = receipt.text()
-            attempts = record.delivery_attempt + 1
-            message = delivered(record, Delivery(topic, text, attempts, receipt.invisible_ms))
-            if not room.has(message):
-                self._give_back(client, header, messages[index:])
-                messages = messages[:index]
-                break
-            call.send(ReceiveMessageResponse(message=message).encode())
-            if renew:
-                client.renewals.keep(header.consumer_group, header.topic, text, now_ms)
-        if call.unsent_messages > before:
-            call.on_closed = partial(self._unsent, client, header, call, messages)
-        call.send(ReceiveMessageResponse(delivery_timestamp=time_of(self._ground.clock.now_ms())).encode())
-        call.finish()
-
-    def _unsent(self, client: GrpcClient, header: PopHeader, call: GrpcCall, messages: list[Popped]) -> None:
-        """The client gave up while messages waited for its window: the last ones never left."""
-        count = max(0, call.unsent_messages - 1)  # behind them is the time of delivery
-        if count:
-            self._give_back(client, header, messages[-count:])
-
-    def _finish(self, call: GrpcCall, status: Status) -> None:
-        for response in failed_receive(None, status, self._ground.clock.now_ms()):
-            call.send(response.encode())
-        call.finish()
-
-    def failed_receive(self, request: Any, status: Status) -> list[Proto]:
-        return failed_receive(request, status, self._ground.clock.now_ms())
-
-    def _popped(self, response: Received[Any]) -> list[Popped]:
-        return list(popped(response, self._ground.settings.name))
-
-    # --- settling ---
-
-    def ack(self, call: GrpcCall, data: bytes) -> None:
-        """Answered when all entries are safe, or refused."""
-        request = read_message(AckMessageRequest, data)
-        try:
-            client = self._clients.of(call)
-            group = group_name(request.group, client.namespace)
-            topic = topic_name(request.topic, client.namespace)
-            if not 1 <= len(request.entries) <= ACKS_MAX:
-                text = f"a request acknowledges 1 to {ACKS_MAX} messages, not {len(request.entries)}"
-                raise StatusError(StatusCode.BAD_REQUEST, text)
-        except MQError as error:
-            call.respond(AckMessageResponse(status=status_of_error(error)).encode())
-            return
-        _Acks(call, request, len(request.entries)).run(partial(self._ack_one, client, group, topic))
-
-    def _ack_one(self, client: GrpcClient, group: str, topic: str, handle: str) -> asyncio.Future[Received[Any]]:
-        """Begin the acknowledgement of one receipt handle. Raises MQError."""
-        receipt = self._receipt(client.renewals.current(handle))
-        client.renewals.drop(handle)
-        header = AckHeader(
-            consumer_group=group,
-            topic=real_topic(receipt.kind, group, topic),
-            queue_id=receipt.queue_id,
-            extra_info=receipt.text(),
-            offset=receipt.offset,
-        )
-        return client.caller.call(RequestCode.ACK_MESSAGE, header)
-
-    def _receipt(self, handle: str) -> Receipt:
-        receipt = parse_receipt(handle)
-        if receipt.broker != self._ground.settings.name:
-            text = f"the message is of broker {receipt.broker[:80]}, this is {self._ground.settings.name}"
-            raise StatusError(StatusCode.INVALID_RECEIPT_HANDLE, text)
-        return receipt
-
-    async def change(
-        self, client: GrpcClient, request: ChangeInvisibleDurationRequest, call: GrpcCall
-    ) -> ChangeInvisibleDurationResponse:
-        group = group_name(request.group, client.namespace)
-        topic = topic_name(request.topic, client.namespace)
-        invisible_ms = request.invisible_duration.ms if request.invisible_duration else 0
-        if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
-            text = f"an invisible time of {invisible_ms} ms is not between 0 and {INVISIBLE_MS_MAX} ms (12 h)"
-            raise StatusError(StatusCode.ILLEGAL_INVISIBLE_TIME, text)
-        handle = client.renewals.current(request.receipt_handle)
-        client.renewals.drop(request.receipt_handle)
-        changed = await self._change(client, group, topic, handle, invisible_ms, suspend=bool(request.suspend))
-        return ChangeInvisibleDurationResponse(status=_OK, receipt_handle=changed)
-
-    async def _change(
-        self, client: GrpcClient, group: str, topic: str, handle: str, invisible_ms: int, *, suspend: bool = False
-    ) -> str:
-        """The new receipt. Raises MQError."""
-        receipt = self._receipt(handle)
-        header = ChangeInvisibleTimeHeader(
-            consumer_group=group,
-            topic=real_topic(receipt.kind, group, topic),
-            queue_id=receipt.queue_id,
-            extra_info=receipt.text(),
-            offset=receipt.offset,
-            invisible_time=invisible_ms,
-            suspend=suspend or None,
-        )
-        response = checked(await client.caller.call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header))
-        found = response.header_as(ChangeInvisibleTimeResponseHeader)
-        return receipt._replace(
-            start=receipt.offset,
-            popped_ms=found.pop_time,
-            invisible_ms=found.invisible_time,
-            number=found.revive_qid,
-        ).text()
-
-    async def forward(self, client: GrpcClient, request: ForwardToDeadLetterRequest, call: GrpcCall) -> StatusResponse:
-        group = group_name(request.group, client.namespace)
-        topic = topic_name(request.topic, client.namespace)
-        receipt = self._receipt(client.renewals.current(request.receipt_handle))
-        client.renewals.drop(request.receipt_handle)
-        header = ForwardToDeadLettersHeader(consumer_group=group, topic=topic, extra_info=receipt.text())
-        checked(await client.caller.call(RequestCode.FORWARD_TO_DEAD_LETTERS, header))
-        return StatusResponse(status=_OK)
-
-    # --- renewing, giving back ---
-
-    def renew(self, client: GrpcClient) -> None:
-        """What runs out soon is changed to later."""
-        for first, renewal in client.renewals.due(self._ground.clock.monotonic_ms()):
-            renewal.is_under_way = True
-            self._start(self._renew(client, first, renewal))
-
-    async def _renew(self, client: GrpcClient, first: str, renewal: Renewal) -> None:
-        invisible_ms = renewal.next_ms
-        try:
-            handle = await self._change(client, renewal.group, renewal.topic, renewal.handle, invisible_ms)
-        except MQError as error:
-            logger.debug("not renewed: group=%s topic=%s reason=%s", renewal.group, renewal.topic, error)
-            client.renewals.drop(first)
-            return
-        renewal.handle, renewal.is_under_way = handle, False
-        renewal.until_ms = self._ground.clock.monotonic_ms() + invisible_ms
-        renewal.times += 1
-
-    async def release(self, client: GrpcClient) -> None:
-        """The client is gone: what it had is visible again after a second."""
-        found = client.renewals.take_all()
-        await asyncio.gather(*(self._show_again(client, each.group, each.topic, each.handle) for each in found))
-
-    def _give_back(self, client: GrpcClient, header: PopHeader, messages: list[Popped]) -> None:
-        for _, receipt in messages:
-            text = receipt.text()
-            client.renewals.drop(text)
-            self._start(self._show_again(client, header.consumer_group, header.topic, text, suspend=True))
-
-    async def _show_again(
-        self, client: GrpcClient, group: str, topic: str, handle: str, *, suspend: bool = False
-    ) -> None:
-        try:
-            await self._change(client, group, topic, handle, GIVEN_BACK_MS, suspend=suspend)
-        except MQError as error:  # it comes again when its time is over
-            logger.debug("not given back: group=%s topic=%s reason=%s", group, topic, error)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def deliver_later(self, receive: _Receive, result: PopResult) -> None:
+        """This connection was given enough for one loop iteration: deliver in a later one."""
+        task = asyncio.get_running_loop().create_task(self._deliver_in_turn(receive, result))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @staticmethod
+    async def _deliver_in_turn(receive: _Receive, result: PopResult) -> None:
+        await receive.call.connection.turns.have()
+        receive.deliver(result)
 
-class _Acks:
-    """Acknowledgements of one call; it is answered when the last one is safe, or refused."""
-
-    def __init__(self, call: GrpcCall, request: AckMessageRequest, waiting: int) -> None:
-        self._call = call
-        self._request = request
-        self._waiting = waiting
-        self._statuses: list[Status] = [_OK] * waiting
-
-    def run(self, ack: Any) -> None:
-        for index, entry in enumerate(self._request.entries):
-            try:
-                future: asyncio.Future[Received[Any]] = ack(entry.receipt_handle)
-            except MQError as error:
-                self._settled(index, status_of_error(error))
-            else:
-                future.add_done_callback(partial(self._answered, index))
-
-    def _answered(self, index: int, future: asyncio.Future[Received[Any]]) -> None:
-        if future.cancelled():
+    def deliver(self, receive: _Receive, result: PopResult) -> None:
+        """Send what was popped; what has no room, or no reader any more, is given back."""
+        call, renewals = receive.call, receive.client.renewals
+        if not call.is_open:
+            self.give_back(receive, receipts_of(result))
             return
-        error = future.exception()
-        if error is not None:
-            self._settled(index, status_of_error(error if isinstance(error, MQError) else MQError(str(error))))
+        call.send(_OK_RESPONSE)
+        before, count = call.unsent_messages, result.count
+        responses = self._encoded(receive, result)
+        if responses is not None:
+            call.send_all(responses)
         else:
-            self._settled(index, status_of_response(future.result()) if future.result().code else _OK)
+            count = self._send_each(receive, result)
+        if receive.renew or count < result.count or call.unsent_messages > before:
+            receipts = receipts_of(result)
+            self.give_back(receive, receipts[count:])
+            if receive.renew:
+                now_ms, header = self._ground.clock.monotonic_ms(), receive.header
+                for receipt in receipts[:count]:
+                    renewals.keep(header.consumer_group, header.topic, receipt.text(), now_ms)
+            if call.unsent_messages > before:
+                call.on_closed = partial(self._unsent, receive, receipts[:count])
+        call.send(ReceiveMessageResponse(delivery_timestamp=time_of(self._ground.clock.now_ms())).encode())
+        call.finish()
 
-    def _settled(self, index: int, status: Status) -> None:
-        self._statuses[index] = status
-        self._waiting -= 1
-        if self._waiting:
+    def _encoded(self, receive: _Receive, result: PopResult) -> list[bytes] | None:
+        """All messages by the compiled core; None when that leaves them to Python, or they may be more than fits."""
+        size = sum(portion.size_bytes for portion in result.portions)
+        if self._deliveries is None or size > room_bytes(receive.call) or is_dead_letters(receive.topic):
+            return None
+        topic, found = receive.topic.encode(), list[bytes]()
+        for portion in result.portions:
+            before = result.receipt(portion, 0).text()[:-1].encode()  # up to the offset
+            encoded = self._deliveries.responses(list(portion.runs), topic, before, result.invisible_ms)
+            if encoded is None or None in encoded or len(encoded) != len(portion.offsets):
+                return None
+            found += encoded  # type: ignore[arg-type]  # none is missing
+        return found
+
+    def _send_each(self, receive: _Receive, result: PopResult) -> int:
+        """Send the messages one by one, and say how many had room."""
+        room, receipts = Room(receive.call), receipts_of(result)
+        for index, (record, receipt) in enumerate(zip(records_of(result), receipts, strict=True)):
+            delivery = Delivery(receive.topic, receipt.text(), record.delivery_attempt + 1, receipt.invisible_ms)
+            message = delivered(record, delivery)
+            if not room.has(message):
+                return index
+            receive.call.send(ReceiveMessageResponse(message=message).encode())
+        return len(receipts)
+
+    def _unsent(self, receive: _Receive, receipts: list[Receipt]) -> None:
+        """The client gave up while messages waited for its window: the last ones never left."""
+        count = max(0, receive.call.unsent_messages - 1)  # behind them is the time of delivery
+        if count:
+            self.give_back(receive, receipts[-count:])
+
+    def give_back(self, receive: _Receive, receipts: list[Receipt]) -> None:
+        header = receive.header
+        self._settling.give_back(receive.client, header.consumer_group, header.topic, receipts)
+
+    def finish(self, call: GrpcCall, status: Status) -> None:
+        """Answer with a status, and no message."""
+        call.send(ReceiveMessageResponse(status=status).encode())
+        call.send(ReceiveMessageResponse(delivery_timestamp=time_of(self._ground.clock.now_ms())).encode())
+        call.finish()
+
+
+class _Receive:
+    """A receive that waits: there may be thousands, so it is small."""
+
+    __slots__ = ("_receiving", "call", "caller", "client", "header", "renew", "topic")
+
+    def __init__(
+        self,
+        receiving: Receiving,
+        call: GrpcCall,
+        client: GrpcClient,
+        caller: Caller,
+        header: PopHeader,
+        topic: Resource,
+        renew: bool,
+    ) -> None:
+        self._receiving = receiving
+        self.call = call
+        self.client = client
+        self.caller = caller
+        self.header = header
+        self.topic = topic
+        self.renew = renew
+
+    def given_up(self) -> None:
+        """Its client does not wait any longer: nothing is handed out for it."""
+        self.caller.close("the client gave up")
+
+    def answered(self, answer: Received[Any] | ConnectionLostError) -> None:
+        receiving, call = self._receiving, self.call
+        call.on_closed = None
+        if isinstance(answer, ConnectionLostError):
+            receiving.finish(call, status_of_error(answer))
             return
-        entries = [
-            AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=each)
-            for entry, each in zip(self._request.entries, self._statuses, strict=True)
-        ]
-        codes = {each.code for each in self._statuses}
-        common = self._statuses[0] if len(codes) == 1 else status_of(StatusCode.MULTIPLE_RESULTS)
-        self._call.respond(AckMessageResponse(status=common, entries=entries).encode())
+        receiving.rest(self.client, self.caller)
+        if answer.code:
+            receiving.finish(call, status_of_response(answer))
+            return
+        if call.connection.turns.is_spent:
+            receiving.deliver_later(self, answer.header)
+        else:
+            self.deliver(answer.header)
+
+    def deliver(self, result: PopResult) -> None:
+        receiving, call = self._receiving, self.call
+        try:
+            receiving.deliver(self, result)
+        except MQError as error:
+            receiving.finish(call, status_of_error(error))
+        except Exception as error:  # a defect of ours ends one call
+            logger.exception("receive failed: group=%s peer=%s", self.header.consumer_group, call.peer)
+            text = f"the broker failed on this request: {type(error).__name__}"
+            receiving.finish(call, status_of(StatusCode.INTERNAL_SERVER_ERROR, text))
 
 
-def popped(response: Received[Any], broker: str) -> Iterator[Popped]:
-    """The messages of a pop response with their receipts; nothing when it is not a success."""
-    if response.code != ResponseCode.SUCCESS:
-        return
-    header = response.header_as(PopResponseHeader)
-    records = iter(split_records(response.body))
-    for entry, starts in zip(
-        (header.msg_offset_info or "").split(";"), (header.start_offset_info or "").split(";"), strict=True
-    ):
-        kind, queue_id, offsets = entry.split(" ")
-        start = int(starts.rpartition(" ")[2])
-        for offset in offsets.split(","):
-            receipt = Receipt(
-                start,
-                header.pop_time,
-                header.invisible_time,
-                header.revive_qid,
-                int(kind),
-                broker,
-                int(queue_id),
-                int(offset),
-            )
-            yield Popped(next(records), receipt)
+def receipts_of(result: PopResult) -> list[Receipt]:
+    """Receipts of all messages, in their order."""
+    return [result.receipt(portion, offset) for portion in result.portions for offset in portion.offsets]
 
 
-def failed_receive(request: Any, status: Status, now_ms: int) -> list[Proto]:
-    return [ReceiveMessageResponse(status=status), ReceiveMessageResponse(delivery_timestamp=time_of(now_ms))]
+def records_of(result: PopResult) -> Iterator[Record]:
+    """Records of all messages, in their order."""
+    for portion in result.portions:
+        yield from split_records(b"".join(portion.runs))
 
 
 def expression_of(found: FilterExpression | None) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pyromq.broker.dispatching.caller import OnAnswer
-from pyromq.broker.grpc.call_lane import Learn, SendCallLane
+from pyromq.broker.grpc.call_lane import GrpcCallLane, Learn
 from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
 from pyromq.broker.grpc.messages import Outgoing, accepted_kinds, all_outgoing
@@ -98,7 +98,7 @@ class Sending:
     ) -> Learn | None:
         """What the lane of the connection learns when this send is stored."""
         lane = call.connection.lane
-        if not isinstance(lane, SendCallLane) or len(messages) > 1 or messages[0].kind is not MessageKind.NORMAL:
+        if not isinstance(lane, GrpcCallLane) or len(messages) > 1 or messages[0].kind is not MessageKind.NORMAL:
             return None
         resource = request.messages[0].topic
         assert resource is not None

@@ -18,9 +18,10 @@ from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
 from pyromq.broker.grpc.messages import BODY_BYTES_MAX, Delivery, delivered
 from pyromq.broker.grpc.names import group_name, topic_name
-from pyromq.broker.grpc.receiving import Receiving, expression_of
+from pyromq.broker.grpc.receiving import expression_of
 from pyromq.broker.grpc.rpc import checked, read_message
 from pyromq.broker.grpc.sending import TransactionId
+from pyromq.broker.grpc.settling import Settling
 from pyromq.broker.grpc.statuses import StatusError, status_of_error
 from pyromq.broker.popping.calls import COUNT_MAX
 from pyromq.errors import MQError
@@ -85,10 +86,10 @@ _AGAIN_S: Final = (1.0, 3.0, 8.0, 20.0)
 class Telemetry:
     """Answers three RPCs, and speaks to clients on their streams."""
 
-    def __init__(self, ground: FrontGround, clients: GrpcClients, receiving: Receiving) -> None:
+    def __init__(self, ground: FrontGround, clients: GrpcClients, settling: Settling) -> None:
         self._ground = ground
         self._clients = clients
-        self._receiving = receiving
+        self._settling = settling
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: dict[str, tuple[GrpcClient, Received[Any]]] = {}  # by nonce
         clients.on_request = self.ask
@@ -243,7 +244,7 @@ class Telemetry:
     def dismiss(self, client: GrpcClient, reason: str) -> None:
         """Forget a client, and show others what it had."""
         self._clients.drop(client)
-        task = asyncio.get_running_loop().create_task(self._receiving.release(client))
+        task = asyncio.get_running_loop().create_task(self._settling.release(client))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: client.close(reason))

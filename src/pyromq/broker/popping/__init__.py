@@ -9,8 +9,9 @@ Every front door calls the same object, ``Pops``; ``pop_requests`` is that of th
     result   = await pops.pop(PopRequest(group=…, topic=…, count=32, invisible_ms=60_000, poll_ms=15_000, …), owner)
                PopResult with ``portions``, or ``result.messages()``: list[PoppedMessage(record, receipt, attempts,
                topic)]; ``result`` is None when nothing came in time. ``owner`` (a connection, or any object):
-               ``pops.drop_owner(owner)`` ends its waiting pops without handing out anything. A cancelled call hands
-               out nothing. ``pops.give_back(result)`` makes what could not be delivered visible again, uncounted.
+               ``pops.waiting.drop_owner(owner)`` ends its waiting pops without handing out anything. A cancelled
+               call hands out nothing. ``pops.give_back(result)`` makes what could not be delivered visible again,
+               uncounted.
                Raises RefusedError: TOPIC_NOT_EXIST, NO_PERMISSION, INVALID_PARAMETER, SUBSCRIPTION_PARSE_FAILED,
                POLLING_FULL (too many wait), SUBSCRIPTION_GROUP_NOT_EXIST.
     await pops.ack(group, topic, receipt)                              returns when the acknowledgement is durable

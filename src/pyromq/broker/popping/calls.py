@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from pyromq.broker.popping.receipts import Receipt
+from pyromq.errors import MQError
 from pyromq.wire.record import Record, decode_record
 
 ANY_QUEUE: Final = -1
@@ -29,6 +30,23 @@ class PopRequest(msgspec.Struct, frozen=True, kw_only=True):
     expression_type: str | None = None  # None: tags
     order: bool = False  # no message before the one ahead of it in its message group is settled
     attempt_id: str | None = None  # in order mode: the same request again, after a lost response
+
+
+AckReceipt = tuple[int, int, int, int]
+"""Of a receipt: queue id, offset, number and time of the pop."""
+
+
+class AckTogether(msgspec.Struct, frozen=True):
+    """Acknowledgements that came together; ``topic`` is the one that their queues belong to."""
+
+    consumer_group: str
+    topic: str
+    receipts: Sequence[AckReceipt]
+    sizes: Sequence[int] = ()  # of calls that came together, how many are of each; empty: all are of one
+
+
+AckErrors = list[MQError | None]
+"""What became of acknowledgements, in their order; None: it is safe."""
 
 
 class Portion(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """The journal's writer: what pops change in one loop iteration becomes one record of the commit log.
 
-hand-outs ─────────▶ applied at once, written with the turn: a crash that loses one only delivers the message again
+hand-outs ─────────▶ applied at once, written with the turn: a crash that loses one only delivers the message again;
+                     those that a full disk refused go before the next ones, so that the log has them in order
 acks, changes ─────▶ written with the turn, applied and answered when the log is as safe as the store promises
 """
 
@@ -13,7 +14,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from pyromq.clock import Clock
-from pyromq.errors import MQError
+from pyromq.errors import MQError, StoreReadOnlyError
 from pyromq.model.names import POP_JOURNAL_TOPIC
 from pyromq.store.in_flight.journal import Acked, Change, Changed, Forgotten, HandedOut, encode_changes, runs_of
 from pyromq.store.in_flight.queue import InFlightQueue
@@ -66,10 +67,20 @@ class PopJournal:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._turn = _Turn()
+        self._unwritten: list[Change] = []  # hand-outs of turns that a full disk refused
         self.waiting = 0  # turns that are not safe yet
         self.on_settled: Callable[[Iterable[InFlightQueue]], None] = lambda queues: None
 
     # --- changes ---
+
+    @property
+    def takes_hand_outs(self) -> bool:
+        """Whether more may be handed out: not while a thousand hand-outs could not be written, which is tried again."""
+        if len(self._unwritten) < _CHANGES_MAX:
+            return True
+        if not self._turn.size:
+            self._grown()
+        return False
 
     def hand_out(self, change: HandedOut, offsets: Collection[int]) -> InFlightQueue:
         """Journal hand-outs and apply them at once."""
@@ -95,7 +106,7 @@ class PopJournal:
             acks += offsets
         if then is not None:
             self._turn.thens.append(then)
-        self._grown()
+        self._grown(max(1, len(offsets)))
 
     def change(self, queue: InFlightQueue, change: Changed, then: Then | None = None) -> None:
         """A row that has a new hand-out when this is safe."""
@@ -105,12 +116,12 @@ class PopJournal:
             self._turn.thens.append(then)
         self._grown()
 
-    def _grown(self) -> None:
+    def _grown(self, changes: int = 1) -> None:
         turn = self._turn
-        turn.size += 1
-        if turn.size == 1:
+        if not turn.size:
             self._loop.call_soon(self._write_turn, turn)
-        elif turn.size >= _CHANGES_MAX:
+        turn.size += changes
+        if turn.size >= _CHANGES_MAX:
             self.write()
 
     # --- writing ---
@@ -125,6 +136,7 @@ class PopJournal:
         if not turn.size:
             return
         self._turn = _Turn()
+        turn.handed_out[:0], self._unwritten = self._unwritten, []
         body = encode_changes([*turn.handed_out, *turn.settling()])
         draft = Draft(topic=POP_JOURNAL_TOPIC, queue_id=0, body=body, born_ms=self._clock.now_ms())
         self.waiting += 1
@@ -132,9 +144,19 @@ class PopJournal:
             turn.offset = self._put(draft, partial(self._stored, turn)).offset
         except MQError as error:
             logger.error("pops not written down: changes=%d reason=%s", turn.size, error)
-            self._stored(turn, error)
+            self._unwritten += turn.handed_out
+            self._settle(turn, error)
 
     def _stored(self, turn: _Turn, error: MQError | None) -> None:
+        """Hear of a commit. One that the store refused is not in the log; another that failed may be, and stays there.
+
+        Later records say that a group is further: without the hand-outs of this one a replay would pass over messages.
+        """
+        if isinstance(error, StoreReadOnlyError):
+            self._unwritten += turn.handed_out
+        self._settle(turn, error)
+
+    def _settle(self, turn: _Turn, error: MQError | None) -> None:
         self.waiting -= 1
         for queue, change in turn.changed:
             queue.settling.discard(change.offset)

@@ -86,15 +86,15 @@ class Popping:
 
     def tick(self) -> None:
         """Make expired messages available again; called ten times a second."""
-        self.pops.respond_due()
+        self.pops.waiting.respond_due()
         if self.is_replica:
             self.keeper.follow()
         self.keeper.tick()
 
     def wake(self, queues: Touched) -> None:
         """Messages of these queues became visible."""
-        if len(self.pops.waiters):
-            self.pops.wake(queues.names())
+        if len(self.pops.waiting):
+            self.pops.waiting.wake(queues.names())
 
     def finish(self) -> None:
         """What is under way joins the last commit."""

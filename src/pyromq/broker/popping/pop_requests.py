@@ -21,7 +21,8 @@ from pyromq.broker.base.refusals import RefusedError, refusal_of, too_large
 from pyromq.broker.base.request_times import HELD
 from pyromq.broker.base.responses import BODY_BYTES_MAX, send_refusal, send_response
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.popping.calls import PopRequest, PopResult
+from pyromq.broker.dispatching.caller import Caller
+from pyromq.broker.popping.calls import AckErrors, AckTogether, PopRequest, PopResult
 from pyromq.broker.popping.journal import Then
 from pyromq.broker.popping.plans import PopPlan
 from pyromq.broker.popping.pops import Pops
@@ -101,7 +102,7 @@ class PopHandler:
                 self._found(connection, request, result)
             self._note(request, since_ms)
 
-        held = self._pops.hold(plan, since_ms + poll_ms, respond, connection)
+        held = self._pops.waiting.hold(plan, since_ms + poll_ms, respond, connection)
         held.is_admitted = self._admission(connection, request)
         self._times.outcome = HELD
 
@@ -130,6 +131,10 @@ class PopHandler:
         if request.is_oneway:
             self._pops.give_back(result)
             return
+        if isinstance(connection, Caller):
+            if not connection.take_result(request, result):
+                self._pops.give_back(result)
+            return
         runs = [run for portion in result.portions for run in portion.runs]
         size_bytes = sum(portion.size_bytes for portion in result.portions)
         head = encode_response_head(
@@ -150,9 +155,28 @@ class PopHandler:
     def ack(self, connection: Connection, request: Received[AckHeader]) -> None:
         """200051: answered when the acknowledgement is as safe as the store promises."""
         header = request.header
+        if isinstance(header, AckTogether):
+            self._ack_together(connection, request, header)
+            return
         receipt = self._receipt(header)
         self._pops.settle(header.consumer_group, header.topic, receipt, self._then(connection, request))
         self._times.outcome = HELD
+
+    def _ack_together(self, connection: Connection, request: Received[Any], header: AckTogether) -> None:
+        """Acknowledgements of calls of another protocol, which hears what became of each."""
+        assert isinstance(connection, Caller), "no such request travels"
+        since_ms = self._clock.monotonic_ms()
+
+        def then(errors: AckErrors, failure: MQError | None) -> None:
+            if failure is not None:
+                errors = [error or failure for error in errors]
+            connection.take_result(request, errors)
+            took_ms = self._clock.monotonic_ms() - since_ms
+            for outcome, count in _outcomes(errors, header.sizes).items():
+                self._times.note(request.code, outcome, took_ms, count, held=True)
+
+        self._pops.settle_together(header, then)
+        self._times.outcome = HELD  # noted by ``then``, even where that was called at once
 
     def _receipt(self, header: AckHeader | ChangeInvisibleTimeHeader) -> Receipt:
         receipt = parse_receipt(header.extra_info)
@@ -238,7 +262,7 @@ class PopHandler:
         if has_some or header.poll_time <= 0:
             send_response(connection, request, NotificationResponseHeader(has_msg=has_some))
             return
-        if self._pops.waiters.full:
+        if self._pops.waiting.is_full:
             send_response(connection, request, NotificationResponseHeader(has_msg=False, polling_full=True))
             return
 
@@ -246,7 +270,7 @@ class PopHandler:
             send_response(connection, request, NotificationResponseHeader(has_msg=result is not None))
 
         deadline_ms = self._clock.monotonic_ms() + header.poll_time
-        held = self._pops.hold(plan, deadline_ms, respond, connection, only_look=True)
+        held = self._pops.waiting.hold(plan, deadline_ms, respond, connection, only_look=True)
         held.is_admitted = self._admission(connection, request)
         self._times.outcome = HELD
 
@@ -254,7 +278,7 @@ class PopHandler:
         """Handle request 200055 (POLLING_INFO)."""
         header = request.header
         name = QueueName(header.consumer_group, header.topic, header.queue_id)
-        held = self._pops.held_by(*name)
+        held = self._pops.waiting.held_by(*name)
         queue = self._pops.table.queues.get(name) if header.offset is not None else None
         if queue is None or header.offset is None or header.offset >= queue.next:
             return PollingInfoResponseHeader(polling_num=held)
@@ -264,6 +288,19 @@ class PopHandler:
         return PollingInfoResponseHeader(
             polling_num=held, attempts=out.attempts, invisible_until=out.until_ms, settled=False
         )
+
+
+def _outcomes(errors: AckErrors, sizes: Sequence[int]) -> dict[int, int]:
+    """How many calls ended how."""
+    if not any(errors):
+        return {int(ResponseCode.SUCCESS): len(sizes) or 1}
+    found: dict[int, int] = {}
+    at = 0
+    for size in sizes or (len(errors),):
+        outcome = int(ResponseCode.NO_MESSAGE if any(errors[at : at + size]) else ResponseCode.SUCCESS)
+        found[outcome] = found.get(outcome, 0) + 1
+        at += size
+    return found
 
 
 class _Batch:

@@ -11,18 +11,16 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pyromq.broker.base.environment import Environment
-from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE
-from pyromq.broker.popping.calls import PopRequest, PopResult, Portion
+from pyromq.broker.popping.calls import AckErrors, AckTogether, PopRequest, PopResult, Portion
 from pyromq.broker.popping.dead import DeadLetters
 from pyromq.broker.popping.journal import PopJournal, Put, Then
-from pyromq.broker.popping.plans import INVISIBLE_MS_MAX, POLL_MS_MAX, Bucket, Plans, PopPlan, Source
+from pyromq.broker.popping.plans import INVISIBLE_MS_MAX, Plans, PopPlan, Source
 from pyromq.broker.popping.receipts import (
     InvalidReceiptError,
     Receipt,
@@ -32,7 +30,7 @@ from pyromq.broker.popping.receipts import (
     receipt_numbers,
 )
 from pyromq.broker.popping.taking import Pop, Taker, has_free, has_room
-from pyromq.broker.pulling.pull_waiters import Waiters
+from pyromq.broker.popping.waiting import ANYBODY, WaitingPops
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.store.in_flight.journal import Changed
@@ -48,24 +46,6 @@ _AGAIN_MS: Final = 1_000  # a dead letter that could not be stored is tried agai
 _ATTEMPT_IDS_MAX: Final = 10_000
 _IDLE_MS: Final = 600_000  # a queue that nobody popped for so long, and of which nothing is in flight, is forgotten
 _LOOK_MS: Final = 1_000
-_ANYBODY: Final = object()
-
-Respond = Callable[[PopResult | None], None]
-"""Hears what a waiting pop got; None when its time is over."""
-
-
-@dataclass(slots=True, eq=False)
-class HeldPop:
-    """A pop that waits; ``queue`` is the bucket of its plan."""
-
-    connection: Any  # its owner
-    queue: Bucket
-    deadline_ms: int
-    plan: PopPlan
-    respond: Respond
-    only_look: bool = False  # it wants to know that there is something, no more
-    is_admitted: Callable[[], bool] | None = None  # False: its owner may not wait any longer, and was told
-    answered: bool = False
 
 
 class Pops:
@@ -82,7 +62,6 @@ class Pops:
     ) -> None:
         self._settings = environment.settings
         self._clock = environment.clock
-        self._authority = environment.authority
         self._store = store
         self._progress = tables.progress
         self._groups = tables.groups
@@ -94,10 +73,8 @@ class Pops:
         self._taker = Taker(store, self.journal, self._settings.name)
         self._dead = DeadLetters(tables.topics, self.journal, put, counters)
         self._dead.on_failed = self._bury_later
-        self.waiters: Waiters[HeldPop] = Waiters(environment.clock, self._settings.held_pulls_max)
-        self._buckets: dict[str, dict[Bucket, None]] = {}  # that pops may wait in, by topic
+        self.waiting = WaitingPops(environment, self._taker, self.take, self.has_some)
         self._revived: dict[tuple[str, str], None] = {}  # groups and topics of which rows became ready, unreported
-        self._rescan: dict[Bucket, None] = {}  # there is more to look at, but not in this loop iteration
         self._new_number = receipt_numbers()
         self._attempt_ids: OrderedDict[tuple[QueueName, str], tuple[int, list[int]]] = OrderedDict()
         self._committed: dict[QueueName, int] = {}  # as it was committed here: another value is somebody else's
@@ -112,7 +89,7 @@ class Pops:
 
     # --- pop ---
 
-    async def pop(self, request: PopRequest, owner: object = _ANYBODY) -> PopResult | None:
+    async def pop(self, request: PopRequest, owner: object = ANYBODY) -> PopResult | None:
         """Messages, at once or within ``poll_ms``; None when there were none. Raises RefusedError."""
         plan = self.plans.plan(request)
         result = self.take(plan)
@@ -120,7 +97,7 @@ class Pops:
             return result
         return await self._waited(plan, owner, only_look=False)
 
-    async def wait(self, request: PopRequest, owner: object = _ANYBODY) -> bool:
+    async def wait(self, request: PopRequest, owner: object = ANYBODY) -> bool:
         """Whether a pop would find something, now or within ``poll_ms``. Raises RefusedError."""
         plan = self.plans.plan(request)
         if self.has_some(plan):
@@ -136,17 +113,20 @@ class Pops:
             elif result is not None:
                 self.give_back(result)
 
-        held = self.hold(plan, self._clock.monotonic_ms() + plan.request.poll_ms, respond, owner, only_look=only_look)
+        deadline_ms = self._clock.monotonic_ms() + plan.request.poll_ms
+        held = self.waiting.hold(plan, deadline_ms, respond, owner, only_look=only_look)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            self.waiters.release(held)
+            self.waiting.release(held)
             if future.done() and (result := future.result()) is not None:
                 self.give_back(result)
             raise
 
     def take(self, plan: PopPlan) -> PopResult | None:
-        """What there is at this moment; None when there is nothing."""
+        """What there is at this moment; None when there is nothing, or hand-outs cannot be written down."""
+        if not self.journal.takes_hand_outs:
+            return None
         request = plan.request
         pop = Pop(plan, self._new_number(), self._clock.now_ms())
         self._revive(pop.now_ms)  # in order mode, what lies behind must not be first
@@ -321,6 +301,40 @@ class Pops:
         queue, _ = self._row(name, receipt.offset, receipt.number, receipt.popped_ms)
         self.journal.ack(queue, (receipt.offset,), then)
 
+    def settle_together(self, acks: AckTogether, then: Callable[[AckErrors, MQError | None], None]) -> None:
+        """Acknowledge those whose receipts are good; ``then`` hears of all of them when these are safe, or are not."""
+        errors: AckErrors = []
+        good: dict[InFlightQueue, list[int]] = {}
+        known: dict[int, InFlightQueue | None] = {}
+        for queue_id, offset, number, popped_ms in acks.receipts:
+            if queue_id not in known:
+                known[queue_id] = self.table.queues.get(QueueName(acks.consumer_group, acks.topic, queue_id))
+            try:
+                queue = _good_for(known[queue_id], acks.consumer_group, offset, number, popped_ms)
+            except InvalidReceiptError as error:
+                errors.append(error)
+                continue
+            errors.append(None)
+            queue.settling.add(offset)  # it may be here twice
+            offsets = good.get(queue)
+            if offsets is None:
+                good[queue] = [offset]
+            else:
+                offsets.append(offset)
+        if not good:
+            then(errors, None)
+            return
+        waiting, failure = len(good), None
+
+        def settled(error: MQError | None) -> None:
+            nonlocal waiting, failure
+            waiting, failure = waiting - 1, failure or error
+            if not waiting:
+                then(errors, failure)
+
+        for queue, offsets in good.items():
+            self.journal.ack(queue, offsets, settled)
+
     def settle_many(self, name: QueueName, offsets: Iterable[int], number: int, popped_ms: int, then: Then) -> int:
         """Acknowledge those whose receipts are good; returns how many these are. ``then`` hears if there are any."""
         queue = self.table.queues.get(name)
@@ -367,15 +381,8 @@ class Pops:
 
     def _row(self, name: QueueName, offset: int, number: int, popped_ms: int) -> tuple[InFlightQueue, HandOut]:
         """The row that a receipt is good for."""
-        queue = self.table.queues.get(name)
-        out = queue.rows.get(offset) if queue is not None else None
-        if queue is None or out is None:
-            raise InvalidReceiptError(f"no message of group {name.group} is in flight at that place")
-        if out.number != number or out.popped_ms != popped_ms:
-            raise InvalidReceiptError("it is not that of the newest delivery of the message")
-        if offset in queue.settling:
-            raise InvalidReceiptError("it was used a moment ago")
-        return queue, out
+        queue = _good_for(self.table.queues.get(name), name.group, offset, number, popped_ms)
+        return queue, queue.rows[offset]
 
     def _settled(self, queues: Iterable[InFlightQueue]) -> None:
         """Rows of these are gone, or have another time."""
@@ -385,103 +392,12 @@ class Pops:
                 self._commit(queue)
                 if queue.keys:
                     freed[queue.name.group, queue.name.topic] = None
-        if len(self.waiters):
+        if len(self.waiting):
             self.tick_expired()  # a change to 0 makes visible at once
             for group, topic in freed:
-                self._wake_group(group, topic)
-
-    # --- waiting ---
-
-    def hold(
-        self, plan: PopPlan, deadline_ms: int, respond: Respond, owner: object = _ANYBODY, *, only_look: bool = False
-    ) -> HeldPop:
-        """Wait for something, until then by the monotonic clock. Raises RefusedError when too many wait."""
-        if self.waiters.full:
-            text = f"{len(self.waiters)} pops wait already; try again in a second"
-            raise RefusedError(ResponseCode.POLLING_FULL, text)
-        self._authority.check_accept()
-        wait_ms = min(POLL_MS_MAX, self._authority.wait_left_ms())
-        deadline_ms = min(deadline_ms, self._clock.monotonic_ms() + wait_ms)
-        held = HeldPop(owner, plan.bucket, deadline_ms, plan, respond, only_look)
-        self.waiters.hold(held)
-        self._buckets.setdefault(plan.bucket.topic, {})[plan.bucket] = None
-        if self._taker.is_unfinished:
-            self._rescan[plan.bucket] = None
-        return held
-
-    def drop_owner(self, owner: object) -> None:
-        """It is gone: its pops get nothing."""
-        self.waiters.drop_connection(owner)
-
-    def held_by(self, group: str, topic: str, queue_id: int) -> int:
-        """How many pops of a group wait for a queue."""
-        buckets = self._buckets.get(topic, ())
-        return sum(
-            len(self.waiters.of_queue(bucket))
-            for bucket in buckets
-            if bucket.group == group and bucket.queue_id in (queue_id, -1)
-        )
-
-    def wake(self, queues: Iterable[QueueKey]) -> None:
-        """There are new messages in these."""
-        if len(self.waiters):
-            for topic in {topic for topic, _ in queues}:
-                self._wake_buckets(topic, list(self._buckets.get(topic, ())))
-
-    def _wake_group(self, group: str, topic: str) -> None:
-        for name, buckets in (
-            list(self._buckets.items()) if topic not in self._buckets else [(topic, self._buckets[topic])]
-        ):
-            self._wake_buckets(name, [bucket for bucket in buckets if bucket.group == group])
-
-    def _wake_buckets(self, topic: str, buckets: list[Bucket]) -> None:
-        if not self._authority.wait_left_ms():
-            return
-        for bucket in buckets:
-            waiting = self.waiters.of_queue(bucket)
-            for held in waiting:
-                if not self._answer(held):
-                    break
-            if not waiting:
-                self._buckets[topic].pop(bucket, None)
-        if topic in self._buckets and not self._buckets[topic]:
-            del self._buckets[topic]
-
-    def _answer(self, held: HeldPop) -> bool:
-        """False when there is nothing for it, and so nothing for others like it."""
-        if held.is_admitted is not None and not held.is_admitted():
-            self.waiters.release(held)
-            return True
-        try:
-            if held.only_look:
-                if not self.has_some(held.plan):
-                    return False
-                result: PopResult | None = PopResult(
-                    request=held.plan.request, broker="", number=0, popped_ms=0, invisible_ms=0, portions=()
-                )
-            else:
-                result = self.take(held.plan)
-                if self._taker.is_unfinished:
-                    self._rescan[held.queue] = None
-                if result is None:
-                    return False
-        except MQError as error:
-            logger.warning("waiting pop ends: group=%s reason=%s", held.plan.request.group, error)
-            result = None
-        self.waiters.release(held)
-        held.respond(result)
-        return True
+                self.waiting.wake_group(group, topic)
 
     # --- what happens by itself ---
-
-    def respond_due(self) -> None:
-        """Pops whose time is over."""
-        for held in self.waiters.due():
-            held.respond(None)
-        if self._rescan:
-            again, self._rescan = self._rescan, {}
-            for bucket in again:
-                self._wake_buckets(bucket.topic, [bucket])
 
     def tick(self) -> None:
         """Ten times a second, while this broker may write."""
@@ -495,9 +411,9 @@ class Pops:
         """Messages whose time is over are ready again, or dead."""
         self._revive(self._clock.now_ms())
         woken, self._revived = self._revived, {}
-        if len(self.waiters):
+        if len(self.waiting):
             for group, topic in woken:
-                self._wake_group(group, topic)
+                self.waiting.wake_group(group, topic)
 
     def _revive(self, now_ms: int) -> None:
         """Make expired messages available again without waking waiting pops; the next tick does that."""
@@ -540,3 +456,15 @@ class Pops:
             elif not queue.rows and now_ms - queue.used_ms > _IDLE_MS:
                 self._committed.pop(name, None)
                 self.journal.forget(queue)
+
+
+def _good_for(queue: InFlightQueue | None, group: str, offset: int, number: int, popped_ms: int) -> InFlightQueue:
+    """The queue, if a receipt is good for a row of it. Raises InvalidReceiptError."""
+    out = queue.rows.get(offset) if queue is not None else None
+    if queue is None or out is None:
+        raise InvalidReceiptError(f"no message of group {group} is in flight at that place")
+    if out.number != number or out.popped_ms != popped_ms:
+        raise InvalidReceiptError("it is not that of the newest delivery of the message")
+    if offset in queue.settling:
+        raise InvalidReceiptError("it was used a moment ago")
+    return queue

@@ -47,6 +47,7 @@ WATCHES_PER_CONNECTION: Final = 16  # the oldest one ends
 WATCHED_TOPICS_MAX: Final = 200_000  # of all watches together
 _CHANGED_MAX: Final = 32_768  # queues; with more the client asks for everything
 _REPORTED_AT_ONCE: Final = 512  # queues of one response, a few milliseconds at most; the others follow
+_NEW_AT_ONCE: Final = 32  # queues whose first file is made for it, up to a millisecond each
 _WAIT_MS_MAX: Final = 30_000
 _RECENT_MS: Final = 30_000  # a client that asks less often is busy, or gone
 _OVER: Final = RangesResponseHeader(watch_id=0)
@@ -260,7 +261,11 @@ class WatchHandler:
             send_response(watch.connection, request, _OVER)
             return
         found: dict[str, list[QueueRow]] = {}
+        new = 0
         for key in list(watch.changed)[:_REPORTED_AT_ONCE]:
+            new += self._store.reader.lacks_file(*key)
+            if new > _NEW_AT_ONCE:
+                break
             del watch.changed[key]
             found.setdefault(key[0], []).append(self._row(*key))
         body = encode(RangesResponse(topics=found)) if found else b""

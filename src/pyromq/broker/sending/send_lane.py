@@ -29,7 +29,7 @@ from pyromq.broker.base.window_counters import CALL, MESSAGE
 from pyromq.broker.commit.commit import SendOrigin, SendsOfOneRead
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.topics import Topics
-from pyromq.compiled_core import Buffer, Core, Http2Lane, TakenCalls, has_call_lane
+from pyromq.compiled_core import Buffer, Core, Http2Lane, TakenCalls
 from pyromq.compiled_core import SendLane as CoreLane
 from pyromq.model.property_names import SET_BY_NOBODY
 from pyromq.model.topic import TopicConfig, TopicFilterType
@@ -127,8 +127,7 @@ class SendLane:
             min(_KEYS_MAX, own.keys_max),
         )
         lane = self._core.SendLane(limits, texts.store_host, texts.added, texts.response, self._waits)
-        if has_call_lane:
-            lane.reserve(list(SET_BY_NOBODY))
+        lane.reserve(list(SET_BY_NOBODY))
         return lane
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.wire.grpc.framing import GrpcStatus, MessageCutter, message_text, with_prefix
@@ -142,6 +142,15 @@ class GrpcCall:
             return
         self._send_head()
         self._connection.send_data(self, with_prefix(message))
+
+    def send_all(self, messages: Sequence[bytes]) -> None:
+        """Several messages of a response, in one piece if there is room for it."""
+        if not self.is_open or self.is_finished or not messages:
+            return
+        self._send_head()
+        if not self._connection.send_together(self, messages):
+            for message in messages:
+                self._connection.send_data(self, with_prefix(message))
 
     def finish(self, status: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
         """The end, after everything that was sent."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from pyromq.clock import Clock
@@ -268,24 +268,40 @@ class Http2Connection(asyncio.Protocol):
         """For the lane: the last stream, what the peer may still send, and how many calls may begin."""
         return self._streams.last_id, self._window.left, min(self.limits.streams_max - self.calls, _LANE_CALLS)
 
+    def serve_taken(self, method: CallMethod, stream_id: int, timeout: bytes, message: bytes) -> None:
+        """Serve a call that the lane took, and that is Python's from now on."""
+        self._requests.serve_taken(method, stream_id, timeout, message)
+
     def adopt(self, stream_id: int) -> tuple[GrpcCall, bytes] | None:
-        """A call that the lane took and nobody answered, from now on like any other; with the id of its message."""
-        message_id = self._streams.leave_lane(stream_id)
-        if message_id is None:
+        """A call that the lane took and nobody answered, from now on like any other.
+
+        With what the lane kept of it: the id of the message that was sent, or the request to acknowledge.
+        """
+        kept = self._streams.leave_lane(stream_id)
+        if kept is None:
             return None
         call = self.new_call(stream_id, NO_FIELDS, None)
         call.is_remote_done = True
-        return call, message_id
+        return call, kept
 
     def answer_taken(self, data: bytes) -> bool:
         """Answer what the lane took, by responses of the remoting protocol; False: each has to be sent by itself."""
         out = self._out
         if self._tables is None or out.is_paused:
             return False
-        found = self._tables.responses(data, out.window, out.initial_window)
+        return self._write_taken(self._tables.responses(data, out.window, out.initial_window))
+
+    def answer_acks(self, streams: list[int]) -> bool:
+        """Answer acknowledgements that the lane took, all of which are safe; False: each has to be sent by itself."""
+        out = self._out
+        if self._tables is None or out.is_paused:
+            return False
+        return self._write_taken(self._tables.ack_responses(streams, out.window, out.initial_window))
+
+    def _write_taken(self, found: tuple[bytes, int, int] | None) -> bool:
         if found is None:
             return False
-        responses, data_bytes, count = found
+        out, (responses, data_bytes, count) = self._out, found
         out.window -= data_bytes
         out.write_now(responses)
         self._budgets.finished(count)
@@ -369,6 +385,10 @@ class Http2Connection(asyncio.Protocol):
         call.is_finished = True
         self._streams.finished(call)
         return True
+
+    def send_together(self, call: GrpcCall, messages: Sequence[bytes]) -> bool:
+        """Several messages in one piece, if windows allow it."""
+        return self._out.send_together(call, messages)
 
     def send_data(self, call: GrpcCall, data: bytes) -> None:
         self._out.send(call, data)

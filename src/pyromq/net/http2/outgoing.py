@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyromq.net.http2.turns import ByteTurns
+from pyromq.wire.grpc.framing import PREFIX_BYTES, data_frames
 from pyromq.wire.http2.frames import (
     DATA,
     END_HEADERS,
@@ -119,6 +120,20 @@ class Outgoing:
                 )
             )
         )
+        return True
+
+    def send_together(self, call: GrpcCall, messages: Sequence[bytes]) -> bool:
+        """Messages in a frame each, when windows and this turn have room for all of them and each fits a frame."""
+        largest, size = max(map(len, messages)), sum(map(len, messages)) + PREFIX_BYTES * len(messages)
+        if size > self.window or size > call.send_window or largest + PREFIX_BYTES > FRAME_BYTES_MAX:
+            return False
+        if self.is_paused or call.pending or size > self.turns.left:
+            return False
+        self.turns.left -= size
+        self.turns.given += size
+        self.window -= size
+        call.send_window -= size
+        self.write(data_frames(call.stream_id, messages))
         return True
 
     def send(self, call: GrpcCall, data: bytes) -> None:

@@ -9,7 +9,7 @@ from pyromq.clock import Clock
 from pyromq.compiled_core import Http2Lane
 from pyromq.net.http2.budgets import AttackBudgets
 from pyromq.net.http2.call import NO_FIELDS, GrpcCall
-from pyromq.net.http2.handler import CallHandler
+from pyromq.net.http2.handler import CallHandler, CallMethod
 from pyromq.net.http2.preface import HELP
 from pyromq.net.http2.receive_window import ReceiveWindow
 from pyromq.net.http2.streams import CallStreams
@@ -113,15 +113,25 @@ class IncomingRequests:
             if ended:
                 self._request_ended(call)
             return
-        waits_ms = timeout_ms(head.fields.get(b"grpc-timeout"))
-        if waits_ms is not None:
-            call.deadline_ms = self._clock.monotonic_ms() + waits_ms
+        self._set_deadline(call, head.fields.get(b"grpc-timeout"))
         if method is None:
             call.is_remote_done = ended
             text = f"there is no {head.path[:200].decode(errors='replace')} here"
             call.finish(GrpcStatus.UNIMPLEMENTED, text)
         elif ended:
             self._request_ended(call)
+
+    def _set_deadline(self, call: GrpcCall, timeout: bytes | None) -> None:
+        waits_ms = timeout_ms(timeout)
+        if waits_ms is not None:
+            call.deadline_ms = self._clock.monotonic_ms() + waits_ms
+
+    def serve_taken(self, method: CallMethod, stream_id: int, timeout: bytes, message: bytes) -> None:
+        """Serve a call that the lane took; ``timeout`` is empty if the call has none."""
+        call = self._connection.new_call(stream_id, NO_FIELDS, method)
+        call.is_remote_done = True
+        self._set_deadline(call, timeout or None)
+        self._handle(call, message)
 
     # --- DATA ---
 

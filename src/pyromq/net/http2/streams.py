@@ -51,7 +51,7 @@ class CallStreams:
         return self._tables.streams() if self._tables is not None else []
 
     def leave_lane(self, stream_id: int) -> bytes | None:
-        """Take a call out of the lane's tables: the id of its message, or None when it is not there."""
+        """Take a call out of the lane's tables: what they kept of it, or None when it is not there."""
         return self._tables.close(stream_id) if self._tables is not None else None
 
     # --- ends ---

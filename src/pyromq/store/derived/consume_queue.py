@@ -66,6 +66,11 @@ class ConsumeQueue(QueueTail):
         """Behind the last entry whose record the log has, in a file or owed."""
         return self.end + self.owed_bytes // ENTRY_BYTES
 
+    @property
+    def lacks_file(self) -> bool:
+        """Whether its first file has to be made before owed entries can be read."""
+        return self.owed_bytes > 0 and not len(self._segments)
+
     # --- recovery ---
 
     @property

@@ -85,6 +85,14 @@ def _message(data: bytes, at: int) -> GrpcMessage | None:
     return GrpcMessage(topic=topic, user_properties=user, system_properties=system, body=body)
 
 
+def read_resource(data: bytes) -> Resource | None:
+    """A topic or a group; None when it is not as clients write it."""
+    try:
+        return _resource(data)
+    except (IndexError, UnicodeDecodeError):
+        return None
+
+
 def _resource(data: bytes) -> Resource | None:
     found = _resources.get(data)
     if found is not None:

@@ -242,6 +242,31 @@ def test_a_topic_that_is_deleted_takes_its_offsets_along(store: MessageStore) ->
     assert read.table.is_durable, "a crash would bring them back"
 
 
+def test_all_topics_are_encoded_anew_only_after_a_change(store: MessageStore) -> None:
+    known, _ = topics()
+    write_path = cast(WritePath, SimpleNamespace(store=store, group_commit=SimpleNamespace(commit_now=lambda: None)))
+    handler = TopicHandler(write_path, tables(topics=known), cast(Stats, None), BrokerSettings())
+
+    def told() -> bytes:
+        header, body = finished(handler.get_all(Wire().as_connection, request()))
+        assert msgspec.json.decode(body)["topicConfigTable"].keys() == dict(known.items()).keys()
+        assert header.total_topic_num == len(known.items())
+        return cast(bytes, body)
+
+    first = told()
+    assert told() is first
+    known.create("orders", queues=1)
+    assert b'"orders"' in told() and told() is told()
+    under_way = handler.get_all(Wire().as_connection, request(header=None))
+    known.create("late", queues=1)  # while that response is being made
+    finished(under_way)
+    assert b'"late"' in told()
+    handler.delete(Wire().as_connection, request(header=TopicHeader(topic="orders")))
+    assert b'"orders"' not in told()
+    known.announce()
+    assert msgspec.json.decode(told())["dataVersion"]["counter"] == known.table.version.counter
+
+
 def created(store: MessageStore, attributes: str) -> dict[str, str]:
     settings, (known, _) = BrokerSettings(), topics()
     write_path = cast(WritePath, SimpleNamespace(store=store, group_commit=None))

@@ -493,3 +493,42 @@ async def test_what_was_answered_in_this_turn_counts_as_unsent() -> None:
     assert talk.connection.unsent_bytes == 0
     talk.transport.unsent = 2 << 20
     assert talk.connection.room_bytes == 2 << 20
+
+
+@run
+async def test_messages_are_sent_together_or_as_windows_allow() -> None:
+    talk = Talk().greet()
+    sent = [bytes([number]) * 100 for number in range(5)]
+
+    def answer(call: GrpcCall, message: bytes) -> None:
+        call.send_all([])
+        call.send_all(sent)
+        call.finish()
+
+    talk.handler.answer = answer
+    await talk.read()
+    talk.call(1)
+    found = await talk.read()
+    assert [each[:3] for each in found] == [(1, 4, 1), *[(0, 0, 1)] * 5, (1, 5, 1)]
+    assert messages(found, 1) == sent
+    talk.feed(frames.encode_settings([(4, 250)]))  # room for two of them, and a part of the third
+    await talk.read()
+    talk.call(3)
+    found = await talk.read()
+    assert sum(len(each[3]) for each in found if each[0] == frames.DATA) == 250
+    assert talk.handler.calls[-1][0].unsent_messages == 3
+    talk.feed(frames.encode_window_update(3, 1_000))
+    found += await talk.read()
+    assert messages(found, 3) == sent
+    assert found[-1][:3] == (1, 5, 3)
+
+
+@run
+async def test_a_message_that_fits_no_frame_is_cut() -> None:
+    talk = Talk().greet()
+    sent = [b"x" * (frames.FRAME_BYTES_MAX - 4), b"y"]
+    talk.handler.answer = lambda call, message: (call.send_all(sent), call.finish())
+    await talk.read()
+    talk.call(1)
+    found = await talk.read()
+    assert messages(found, 1) == sent

@@ -74,7 +74,7 @@ class MessageLease(msgspec.Struct):
         self.receipt, self.until, self.invisible_ms = " ".join(words), until, response.invisible_time
 
 
-class LeasedMessage(ReceivedMessage, frozen=True, gc=False, eq=False):
+class LeasedMessage(ReceivedMessage, frozen=True, gc=True, eq=False):
     """A message that is ours for a time: ``with message:`` (or ``async with``) acknowledges it when the block ends,
     releases it when the block raises, and keeps it ours while the block runs."""
 

@@ -1,0 +1,295 @@
+//! Responses of a receive: stored records as clients of gRPC get them; `broker/grpc/messages.py` has the same in Python.
+//!
+//! Python's are records of IPv6 hosts, compressed bodies, messages with a time of delivery, a priority or a transaction,
+//! properties that repeat a name or are no UTF-8, and messages without an id of their own.
+
+use crate::guard::guarded;
+use crate::json::put_decimal;
+use crate::layout::{
+    i32_at, i64_at, record_at, Places, ANY_V6, ATTEMPT_AT, BORN_HOST_AT, BORN_MS_AT, COMPRESSED, OFFSET_AT,
+    QUEUE_ID_AT, STORED_MS_AT, STORE_HOST_AT,
+};
+use crate::md5::md5;
+use crate::properties::{ITEM_END, NAME_END};
+use crate::protobuf::{put_bytes, put_field, put_number, put_time};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use std::collections::HashSet;
+
+const ITEMS_MAX: usize = 128; // of one message: repeated names are looked for among all of them
+const NORMAL: u64 = 1;
+const FIFO: u64 = 2;
+const MD5: u64 = 2;
+const IDENTITY: u64 = 1;
+const ODD: [&[u8]; 6] =
+    [b"TRAN_MSG", b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC", b"DELAY", b"_SYS_MSG_PRIORITY_"];
+
+/// What all messages of a portion have in common.
+struct Portion<'a> {
+    topic: &'a [u8],   // encoded
+    receipt: &'a [u8], // up to the offset
+    invisible_ms: u64,
+}
+
+#[derive(Default)]
+struct Scratch<'a> {
+    items: Vec<(&'a [u8], &'a [u8])>,
+    user: Vec<u8>,
+    system: Vec<u8>,
+    text: Vec<u8>,
+}
+
+#[pyclass(frozen, module = "pyromq_core")]
+pub struct Deliveries {
+    own: HashSet<Vec<u8>>, // names of properties that are no application's
+}
+
+#[pymethods]
+impl Deliveries {
+    #[new]
+    fn new(own: Vec<String>) -> Self {
+        Deliveries { own: own.into_iter().map(String::into_bytes).collect() }
+    }
+
+    /// For each record of these runs its response, None where that is Python's. `topic` is encoded, `receipt` the text up to
+    /// the offset of the message. None: the runs are not whole records.
+    fn responses<'py>(
+        &self,
+        py: Python<'py>,
+        runs: Vec<PyBuffer<u8>>,
+        topic: &[u8],
+        receipt: &[u8],
+        invisible_ms: u64,
+    ) -> PyResult<Option<Bound<'py, PyList>>> {
+        if runs.iter().any(|run| !run.is_c_contiguous()) {
+            return Err(PyValueError::new_err("a run is one piece"));
+        }
+        guarded(|| {
+            let portion = Portion { topic, receipt, invisible_ms };
+            let found = PyList::empty(py);
+            for run in &runs {
+                // SAFETY: the buffer is contiguous and alive until this function returns, and nothing writes to it
+                // meanwhile: the GIL is held, and records are not written twice.
+                let data = unsafe { std::slice::from_raw_parts(run.buf_ptr().cast::<u8>(), run.len_bytes()) };
+                let (mut at, mut scratch) = (0, Scratch::default());
+                while at < data.len() {
+                    let Some(places) = record_at(data, at) else { return Ok(None) };
+                    at = places.end;
+                    match self.put(data, &places, &portion, &mut scratch) {
+                        Some(()) => found.append(response(py, data, &places, &portion, &scratch)?)?,
+                        None => found.append(py.None())?,
+                    }
+                }
+            }
+            Ok(Some(found))
+        })
+    }
+}
+
+/// A message is made of what is in the scratch, and its body.
+fn response<'py>(
+    py: Python<'py>,
+    data: &[u8],
+    places: &Places,
+    portion: &Portion<'_>,
+    scratch: &Scratch<'_>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let body = &data[places.body.clone()];
+    let mut head = Vec::with_capacity(portion.topic.len() + scratch.user.len() + scratch.system.len() + 32);
+    put_bytes(&mut head, 0x0A, portion.topic);
+    head.extend_from_slice(&scratch.user);
+    put_bytes(&mut head, 0x1A, &scratch.system);
+    if !body.is_empty() {
+        put_number(&mut head, 0x22);
+        put_number(&mut head, body.len() as u64);
+    }
+    let mut outer = Vec::with_capacity(16);
+    put_number(&mut outer, 0x12);
+    put_number(&mut outer, (head.len() + body.len()) as u64);
+    let (first, second) = (outer.len(), outer.len() + head.len());
+    PyBytes::new_with(py, second + body.len(), |into| {
+        into[..first].copy_from_slice(&outer);
+        into[first..second].copy_from_slice(&head);
+        into[second..].copy_from_slice(body);
+        Ok(())
+    })
+}
+
+impl Deliveries {
+    /// Properties and system properties of a record into the scratch; None: it is Python's.
+    fn put<'a>(&self, data: &'a [u8], places: &Places, portion: &Portion<'_>, scratch: &mut Scratch<'a>) -> Option<()> {
+        if places.sys_flag & (COMPRESSED | ANY_V6) != 0 {
+            return None;
+        }
+        let record = &data[places.start..places.end];
+        read_items(&data[places.properties.clone()], &mut scratch.items)?;
+        let mut facts = Facts::default();
+        scratch.user.clear();
+        for &(name, value) in &scratch.items {
+            match name {
+                b"TAGS" => facts.tag = Some(value),
+                b"KEYS" => facts.keys = value,
+                b"UNIQ_KEY" => facts.id = value,
+                b"__BORNHOST" => facts.born_host = value,
+                b"__SHARDINGKEY" => facts.group = Some(value),
+                b"TRACE_CONTEXT" => facts.trace = Some(value),
+                _ if ODD.contains(&name) => return None,
+                _ if self.own.contains(name) => {}
+                _ => {
+                    let size = entry_bytes(name) + entry_bytes(value);
+                    put_number(&mut scratch.user, 0x12);
+                    put_number(&mut scratch.user, size as u64);
+                    put_bytes(&mut scratch.user, 0x0A, name);
+                    put_bytes(&mut scratch.user, 0x12, value);
+                }
+            }
+        }
+        if facts.id.is_empty() || !facts.keys.is_ascii() {
+            return None;
+        }
+        scratch.system.clear();
+        put_system(record, &data[places.body.clone()], &facts, portion, &mut scratch.system, &mut scratch.text)
+    }
+}
+
+#[derive(Default)]
+struct Facts<'a> {
+    tag: Option<&'a [u8]>,
+    keys: &'a [u8],
+    id: &'a [u8],
+    born_host: &'a [u8],
+    group: Option<&'a [u8]>,
+    trace: Option<&'a [u8]>,
+}
+
+fn put_system(
+    record: &[u8],
+    body: &[u8],
+    facts: &Facts<'_>,
+    portion: &Portion<'_>,
+    into: &mut Vec<u8>,
+    text: &mut Vec<u8>,
+) -> Option<()> {
+    if let Some(tag) = facts.tag {
+        put_bytes(into, 0x0A, tag);
+    }
+    for key in facts.keys.split(|&byte| is_blank(byte)).filter(|key| !key.is_empty()) {
+        put_bytes(into, 0x12, key);
+    }
+    put_bytes(into, 0x1A, facts.id);
+    put_digest(into, body);
+    put_field(into, 0x28, IDENTITY);
+    put_field(into, 0x30, if facts.group.is_some() { FIFO } else { NORMAL });
+    put_time(into, 0x3A, u64::try_from(i64_at(record, BORN_MS_AT)).ok()?);
+    if facts.born_host.is_empty() {
+        put_host(into, 0x42, &record[BORN_HOST_AT..BORN_HOST_AT + 8], text);
+    } else {
+        put_bytes(into, 0x42, facts.born_host);
+    }
+    put_time(into, 0x4A, u64::try_from(i64_at(record, STORED_MS_AT)).ok()?);
+    put_host(into, 0x52, &record[STORE_HOST_AT..STORE_HOST_AT + 8], text);
+    let offset = u64::try_from(i64_at(record, OFFSET_AT)).ok()?;
+    text.clear();
+    text.extend_from_slice(portion.receipt);
+    put_decimal(text, offset as i64);
+    put_bytes(into, 0x62, text);
+    let queue_id = u64::try_from(i32_at(record, QUEUE_ID_AT)).ok()?;
+    if queue_id > 0 {
+        put_field(into, 0x68, queue_id);
+    }
+    put_field(into, 0x70, offset);
+    put_time(into, 0x7A, portion.invisible_ms);
+    put_field(into, 0x80, u64::try_from(i32_at(record, ATTEMPT_AT)).ok()? + 1);
+    if let Some(group) = facts.group {
+        put_bytes(into, 0x8A, group);
+    }
+    if let Some(trace) = facts.trace {
+        put_bytes(into, 0x92, trace);
+    }
+    Some(())
+}
+
+/// Bytes of a text in an entry of a map: tag, size, text.
+#[inline]
+fn entry_bytes(text: &[u8]) -> usize {
+    let mut size = 2 + text.len();
+    let mut rest = text.len() >> 7;
+    while rest > 0 {
+        size += 1;
+        rest >>= 7;
+    }
+    size
+}
+
+/// As Python's `str.split` sees ASCII.
+#[inline]
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | 0x09..=0x0D | 0x1C..=0x1F)
+}
+
+fn put_digest(into: &mut Vec<u8>, body: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut text = [0u8; 32];
+    for (place, byte) in text.chunks_exact_mut(2).zip(md5(body)) {
+        place.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+    }
+    into.extend_from_slice(&[0x22, 36, 0x08, MD5 as u8]);
+    put_bytes(into, 0x12, &text);
+}
+
+/// An IPv4 address and a port, as text.
+fn put_host(into: &mut Vec<u8>, tag: u64, host: &[u8], text: &mut Vec<u8>) {
+    text.clear();
+    for (index, &part) in host[..4].iter().enumerate() {
+        if index > 0 {
+            text.push(b'.');
+        }
+        put_decimal(text, i64::from(part));
+    }
+    text.push(b':');
+    put_decimal(text, i64::from(i32_at(host, 4)));
+    put_bytes(into, tag, text);
+}
+
+/// Names and values; None when a name is there twice, there are very many, or it is no UTF-8.
+fn read_items<'a>(raw: &'a [u8], items: &mut Vec<(&'a [u8], &'a [u8])>) -> Option<()> {
+    items.clear();
+    std::str::from_utf8(raw).ok()?;
+    for item in raw.split(|&byte| byte == ITEM_END) {
+        let Some(at) = item.iter().position(|&byte| byte == NAME_END) else { continue };
+        let (name, value) = (&item[..at], &item[at + 1..]);
+        if name.is_empty() || value.is_empty() {
+            continue;
+        }
+        if items.len() >= ITEMS_MAX || items.iter().any(|(known, _)| *known == name) {
+            return None;
+        }
+        items.push((name, value));
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_that_python_would_see_otherwise_are_left() {
+        let mut items = Vec::new();
+        assert_eq!(read_items(b"a\x01b\x02\x01x\x02c\x01\x02d\x01e", &mut items), Some(()));
+        assert_eq!(items, [(&b"a"[..], &b"b"[..]), (b"d", b"e")]);
+        assert_eq!(read_items(b"a\x01b\x02a\x01c\x02", &mut items), None);
+        assert_eq!(read_items(b"a\x01\xff\x02", &mut items), None);
+    }
+
+    #[test]
+    fn sizes_of_entries() {
+        for size in [0, 1, 127, 128, 16_383, 16_384] {
+            let (text, mut put) = (vec![b'x'; size], Vec::new());
+            put_bytes(&mut put, 0x0A, &text);
+            assert_eq!(entry_bytes(&text), put.len());
+        }
+    }
+}
