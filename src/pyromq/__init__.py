@@ -7,10 +7,10 @@
 
     PushConsumer("127.0.0.1:9876", group="billing", listener=bill, topics="orders").run()  # until Ctrl-C
 
-``pyromq.App`` makes listeners of decorated functions. ``pyromq.aio`` has the other names for asyncio. The rest is in
-modules: ``pyromq.errors``, ``settings``, ``results`` (what listeners return and sends say), ``selectors`` (which
-queue), ``hooks``, ``offsets``, ``monitoring``, ``typed``, ``testing``, ``outbox``, ``idempotent``, ``pipeline``.
-Names are imported when they are first used.
+``pyromq.App`` makes listeners of decorated functions, ``pyromq.sql`` answers questions about topics. ``pyromq.aio`` has
+the other names for asyncio. The rest is in modules: ``pyromq.errors``, ``settings``, ``results`` (what listeners return
+and sends say), ``selectors`` (which queue), ``hooks``, ``offsets``, ``monitoring``, ``typed``, ``testing``, ``outbox``,
+``idempotent``, ``pipeline``. Names are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyromq.client.sync.faces import Client, Producer
     from pyromq.client.sync.transactions import TransactionProducer
     from pyromq.operate.sync_admin import Admin
+    from pyromq.pipeline.tables.answer import sql
 
     __version__: str
 
@@ -59,6 +60,7 @@ __all__ = [
     "TransactionOutcome",
     "TransactionProducer",
     "__version__",
+    "sql",
 ]
 
 _HOMES = {
@@ -67,6 +69,7 @@ _HOMES = {
     "Admin": "operate.sync_admin",
     "TransactionProducer": "client.sync.transactions",
     "App": "app",
+    "sql": "pipeline.tables.answer",
     **{"Message": "model.message", "QueueId": "model.queue", "MQError": "errors"},
 }
 _MODULES = (

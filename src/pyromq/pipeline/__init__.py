@@ -9,11 +9,14 @@
 
     core         options, offsets, errors, open clients       spark       session(), format("pyromq"), group progress
     arrow        stored records to Arrow                      consuming   a consumer group whose handler Spark calls
+    payload      bodies to typed columns
     reading      which offsets a batch reads; pulling them    jobs        archive, replay, redrive, report, dedupe, run
-    sink         rows to requests, sent until confirmed
     store_files  store folders without a broker
+    sink         rows to requests, sent until confirmed
+    tables       SQL and Delta tables without Spark
 
-Nothing of Spark is imported before it is used; ``core``, ``arrow`` and ``reading`` do not know it at all.
+Nothing of Spark is imported before it is used; ``core``, ``arrow``, ``payload``, ``reading`` and ``tables`` do not know
+it at all.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
     from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry
     from pyromq.pipeline.spark.progress import ProgressListener
     from pyromq.pipeline.spark.session import register, session
+    from pyromq.pipeline.spark.sql_frames import sql_frame
     from pyromq.pipeline.spark.store_frames import read_store
+    from pyromq.pipeline.tables.filling import fill_table, table_versions, where_is
 
 __all__ = [
     "DONE",
@@ -37,9 +42,13 @@ __all__ = [
     "Record",
     "Retry",
     "consume",
+    "fill_table",
     "read_store",
     "register",
     "session",
+    "sql_frame",
+    "table_versions",
+    "where_is",
 ]
 
 _HOMES = {
@@ -47,6 +56,8 @@ _HOMES = {
     "register": "spark.session",
     "session": "spark.session",
     "read_store": "spark.store_frames",
+    "sql_frame": "spark.sql_frames",
+    **dict.fromkeys(("fill_table", "table_versions", "where_is"), "tables.filling"),
     "consume": "consuming.group",
     "ConsumeOptions": "consuming.options",
     "Record": "consuming.rows",

@@ -39,41 +39,58 @@ def avro(kind: type[Any], schema: AvroSchema, *, older: Sequence[AvroSchema] = (
     ``schema`` is a record, as dict or JSON text; ``older`` are those that messages still in the topic were written
     with. Raises ConfigError for a schema that is none, and without fastavro.
     """
-    fastavro = _fastavro()
-    reader, name = _parsed(fastavro, schema)
-    writers = {name: reader, **{title: each for each, title in (_parsed(fastavro, old) for old in older)}}
+    records = AvroRecords(schema, older)
+    document = records.reader if isinstance(records.reader, dict) else {}
+    return Codec(
+        type=kind,
+        content_type=Format.AVRO.value,
+        encode=lambda value: records.encode(_as_record(value)),
+        decode=lambda body, written_as: _as_kind(records.decode(body, written_as), kind),
+        schema=records.name,
+        json_schema={"x-avro-schema": {key: each for key, each in document.items() if not key.startswith("__")}},
+    )
 
-    def encode(value: Any) -> bytes:
-        buffer = io.BytesIO()
+
+class AvroRecords:
+    """Bodies of one Avro schema ⇄ dicts. ``name`` is what messages are sent with. Raises ConfigError."""
+
+    def __init__(self, schema: AvroSchema, older: Sequence[AvroSchema] = ()) -> None:
+        self._fastavro = _fastavro()
+        self.reader, self.name = _parsed(self._fastavro, schema)
+        others = (_parsed(self._fastavro, old) for old in older)
+        self._writers = {self.name: self.reader, **{title: each for each, title in others}}
+
+    def encode(self, record: Any) -> bytes:
+        """Raise ValueError for a record that the schema does not fit."""
+        fastavro, buffer = self._fastavro, io.BytesIO()
         try:
-            fastavro.schemaless_writer(buffer, reader, _as_record(value), strict_allow_default=True)
+            fastavro.schemaless_writer(buffer, self.reader, record, strict_allow_default=True)
         except fastavro.validation.ValidationError as error:
             raise ValueError(str(error)) from error
         return buffer.getvalue()
 
-    def decode(body: bytes, written_as: str) -> Any:
-        writer = writers.get(written_as or name)
+    def decode(self, body: bytes, written_as: str = "") -> Any:
+        """Read a body that was written with the schema of that name, the present one without. Raises ValueError."""
+        fastavro, writer = self._fastavro, self._writers.get(written_as or self.name)
         if writer is None:
-            text = f"it was written with schema {written_as}, and {name} is known"
+            text = f"it was written with schema {written_as}, and {self.name} is known"
             raise ValueError(f"{text}: give that schema to avro(…, older=[…])")
         buffer = io.BytesIO(body)
         try:
-            record = fastavro.schemaless_reader(buffer, writer, None if writer is reader else reader)
+            record = fastavro.schemaless_reader(buffer, writer, None if writer is self.reader else self.reader)
         except (fastavro.read.SchemaResolutionError, AssertionError, OverflowError, MemoryError) as error:
             raise ValueError(str(error) or "it is no Avro") from error
         if buffer.tell() != len(body):
             raise ValueError(f"{len(body) - buffer.tell()} bytes are left over: it is of another schema")
-        return _as_kind(record, kind)
+        return record
 
-    document = reader if isinstance(reader, dict) else {}
-    return Codec(
-        type=kind,
-        content_type=Format.AVRO.value,
-        encode=encode,
-        decode=decode,
-        schema=name,
-        json_schema={"x-avro-schema": {key: each for key, each in document.items() if not key.startswith("__")}},
-    )
+
+def without_uuids(schema: Any) -> Any:
+    """The schema with UUIDs as the strings that they are written as."""
+    if isinstance(schema, Mapping):
+        is_uuid = schema.get("logicalType") == "uuid" and schema.get("type") == "string"
+        return {key: without_uuids(each) for key, each in schema.items() if not (is_uuid and key == "logicalType")}
+    return [without_uuids(each) for each in schema] if isinstance(schema, list) else schema
 
 
 def _fastavro() -> Any:

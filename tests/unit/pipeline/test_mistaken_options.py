@@ -22,10 +22,10 @@ from pyspark.sql.types import (
 
 from pyromq.pipeline.arrow.columns import COLUMNS, spark_type
 from pyromq.pipeline.core.errors import OptionError, SchemaError
-from pyromq.pipeline.core.options import OPTIONS, SourceOption, Use, parse_options
+from pyromq.pipeline.core.options import OPTIONS, SourceOption, SourceOptions, Use, parse_options
 from pyromq.pipeline.sink.columns import SINK_COLUMNS, check_sink_schema
 from pyromq.pipeline.sink.options import SINK_OPTIONS, parse_sink_options
-from pyromq.pipeline.spark.source import arrow_schema
+from pyromq.pipeline.spark.source import columns_of_read
 
 NOTHING = "empty; give it a value"
 COUNT, AMOUNT, TIME, SWITCH = "number above 0", "512k or 64m", "30s or 15m", "neither true nor false"
@@ -60,6 +60,9 @@ SOURCE_MISTAKES: dict[str, tuple[tuple[str, str], ...]] = {
     "pushFilters": (("all", SWITCH),),
     "includeRetry": (("yes", SWITCH),),
     "properties": (("json", "map nor raw"),),
+    "payload": (("xml", "json, text, avro, msgpack, protobuf"), ("", "not one of json")),
+    "schema": (("", NOTHING),),
+    "payloadMode": (("strict", "permissive, failfast, dropmalformed"),),
     "pullBatchSize": (("0", COUNT),),
     "gatherBytes": (("2g", "more than 1g"), ("big", AMOUNT)),
     "batchRows": (("-1", COUNT),),
@@ -159,7 +162,7 @@ def schema_of(*columns: tuple[str, DataType]) -> StructType:
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_column_of_another_type_is_named_with_the_type_it_has(column: str) -> None:
     with pytest.raises(SchemaError, match=rf"column {column} is {spark_type(column)}.*, not "):
-        arrow_schema(schema_of((column, ArrayType(IntegerType()))))
+        columns_of_read(SourceOptions(), schema_of((column, ArrayType(IntegerType()))))
 
 
 @pytest.mark.parametrize(
@@ -175,12 +178,12 @@ def test_a_column_of_another_type_is_named_with_the_type_it_has(column: str) -> 
 )
 def test_a_schema_that_asks_for_something_else_is_told(columns: list[tuple[str, DataType]], words: str) -> None:
     with pytest.raises(SchemaError, match=words):
-        arrow_schema(schema_of(*columns))
+        columns_of_read(SourceOptions(), schema_of(*columns))
 
 
 def test_a_schema_without_columns_is_told() -> None:
     with pytest.raises(SchemaError, match="no columns"):
-        arrow_schema(StructType([]))
+        columns_of_read(SourceOptions(), StructType([]))
 
 
 @pytest.mark.parametrize("column", SINK_COLUMNS)

@@ -14,7 +14,7 @@ from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import confirm
 from pyromq.cli.output.resent_rows import RESENT_COLUMNS, resent_row
-from pyromq.cli.output.tables import Form, form_for, write_json, write_rows
+from pyromq.cli.output.tables import Form, FormOption, form_for, write_json, write_rows
 from pyromq.cli.pipeline.checks import check_source, check_topics, has_dead_letters
 from pyromq.cli.pipeline.options import (
     ArchiveFlags,
@@ -31,6 +31,8 @@ from pyromq.cli.pipeline.options import (
     ReplayFlags,
     SparkOptions,
     StretchOptions,
+    TableFlags,
+    TableQuestions,
     TopicsArgument,
     one_of,
     one_target,
@@ -43,6 +45,8 @@ from pyromq.cli.pipeline.options import (
 from pyromq.cli.pipeline.session import bar, started
 from pyromq.cli.pipeline.tables import (
     SAMPLES,
+    TABLE_PLACES,
+    TABLE_VERSIONS,
     fitting,
     rows_of,
     rows_shown,
@@ -53,7 +57,7 @@ from pyromq.cli.pipeline.tables import (
 from pyromq.errors import StoreNotFoundError
 
 _LETTERS_SHOWN = 10
-app = Commands(help="Jobs on Spark: archive, replay, redrive, report, dedupe, store, run.")
+app = Commands(help="Jobs on Spark: archive, replay, redrive, report, dedupe, store, run; table without it.")
 
 
 @app.command()
@@ -304,7 +308,7 @@ def store(
             write_summary(sys.stdout, run_in.output, "store", done)
             return
         with bar("reading the log"):
-            rows = rows_shown(found, count)
+            rows = list(rows_shown(found, count))
     write_found(sys.stdout, form_for(run_in.output, sys.stdout), found.columns, rows)
 
 
@@ -334,3 +338,42 @@ def run(
     with started(run_in, settings) as spark, bar(pipeline.name) as tell:
         done = run_file(spark, file, tell=tell)
     write_summary(sys.stdout, run_in.output, "run", done)
+
+
+@app.command()
+@unfolded
+def table(
+    topics: TopicsArgument,
+    *,
+    to: Annotated[Path, Option("--to", metavar="DIR", help="Folder of the Delta table.")],
+    filling: TableFlags,
+    look: TableQuestions,
+    cluster: ClusterOptions,
+    output: FormOption = None,
+) -> None:
+    """Keep topics as a Delta table, each message once, without Spark.
+
+    A run goes on where the table is, however the run before it ended; the offsets stand in the commits of the table.
+    """
+    from pyromq.pipeline import fill_table, where_is
+    from pyromq.pipeline.tables.filling import versions_shown
+
+    form = form_for(output, sys.stdout)
+    if look.where_is:
+        found = [row for row in where_is(to, look.where_is) if row["topic"] in topics]
+        write_found(sys.stdout, form, TABLE_PLACES, found)
+        if not found:
+            click.echo(f"the table has no message {look.where_is} of {', '.join(topics)}", err=True)
+            raise click.exceptions.Exit(ExitCode.NOT_FOUND)
+        return
+    if look.history:
+        write_found(sys.stdout, form, TABLE_VERSIONS, versions_shown(to))
+        return
+    check_topics(cluster, *topics)
+    with bar("filling") as tell:
+        done = fill_table(
+            ",".join(topics), to, cluster.nameserver, options=cluster.source_options, follow_s=filling.follow or None,
+            compact=filling.compact, expire_days=filling.expire or None, commit_bytes=filling.commit_mb << 20,
+            progress=tell,
+        )  # fmt: skip
+    write_summary(sys.stdout, output, "table", done)

@@ -193,6 +193,31 @@ class DedupeTarget:
     group: GroupOption = "pyromq-dedupe"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFlags:
+    """How ``table`` fills a table and keeps it tidy."""
+
+    follow: FollowOption = 0
+    compact: Annotated[bool, Option("--compact", help="Merge small files.")] = False
+    expire: Annotated[
+        float, Option(min=0, metavar="DAYS", help="Delete messages stored earlier than this; 0: none.")
+    ] = 0
+    commit_mb: Annotated[
+        int,
+        Option("--commit-size", min=1, max=1024, metavar="MEBIBYTES", help="Messages in one commit, and in memory."),
+    ] = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableQuestions:
+    """Questions that ``table`` answers about a table instead of filling it."""
+
+    where_is: Annotated[
+        str, Option("--where-is", metavar="ID", help="Show the table version that brought a message.")
+    ] = ""
+    history: Annotated[bool, Option("--history", help="Show which offsets each table version brought.")] = False
+
+
 def selection(
     topics: list[str],
     filters: FilterOptions,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -89,6 +89,14 @@ FIELDS: Final = {
         Column("canary", "canary", show=lambda verdict: "" if verdict == "not asked for" else verdict),
         _TOOK,
     ),
+    "table": (
+        Column("path", "table"),
+        Column("version", "version", show=_number),
+        Column("messages", "messages", show=_number),
+        Column("commits", "commits", show=_number),
+        Column("merged_files", "files merged", show=_number),
+        Column("expired", "messages expired", show=_number),
+    ),
     "store": (Column("path", "written to"), Column("rows", "rows", show=_number), _TOOK),
     "dedupe": (
         Column("to", "to"),
@@ -107,6 +115,8 @@ SAMPLES: Final = (
     Column("tags", "tags", optional=True),
     Column("body", "body"),
 )
+TABLE_PLACES: Final = ("version", "message_id", "topic", "broker", "queue_id", "queue_offset", "store_time")
+TABLE_VERSIONS: Final = ("version", "committed", "topic", "broker", "queue_id", "start", "end")
 _REPORT: Final = (
     ("throughput", "Throughput", (
         Column("topic", "topic"), Column("messages", "messages", right=True, show=_number),
@@ -205,13 +215,14 @@ def columns_of(names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> list[
     return [Column(name, name, right=all(isinstance(row[name], int | float) for row in found)) for name in names]
 
 
-def rows_shown(found: DataFrame, count: int) -> list[dict[str, Any]]:
-    """The first rows of a query, for tables and for JSON; moments are in UTC, as are all times that are shown."""
+def rows_shown(found: DataFrame, count: int | None) -> Iterator[dict[str, Any]]:
+    """The first rows of a query (None: all), for tables and for JSON; moments are in UTC, as all times are shown."""
     from pyspark.sql.types import TimestampType
 
     moments = {field.name for field in found.schema.fields if isinstance(field.dataType, TimestampType)}
-    rows = [row.asDict() for row in found.limit(count).collect()]
-    return [{name: _shown(value, name in moments) for name, value in row.items()} for row in rows]
+    rows = found.toLocalIterator() if count is None else found.limit(count).collect()
+    for row in rows:
+        yield {name: _shown(value, name in moments) for name, value in row.asDict().items()}
 
 
 def _shown(value: Any, is_moment: bool) -> Any:

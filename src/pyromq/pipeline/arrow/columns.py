@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
@@ -40,9 +41,10 @@ _SPARK_NAMES: Final = {
 }  # fmt: skip
 
 
-def spark_schema(*, properties_as_map: bool) -> str:
-    """All columns, as Spark's DDL has them."""
-    return ", ".join(f"{name} {spark_type(name, properties_as_map=properties_as_map)}" for name in COLUMNS)
+def spark_schema(*, properties_as_map: bool, without: Collection[str] = ()) -> str:
+    """All columns but those that are left out, as Spark's DDL has them."""
+    names = [name for name in COLUMNS if name not in without]
+    return ", ".join(f"{name} {spark_type(name, properties_as_map=properties_as_map)}" for name in names)
 
 
 def spark_type(column: str, *, properties_as_map: bool = True) -> str:

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from pyromq.client.consumer.base.failure_recorder import code_version
 from pyromq.errors import ConfigError
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from pyromq.pipeline.consuming.writer import RowCounts
+
+_TYPED: Final = frozenset(("payload", "schema", "payloadmode"))
+"""Options of typed reads, in lower case: handlers get bodies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,5 +140,7 @@ def source_options(
     for key, value in more.items():
         if key.lower() in (name.lower() for name in given):
             raise ConfigError(f"option {key} is set by consume itself; leave it out")
+        if key.lower() in _TYPED:
+            raise ConfigError(f"option {key} is of typed reads; a handler gets rows with body, and decodes that itself")
         given[key] = option_text(value)
     return given

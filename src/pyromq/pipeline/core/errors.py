@@ -38,6 +38,17 @@ class SchemaError(ConfigError):
     """A schema that asks for what the source does not have."""
 
 
+class CorruptRowError(MQError):
+    """A body that cannot be decoded, where the query is not to go on."""
+
+    def __init__(self, topic: str, broker: str, queue: int, offset: int, reason: str) -> None:
+        super().__init__(
+            f"the message at offset {offset} of {topic}, queue {queue} of {broker}, cannot be decoded: {reason}. To go "
+            "on, set the option payloadMode to permissive (column _error) or dropmalformed"
+        )
+        self.topic, self.broker, self.queue, self.offset, self.reason = topic, broker, queue, offset, reason
+
+
 class DataLossError(MQError):
     """Messages that the query was to read are gone from the brokers."""
 

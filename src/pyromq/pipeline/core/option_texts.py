@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from pyromq.client.consumer.rules.subscription import parse_tags
@@ -22,6 +23,24 @@ class StoreFolderOption:
 
     broker: str
     path: str
+
+
+class PayloadFormat(Enum):
+    """How bodies are written that a typed read decodes."""
+
+    JSON = "json"
+    TEXT = "text"
+    AVRO = "avro"
+    MSGPACK = "msgpack"
+    PROTOBUF = "protobuf"
+
+
+class PayloadMode(Enum):
+    """What becomes of a row whose body cannot be decoded; the names are Spark's."""
+
+    PERMISSIVE = "permissive"
+    FAILFAST = "failfast"
+    DROPMALFORMED = "dropmalformed"
 
 
 _BYTES: Final = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
@@ -169,6 +188,20 @@ def properties(text: str) -> bool:
     if text.strip().lower() not in ("map", "raw"):
         raise ValueError(f"{text!r} is neither map nor raw")
     return text.strip().lower() == "map"
+
+
+def payload(text: str) -> PayloadFormat:
+    try:
+        return PayloadFormat(text.strip().lower())
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not one of {', '.join(each.value for each in PayloadFormat)}") from error
+
+
+def payload_mode(text: str) -> PayloadMode:
+    try:
+        return PayloadMode(text.strip().lower())
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not one of {', '.join(each.value for each in PayloadMode)}") from error
 
 
 def store_folders(text: str) -> tuple[StoreFolderOption, ...]:

@@ -17,7 +17,7 @@ from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.kafka_names import counterpart, kafka_hint
 from pyromq.pipeline.core.keywords import closest
 from pyromq.pipeline.core.offsets import queue_text
-from pyromq.pipeline.core.option_texts import StoreFolderOption
+from pyromq.pipeline.core.option_texts import PayloadFormat, PayloadMode, StoreFolderOption
 from pyromq.pipeline.core.places import (
     EARLIEST,
     LATEST,
@@ -69,6 +69,9 @@ class SourceOptions:
     push_filters: bool = False
     include_retry: bool = False
     properties_as_map: bool = True
+    payload: PayloadFormat | None = None  # how bodies are written; None: they are not decoded
+    schema: str = ""  # of bodies, in any form that ``typed.schemas.given`` reads
+    mode_of_bad_rows: PayloadMode = PayloadMode.PERMISSIVE
     pull_count: int = 1_024
     gather_bytes: int = 2 << 20
     batch_rows: int = 5_000
@@ -207,6 +210,9 @@ OPTIONS: Final = (
     SourceOption("pushFilters", "push_filters", texts.switch, Use.BATCH, "`false`"),
     SourceOption("includeRetry", "include_retry", texts.switch, Use.BOTH, "`false`"),
     SourceOption("properties", "properties_as_map", texts.properties, Use.BOTH, "`map`"),
+    SourceOption("payload", "payload", texts.payload, Use.BOTH, "–"),
+    SourceOption("schema", "schema", texts.text_of, Use.BOTH, "–"),
+    SourceOption("payloadMode", "mode_of_bad_rows", texts.payload_mode, Use.BOTH, "`permissive`"),
     SourceOption("pullBatchSize", "pull_count", texts.count, Use.BOTH, "`1024`"),
     SourceOption("gatherBytes", "gather_bytes", texts.gather_size, Use.BOTH, "`2m`"),
     SourceOption("batchRows", "batch_rows", texts.count, Use.BOTH, "`5000`"),
@@ -234,6 +240,7 @@ _OF_STORES: Final = frozenset(
     (
         *("storePath", "storeVerify", "topic", "tags", "startingTimestamp", "endingTimestamp"),
         *("minPartitions", "maxPartitions", "properties", "batchRows"),
+        *("payload", "schema", "payloadMode"),
     )
 )
 """What may be combined with storePath; all others are about brokers."""
@@ -260,18 +267,18 @@ def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
     )
 
 
-def check_options(given: Mapping[str, str]) -> None:
-    """Whether a batch or a stream can be read with them, where it is not known which is meant. Raises OptionError."""
+def check_options(given: Mapping[str, str]) -> SourceOptions:
+    """The options of a batch or of a stream, where it is not known which is meant. Raises OptionError."""
     uses = {option.name.lower(): option.use for option in OPTIONS}
     meant = [uses.get(name.lower()) for name in given]
     likely, other = Use.BATCH, Use.STREAM
     if meant.count(Use.STREAM) > meant.count(Use.BATCH):
         likely, other = other, likely
     try:
-        parse_options(given, likely)
+        return parse_options(given, likely)
     except OptionError as error:
         try:
-            parse_options(given, other)
+            return parse_options(given, other)
         except OptionError as also:
             lacks_group = likely is Use.STREAM and [name for name, _ in error.mistakes] == ["group"]
             raise (OptionError.joined(also, error) if lacks_group else error) from None
@@ -300,6 +307,12 @@ def _rules(options: SourceOptions, use: Use) -> tuple[Rule, ...]:
          "say what to read with topic or topicPattern", "topicPattern", "storePath"),
         ("topicPattern", not (options.topics and options.topic_pattern), "it cannot be combined with topic"),
         ("sql", not (options.tags and options.sql), "it cannot be combined with tags"),
+        ("schema", options.payload or not options.schema, "it needs payload, which says how bodies are written",
+         "payload"),
+        ("schema", options.payload is not PayloadFormat.TEXT or not options.schema,
+         "text has no schema: its column is value"),
+        ("payloadMode", options.payload or options.mode_of_bad_rows is PayloadMode.PERMISSIVE, "it needs payload",
+         "payload"),
         ("includeRetry", options.group or not options.include_retry, "it needs the option group", "group"),
         ("startingOffsets", options.group or options.starting is not RelativeOffset.GROUP,
          "group needs the option group", "group"),

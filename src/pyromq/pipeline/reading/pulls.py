@@ -92,7 +92,7 @@ class RangeReader:
         self.filter = filter_for(options, wanted.queue.topic)
         self._group = client.wire_name(options.group) if options.group else NO_GROUP
         self._broker_id = MASTER_ID  # of the broker to ask next, as responses suggest it
-        self._asked_id = MASTER_ID  # of the one that was asked last
+        self._is_master = True  # whether that one was asked last, and no replica in its place
         self._stride = 0  # messages of a response, 0 when that is not known
         self._response_bytes = 1  # of a full response
         what = f"reading {shown(wanted.queue)} at offset {wanted.start}"
@@ -147,8 +147,9 @@ class RangeReader:
     async def _connection(self) -> Any:
         client, queue = self._client, self._queue
         await client.routes.get(queue.topic, timeout_ms=self._options.request_ms)
-        self._asked_id = self._broker_id
+        master = client.brokers.address(queue.broker, MASTER_ID)
         address = client.brokers.address(queue.broker, self._broker_id) or client.brokers.readable_address(queue.broker)
+        self._is_master = address == master
         if address is None:
             raise ConnectFailedError(f"no address of broker {queue.broker} is known")
         link = client.brokers.link(address)
@@ -222,7 +223,7 @@ class RangeReader:
     def _pass_over(self, header: PullResponseHeader) -> None:
         """What the plan says is not there. Raises DataLossError, or BrokerError for what may still come."""
         is_held = header.min_offset <= self.offset < header.max_offset
-        if is_held or self._asked_id != MASTER_ID:  # replicas may be behind
+        if is_held or not self._is_master:  # replicas may be behind
             text = f"the broker finds no message at offset {self.offset} of [{header.min_offset}, {header.max_offset})"
             raise BrokerError(code=ResponseCode.PULL_NOT_FOUND, remark=text)
         queue, end = shown(self._queue), self._wanted.end

@@ -37,6 +37,8 @@ def check_sink_schema(schema: StructType, options: SinkOptions) -> None:
     names = [field.name for field in schema.fields]
     for field in schema.fields:
         if field.name not in SINK_COLUMNS:
+            if options.payload is not None:
+                continue  # a field of the bodies
             raise SchemaError(
                 f"column {field.name} is unknown to the sink; drop it. Its columns are: {', '.join(SINK_COLUMNS)}"
             )
@@ -46,12 +48,14 @@ def check_sink_schema(schema: StructType, options: SinkOptions) -> None:
         if names.count(field.name) > 1:
             raise SchemaError(f"column {field.name} appears twice")
     for column, holds, reason in (
-        ("body", "body" in names, "is missing: it holds what is sent"),
+        ("body", "body" in names or options.payload is not None,
+         "is missing: it holds what is sent, unless option payload makes it of other columns"),
+        ("body", options.payload is None or "body" not in names, "and option payload exclude each other: drop it"),
         ("topic", "topic" in names or options.topic, "is missing: add it, or name a topic in the option topic"),
         ("deliver_time", not {*_DELAYS} <= {*names}, "and column delay_level exclude each other"),
         ("queue_id", not {"queue_id", "sharding_key"} <= {*names}, "and column sharding_key exclude each other"),
         ("broker", "queue_id" in names or "broker" not in names, "needs column queue_id beside it"),
-    ):
+    ):  # fmt: skip
         if not holds:
             raise SchemaError(f"column {column} {reason}")
     if options.mode is not Mode.AT_LEAST_ONCE and (delayed := [name for name in _DELAYS if name in names]):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyromq.pipeline.arrow.buffers import fixed_width
 from pyromq.pipeline.sink.keys import KeyRange, RowKeys
 from pyromq.pipeline.sink.options import SinkOptions
-from pyromq.pipeline.sink.requests import SinkRequest, bodies_of, check_item, rows_checked
+from pyromq.pipeline.sink.requests import SinkRequest, bodies_of, check_item, encoder_of, rows_checked
 from pyromq.pipeline.sink.texts import property_texts
 from pyromq.wire.batch import ITEM_OVERHEAD_BYTES
 
@@ -39,6 +39,7 @@ class JoinedPacker:
 
     def __init__(self, options: SinkOptions, keys: RowKeys, *, system: str = "") -> None:
         self._topic = options.topic
+        self._encoder = encoder_of(options)
         self._bytes_max = options.batch_bytes
         self._keys = keys
         self._system = system
@@ -59,7 +60,7 @@ class JoinedPacker:
 
     def _pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:
         first, count = rows_checked(self.row, batch), batch.num_rows
-        bodies = bodies_of(batch, first)
+        bodies = bodies_of(batch, first, self._encoder)
         items = _Items(bodies, property_texts(batch, self._keys.column(first, count), self._system, first), first)
         at, self.row = 0, first + count
         while at < count:

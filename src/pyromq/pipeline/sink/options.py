@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pyromq.errors import InvalidNameError
 from pyromq.model.names import validate_topic
+from pyromq.pipeline.core.option_texts import PayloadFormat
 from pyromq.pipeline.core.options import (
     OPTIONS,
     Mistakes,
@@ -23,6 +24,7 @@ from pyromq.pipeline.core.options import (
     connection_rules,
     with_nameservers_known_here,
 )
+from pyromq.typed.schemas.given import BodySchema
 
 
 class Mode(Enum):
@@ -47,6 +49,9 @@ class SinkOptions:
     settle_ms: int = 1_000
     check_after_ms: int = 60_000
     checkpoint: str = ""
+    payload: PayloadFormat | None = None  # how columns become bodies; None: there is a column body
+    schema: str = ""
+    body_schema: BodySchema | None = None  # of the columns that are there, once they are known
     bad_rows: str = ""  # a topic, or a folder; empty: they end the task
 
     @property
@@ -108,6 +113,7 @@ SINK_OPTIONS: Final = (
     SourceOption("inFlight", "in_flight", _count, Use.BOTH, "`8`"),
     SourceOption("settleTime", "settle_ms", _duration, Use.BOTH, "`1s`"),
     SourceOption("badRows", "bad_rows", _bad_rows, Use.BOTH, "`fail`"),
+    *(_SOURCES[name] for name in ("payload", "schema")),
     SourceOption("checkAfter", "check_after_ms", _duration, Use.STREAM, "`60s`"),
     SourceOption("checkpointLocation", "checkpoint", _text, Use.STREAM, "Spark's"),
     *(_SOURCES[name] for name in _SHARED),
@@ -139,5 +145,7 @@ def _rules(options: SinkOptions, use: Use) -> tuple[Rule, ...]:
          "a batch write is not transactional; idempotent writes can be repeated"),
         ("badRows", not options.bad_rows or options.bad_rows not in options.topics,
          "it is the topic that the other rows go to; name another one"),
+        ("schema", options.payload or not options.schema, "it needs payload, which says how bodies are written",
+         "payload"),
         *connection_rules(options.reaching),
     )  # fmt: skip

@@ -23,6 +23,7 @@ from pyromq.model.message import DELAY_LEVEL_MAX
 from pyromq.model.names import validate_topic
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.arrow.slices import in_slices
+from pyromq.pipeline.payload.encoding import BodyEncoder
 from pyromq.pipeline.sink.columns import values_of
 from pyromq.pipeline.sink.keys import ROWS_MAX, RowKeys
 from pyromq.pipeline.sink.options import BATCH_BYTES_MAX, SinkOptions
@@ -90,6 +91,7 @@ class Packer:
         is_sent: IsSent | None = None,
     ) -> None:
         self._options = options
+        self._encoder = encoder_of(options)
         self._keys = keys
         self._queues_of = queues_of
         self._system = system
@@ -113,7 +115,7 @@ class Packer:
 
     def _pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:
         first = rows_checked(self.row, batch)
-        bodies: list[bytes] = bodies_of(batch, first).to_pylist()
+        bodies: list[bytes] = bodies_of(batch, first, self._encoder).to_pylist()
         flags, targets = values_of(batch, "flag"), self._targets(batch, first)
         keys, delays = self._row_keys(batch, first), _delays(batch, first)
         texts: list[bytes] = property_texts(batch, pa.array(keys, pa.binary()), self._system, first).to_pylist()
@@ -213,9 +215,19 @@ def rows_checked(first: int, batch: pa.RecordBatch) -> int:
     return first
 
 
-def bodies_of(batch: pa.RecordBatch, first: int) -> pa.Array:
+def encoder_of(options: SinkOptions) -> BodyEncoder | None:
+    """What makes bodies of columns; None when there is a column with bodies."""
+    if options.payload is None or options.body_schema is None:
+        return None
+    return BodyEncoder(options.payload, options.body_schema)
+
+
+def bodies_of(batch: pa.RecordBatch, first: int, encoder: BodyEncoder | None = None) -> pa.Array:
     """Bodies of rows as bytes, none of them empty. Raises MessageRefusedError."""
-    column = batch.column(batch.schema.get_field_index("body")).cast(pa.binary())
+    if encoder is not None:
+        column = encoder.bodies(batch, first)
+    else:
+        column = batch.column(batch.schema.get_field_index("body")).cast(pa.binary())
     if batch.num_rows and (column.null_count or not pc.min(pc.binary_length(column)).as_py()):
         row = first + next(number for number, body in enumerate(column.to_pylist()) if not body)
         raise MessageRefusedError(f"column body, row {row}: it is empty, and brokers accept no message without a body")

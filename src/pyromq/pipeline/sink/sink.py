@@ -11,7 +11,7 @@ import random
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyromq.client.core.transaction import TransactionOutcome, prepared_properties
@@ -30,10 +31,12 @@ from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.borders import in_one_sentence
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.options import Use
+from pyromq.pipeline.payload.encoding import BodyEncoder, encoded_schema, marks_of
+from pyromq.pipeline.payload.typed_rows import payload_schema
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.sink.bad_rows import RowPacker, Sieve, side_output
 from pyromq.pipeline.sink.check_backs import keep_answering
-from pyromq.pipeline.sink.columns import check_sink_schema
+from pyromq.pipeline.sink.columns import SINK_COLUMNS, check_sink_schema
 from pyromq.pipeline.sink.joined import JoinedPacker, can_join
 from pyromq.pipeline.sink.keys import RowKeys
 from pyromq.pipeline.sink.options import Mode, SinkOptions, parse_sink_options
@@ -50,6 +53,7 @@ from pyromq.pipeline.sink.replay import (
 from pyromq.pipeline.sink.requests import Packer, SinkRequest
 from pyromq.pipeline.sink.sender import PreparedRow, RequestSender
 from pyromq.pipeline.sink.transactions import decisions_of, end_all, with_group
+from pyromq.typed.schemas.given import BodySchema
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.property_text import join_items
 
@@ -76,7 +80,18 @@ def _checked(given: Mapping[str, str], schema: StructType, overwrite: bool, use:
         asked, write = _OVERWRITING[use]
         raise ConfigError(f"{asked}: a topic cannot be overwritten; write with {write}")
     check_sink_schema(schema, options)
+    if options.payload is not None:
+        options = replace(options, body_schema=_body_schema(options, schema))
     return with_group(options) if options.mode is Mode.TRANSACTIONAL else options
+
+
+def _body_schema(options: SinkOptions, schema: StructType) -> BodySchema:
+    """What bodies are written as, of the columns that are not the sink's. Raises OptionError, SchemaError."""
+    columns = [each for each in to_arrow_schema(schema, timezone="UTC") if each.name not in SINK_COLUMNS]
+    assert options.payload is not None
+    found = encoded_schema(payload_schema(options.payload, options.schema), columns)
+    BodyEncoder(options.payload, found)  # what is missing is said here
+    return found
 
 
 @dataclass(frozen=True)
@@ -219,6 +234,8 @@ def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[p
 def _system(options: SinkOptions) -> str:
     namespace = options.reaching.namespace
     pairs = [(names.INSTANCE_ID, namespace)] if namespace else []
+    if options.payload is not None and options.body_schema is not None:
+        pairs += marks_of(options.payload, options.body_schema)
     if options.mode is Mode.TRANSACTIONAL:
         group = connect(options.reaching).client.wire_name(options.group)
         pairs += prepared_properties(group, options.check_after_ms)

@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.payload.typed_rows import TypedRows
 from pyromq.pipeline.reading.filters import IS_IN, IS_THERE, Condition, condition_of, passing, with_tags
 from pyromq.pipeline.spark.batch_reader import BatchReader
 
@@ -61,8 +62,8 @@ def as_condition(given: Filter) -> Condition | None:
 class FilteringReader(BatchReader):
     """A batch read with conditions."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        super().__init__(options, schema)
+    def __init__(self, options: SourceOptions, schema: pa.Schema, typed: TypedRows | None = None) -> None:
+        super().__init__(options, schema, typed)
         self._conditions: tuple[Condition, ...] = ()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
@@ -75,5 +76,5 @@ class FilteringReader(BatchReader):
     def conditions(self) -> Sequence[Condition]:
         return self._conditions
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return passing(self._conditions, super().read(partition))
+    def stored_rows(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return passing(self._conditions, super().stored_rows(partition))

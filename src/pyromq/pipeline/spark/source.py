@@ -30,11 +30,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from pyromq.errors import ConfigError, MQError
-from pyromq.pipeline.arrow.columns import check_schema, spark_schema
+from pyromq.pipeline.arrow.columns import spark_schema
 from pyromq.pipeline.core.borders import in_one_sentence
 from pyromq.pipeline.core.errors import SchemaError
 from pyromq.pipeline.core.offsets import OffsetMemory, OffsetTree
 from pyromq.pipeline.core.options import SourceOptions, Use, check_options, parse_options, with_nameservers_known_here
+from pyromq.pipeline.payload.typed_rows import TypedRows, rows_of, typed_schema
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.reading.stream import Stream
 from pyromq.pipeline.spark.batch_reader import BatchReader, Part, Reading
@@ -68,7 +69,9 @@ class PyromqDataSource(DataSource):
         """
         given = _without_table(self.options)
         if given or _PROVIDER not in self.options:  # a table may be created without options: it keeps none
-            check_options(given)
+            options = check_options(given)
+            if options.payload is not None:
+                return typed_schema(options)
         return spark_schema(properties_as_map=self.options.get("properties", "map").strip().lower() != "raw")
 
     @in_one_sentence
@@ -76,18 +79,20 @@ class PyromqDataSource(DataSource):
         if not self.options:
             raise ConfigError(NO_OPTIONS)
         options = _options(self.options, Use.BATCH)
+        stored, typed = columns_of_read(options, schema)
         if options.store_folders:
             from pyromq.pipeline.store_files.source import StoreReader  # knows stores, which others need not load
 
-            return StoreReader(options, arrow_schema(schema))
+            return StoreReader(options, stored, typed)
         if options.push_filters and is_asked_for():
-            return FilteringReader(options, arrow_schema(schema))
-        return BatchReader(options, arrow_schema(schema))
+            return FilteringReader(options, stored, typed)
+        return BatchReader(options, stored, typed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A mistake is raised by the reader: where Spark makes one, an error of its own would hide ours."""
         try:
-            return StreamReader(_options(self.options, Use.STREAM), arrow_schema(schema))
+            options = _options(self.options, Use.STREAM)
+            return StreamReader(options, *columns_of_read(options, schema))
         except MQError as error:
             return StreamReader(SourceOptions(), pa.schema([]), refusal=error)
 
@@ -104,13 +109,17 @@ class PyromqDataSource(DataSource):
         return stream_writer(self.options, schema, overwrite)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Exactly what Spark will compare our batches with. Raises SchemaError."""
+def columns_of_read(options: SourceOptions, schema: StructType) -> tuple[pa.Schema, TypedRows | None]:
+    """Columns that are read from brokers, and how those of the query come of them if bodies are decoded.
+
+    Bodies are decoded where rows are read, by Python: a lane that reads without it hands such queries to this one.
+    Raises SchemaError, OptionError.
+    """
     if not schema.fields:
         raise SchemaError("the schema has no columns")
-    found = to_arrow_schema(schema, timezone="UTC")
-    check_schema(found)
-    return found
+    asked = to_arrow_schema(schema, timezone="UTC")  # exactly what Spark will compare our batches with
+    typed = rows_of(options, asked)
+    return (asked, None) if typed is None else (typed.stored, typed)
 
 
 def _without_table(given: Mapping[str, str]) -> dict[str, str]:
@@ -130,8 +139,15 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
     _stream: Stream | None = None
     _memory: OffsetMemory
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema, *, refusal: MQError | None = None) -> None:
-        super().__init__(options, schema)
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: pa.Schema,
+        typed: TypedRows | None = None,
+        *,
+        refusal: MQError | None = None,
+    ) -> None:
+        super().__init__(options, schema, typed)
         self._refusal = refusal
 
     @property

@@ -1,4 +1,4 @@
-"""Store folders as DataFrames: ``read_store`` reads a commit log without a broker (``store_files``)."""
+"""Folders as DataFrames: ``read_store`` reads a commit log without a broker (``store_files``), and archives."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyromq.pipeline.arrow.columns import COLUMNS, spark_type
 from pyromq.pipeline.spark.session import is_connect, make_known
 from pyromq.pipeline.spark.source import NAME, PyromqDataSource
 from pyromq.pipeline.store_files.log import log_files
@@ -38,3 +39,10 @@ def read_store(
     if topics:
         reader = reader.option("topic", ",".join(topics))
     return (reader.schema(columns) if columns else reader).load()
+
+
+def archive_frame(spark: SparkSession, path: str) -> DataFrame:
+    """An archive of Parquet by topic, date and hour, with the columns of the source and those two."""
+    columns = ", ".join(f"{name} {spark_type(name)}" for name in COLUMNS if name != "topic")
+    schema = f"{columns}, topic string, date date, hour int"  # or a topic named 2026 would be a number
+    return spark.read.schema(schema).parquet(path).select(*COLUMNS, "date", "hour")

@@ -22,6 +22,7 @@ from pyromq.errors import StoreNotFoundError
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.places import AtTime
 from pyromq.pipeline.core.workers import settle
+from pyromq.pipeline.payload.typed_rows import TypedRows
 from pyromq.pipeline.store_files.log import LogStretch, log_files, plan_parts
 from pyromq.pipeline.store_files.rows import Chosen, decode_stretch
 
@@ -29,9 +30,10 @@ from pyromq.pipeline.store_files.rows import Chosen, decode_stretch
 class StoreReader(DataSourceReader):
     """Plans stretches on the driver, reads them in tasks."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: SourceOptions, schema: pa.Schema, typed: TypedRows | None = None) -> None:
         self._options = options
         self._schema = schema
+        self._typed = typed
 
     def partitions(self) -> Sequence[InputPartition]:
         options, found = self._options, []
@@ -46,6 +48,10 @@ class StoreReader(DataSourceReader):
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        rows = self._stored_rows(partition)
+        return rows if self._typed is None else self._typed.rows(rows)
+
+    def _stored_rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         stretches: Sequence[LogStretch] = partition.value
         options = self._options
         chosen = chosen_of(options)

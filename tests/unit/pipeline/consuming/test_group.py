@@ -18,6 +18,12 @@ def test_the_source_reads_the_retries_of_the_group() -> None:
         source_options("a", "g", "", "group", {"Group": "h"})
 
 
+@pytest.mark.parametrize("option", ["payload", "schema", "payloadMode"])
+def test_options_of_typed_reads_are_refused_rather_than_passed_over(option: str) -> None:
+    with pytest.raises(ConfigError, match=f"option {option} is of typed reads; a handler gets rows with body"):
+        source_options("a", "g", "", "group", {option: "json"})
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -29,6 +29,7 @@ from pyromq.pipeline.jobs.archiving.options import ArchiveFormat, ArchiveSetting
 from pyromq.pipeline.jobs.reporting.options import ReportSettings
 from pyromq.pipeline.jobs.resending.options import RedriveSettings, ReplaySettings
 from pyromq.pipeline.jobs.running.options import DedupeSettings
+from pyromq.pipeline.tables.filling import FillOptions, FillSettings
 
 ORDERS = Selection(topics=("orders",))
 HOW_TOS = Path(__file__).parents[4] / "docs" / "how-to"
@@ -43,6 +44,7 @@ HOW_TOS = Path(__file__).parents[4] / "docs" / "how-to"
         (ReplayOptions, ReplaySettings),
         (RedriveOptions, RedriveSettings),
         (DedupeOptions, DedupeSettings),
+        (FillOptions, FillSettings),
     ],
 )
 def test_type_checkers_know_the_options_that_a_job_takes(options: type, settings: type) -> None:

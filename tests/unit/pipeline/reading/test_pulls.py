@@ -34,6 +34,7 @@ class Brokers:
         self.scanned_max = 10
         self.before: Any = lambda header, address: None
         self.suggested = 0
+        self.ids = {0, 1, 2}  # of those whose addresses are known
         self.asked: list[tuple[str, int, int]] = []
 
     def client(self) -> Any:
@@ -44,8 +45,8 @@ class Brokers:
             signer=SimpleNamespace(signed=lambda header: header),
             routes=SimpleNamespace(get=get, refresh_soon=lambda topic: None),
             brokers=SimpleNamespace(
-                address=lambda name, number: f"{name}:{number}",
-                readable_address=lambda name: None,
+                address=lambda name, number: f"{name}:{number}" if number in self.ids else None,
+                readable_address=lambda name: f"{name}:{min(self.ids)}",
                 link=lambda address: SimpleNamespace(ready=_Connection(self, address)),
             ),
         )
@@ -138,6 +139,20 @@ async def test_a_replica_is_asked_when_the_broker_suggests_it() -> None:
     brokers.suggested = 1
     assert await read(brokers, 0, 20, gather_bytes=1) == list(range(20))
     assert [address for address, _, _ in brokers.asked][:2] == ["broker-a:0", "broker-a:1"]
+
+
+async def test_a_replica_that_is_behind_a_dead_master_is_no_loss() -> None:
+    """Nothing is skipped, whatever ``failOnDataLoss`` says: the master may come back with the rest."""
+    brokers = Brokers(10)
+    brokers.ids = {1}
+    with pytest.raises(SourceUnreachableError, match=r"finds no message at offset 10 of \[0, 10\)"):
+        await read(brokers, 0, 20, fail_on_data_loss=False)
+
+    def comes_back(header: PullHeader, address: str) -> None:
+        brokers.ids, brokers.end = {0, 1}, 20
+
+    brokers.before = comes_back
+    assert await read(brokers, 0, 20, fail_on_data_loss=False) == list(range(20))
 
 
 async def test_a_replica_that_is_behind_is_no_loss() -> None:

@@ -23,10 +23,11 @@ from pyromq.pipeline.jobs.archiving.spark_writer import FOLDERS, PARQUET_OPTIONS
 from pyromq.pipeline.jobs.common.errors import ArchiveError
 from pyromq.pipeline.jobs.common.html import ShownSummary
 from pyromq.pipeline.jobs.common.queries import drain, failures_in_words, offsets_read, rows_read, trigger_of
-from pyromq.pipeline.jobs.common.selection import Selection, absolute, schema_of
+from pyromq.pipeline.jobs.common.selection import Selection, absolute
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.sink.keys import digest_of
 from pyromq.pipeline.spark.session import is_connect, make_known
+from pyromq.pipeline.spark.store_frames import archive_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -159,10 +160,7 @@ def _started(writer: DataStreamWriter, run: _Run, path: str = "", table: str = "
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
     """What ``archive`` wrote, with the columns of the source and ``date`` and ``hour``."""
-    columns = [column for column in COLUMNS if column != "topic"]
-    schema = f"{schema_of(*columns)}, topic string, date date, hour int"  # or a topic named 2026 would be a number
-    frame = spark.read.schema(schema).parquet(absolute(path))
-    return frame.select(*COLUMNS, "date", "hour")
+    return archive_frame(spark, absolute(path))
 
 
 def _checkpoint_in(path: str, form: ArchiveFormat) -> str:

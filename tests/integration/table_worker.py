@@ -1,0 +1,30 @@
+"""Fills a Delta table from the topic ``orders``, and kills itself with SIGKILL at a step of a commit, if told so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import partial
+
+from pyromq.pipeline.tables import filling
+from pyromq.pipeline.tables.delta import MessageTable
+
+
+def main(nameserver: str, folder: str, deadly_step: str, count: str) -> None:
+    left = int(count)
+
+    def on_step(step: str) -> None:
+        nonlocal left
+        if step == deadly_step:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    filling.MessageTable = partial(MessageTable, on_step=on_step)  # type: ignore[assignment,misc]
+    done = filling.fill_table("orders", folder, nameserver, commit_bytes=20_000)
+    sys.stdout.write(f"{done.messages}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
