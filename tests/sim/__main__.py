@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import json
 import resource
 import sys
 import time
@@ -13,6 +15,7 @@ from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
+from tests.sim.children import Children
 from tests.sim.patches import require_fixed_hashes
 
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--shrink", action="store_true", help="leave out what is not needed for the failure of --seed")
     parser.add_argument("--lines", type=int, default=_LINES, help="lines of the history to show for a failure")
     parser.add_argument("--stop", action="store_true", help="end with the first seed that fails")
+    parser.add_argument("-j", "--jobs", type=int, default=0, help="run so many child processes, with a few seeds each")
+    parser.add_argument("--each", type=int, default=10, help="seeds of one child")
+    parser.add_argument("--as-child", action="store_true", help="end with the tally as a line of JSON")
     return parser
 
 
@@ -73,15 +79,26 @@ class _Tally:
     cpu_s: float = 0.0
     totals: Counter[str] = field(default_factory=Counter)
     failed: list[int] = field(default_factory=list)
+    peak_mb: int = 0  # of the largest process
 
     def add(self, outcome: Outcome) -> None:
         self.count += 1
         self.simulated_s += outcome.simulated_s
         self.cpu_s += outcome.cpu_s
         self.totals.update(outcome.counts)
+        self.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+    def add_child(self, line: str) -> None:
+        """The last line that a child printed. Raises ValueError."""
+        child = _Tally(**json.loads(line))
+        self.count += child.count
+        self.simulated_s += child.simulated_s
+        self.cpu_s += child.cpu_s
+        self.totals.update(child.totals)
+        self.failed += child.failed
+        self.peak_mb = max(self.peak_mb, child.peak_mb)
 
     def line(self) -> str:
-        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         ratio = self.simulated_s / max(self.cpu_s, 0.01)
         pace = f"{self.simulated_s:.0f} simulated s in {self.cpu_s:.0f} s of CPU ({ratio:.0f} to 1)"
         totals = self.totals
@@ -89,7 +106,7 @@ class _Tally:
         if acks := totals["acks confirmed"]:
             load += f", brokers killed {totals['brokers killed']} (masters {totals['masters killed']})"
             load += f", acknowledgements of pops {acks}"
-        return f"{self.name}: {self.count} runs, {pace}, {load}, peak {peak_mb} MB, failed {len(self.failed)}"
+        return f"{self.name}: {self.count} runs, {pace}, {load}, peak {self.peak_mb} MB, failed {len(self.failed)}"
 
 
 def _run_seed(given: argparse.Namespace, seed: int, tally: _Tally) -> Outcome | None:
@@ -133,25 +150,58 @@ def _tell_failure(given: argparse.Namespace, outcome: Outcome, *, is_single: boo
     return outcome
 
 
+def _run_here(given: argparse.Namespace, seeds: Iterator[int], tally: _Tally) -> None:
+    import tests.sim.run  # noqa: F401 - what is imported lives as long as the process: no collection looks at it again
+
+    gc.collect()
+    gc.freeze()
+    is_single = given.seed is not None and given.repeat == 1
+    for seed in seeds:
+        outcome = _run_seed(given, seed, tally)
+        if outcome is None:
+            continue
+        if not outcome.is_ok:
+            outcome = _tell_failure(given, outcome, is_single=is_single)
+        if is_single or not outcome.is_ok:
+            print(outcome.line(), flush=True)
+        if tally.failed and given.stop:
+            break
+    if given.as_child:
+        print(json.dumps(vars(tally)))
+    elif not is_single:
+        print(tally.line())
+
+
+def _run_children(given: argparse.Namespace, seeds: Iterator[int], tally: _Tally) -> None:
+    kept = ["--mode", given.mode] if given.mode else []
+    kept += ["--lie", given.lie] if given.lie else []
+    kept += ["--pops"] if given.pops else []
+    kept += ["--stop"] if given.stop else []
+    children = Children([*kept, "--without", given.without, "--repeat", str(given.repeat)], given.jobs, given.each)
+    with suppress(KeyboardInterrupt):
+        for printed in children.run(seeds):
+            *lines, last = printed.splitlines() or [""]
+            print(*lines, sep="\n", end="\n" if lines else "", flush=True)
+            try:
+                tally.add_child(last)
+            except ValueError:
+                print(f"a child ended without its tally: {last}", flush=True)
+                tally.failed.append(-1)
+            if tally.failed and given.stop:
+                break
+    print(tally.line())
+
+
 def main() -> int:
     given = _parser().parse_args()
     require_fixed_hashes(["-m", "tests.sim", *sys.argv[1:]])
     name, seeds = _seeds(given)
     tally = _Tally(name)
-    is_single = given.seed is not None and given.repeat == 1
-    with suppress(KeyboardInterrupt):
-        for seed in seeds:
-            outcome = _run_seed(given, seed, tally)
-            if outcome is None:
-                continue
-            if not outcome.is_ok:
-                outcome = _tell_failure(given, outcome, is_single=is_single)
-            if is_single or not outcome.is_ok:
-                print(outcome.line(), flush=True)
-            if tally.failed and given.stop:
-                break
-    if not is_single:
-        print(tally.line())
+    if given.jobs and given.seed is None:
+        _run_children(given, seeds, tally)
+    else:
+        with suppress(KeyboardInterrupt):
+            _run_here(given, seeds, tally)
     return bool(tally.failed)
 
 

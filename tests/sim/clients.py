@@ -70,6 +70,10 @@ def key_of(body: bytes) -> str:
     return body.partition(b"|")[0].decode(errors="replace")
 
 
+def body_of(key: str) -> bytes:
+    return key.encode() + b"|" + _BODY_PAD
+
+
 def failures_of(key: str, percent: int) -> int:
     """How often listeners fail with a message: some once or twice, few always."""
     number = crc32(key.encode())
@@ -158,13 +162,15 @@ class SimClient:
         return sent
 
     def _message(self, sent: Sent, **more: Any) -> Message:
-        return Message(sent.topic, sent.key.encode() + b"|" + _BODY_PAD, keys=[sent.key], **more)
+        return Message(sent.topic, body_of(sent.key), keys=[sent.key], **more)
 
     def _answered(self, sent: Sent, receipt: SendReceipt) -> None:
         sent.status = "ok" if receipt.status is SendStatus.SEND_OK else "stored"
         sent.message_id, sent.offset = receipt.message_id, receipt.offset
         sent.queue = (receipt.queue.topic, receipt.queue.broker, receipt.queue.number)
         self.world.history.note("sent", sent.key, sent.status, *sent.queue, sent.offset)
+        if sent.status == "ok":
+            self.world.witness.acknowledged(sent, receipt.offset_message_id, receipt.queue.broker)
 
     def _failed(self, sent: Sent, error: MQError) -> None:
         sent.status = "unknown" if not isinstance(error, SendFailedError) or error.maybe_stored else "refused"
@@ -308,6 +314,7 @@ class SimClient:
             Delivery(key, group, member, self.world.loop.true_s, queue, message.offset, attempt, message.topic)
         )
         history.note("got", group, member, key, *queue, message.offset, attempt)
+        self.world.witness.read(key, group, message)
         return key
 
     def _finished(self, key: str, group: str) -> None:
@@ -330,7 +337,10 @@ class SimClient:
 
         async def listener(message: ReceivedMessage) -> None:
             key = self._got(message, group)
+            if self.plan.kind != "broadcast":
+                self.world.witness.begun(group, message)
             await asyncio.sleep(self.world.loop.rng.uniform(0.0, 0.05))
+            self.world.witness.ended(group, message)
             if message.delivery_attempt < failures_of(key, percent):
                 raise ValueError("this one fails")
             self._finished(key, group)

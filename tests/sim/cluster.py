@@ -64,6 +64,7 @@ class World:
     history: History
     plan: Plan
     machines: dict[str, Machine] = field(default_factory=dict)
+    witness: Any = None  # a Witness, when the cluster is whole
     graveyard: list[Any] = field(default_factory=list)  # objects of dead processes: not freed while the world lives
     numbers: int = 100
 
@@ -136,6 +137,7 @@ class Member:
         self.agent: Process | None = None
         self.lives = 0
         self.start_error = ""
+        self.is_damaged = False  # its disk has changed something by itself: what it has is no longer judged
 
     @property
     def name(self) -> str:

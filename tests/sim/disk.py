@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 from pyromq.store.files.disk import DiskUsage
-from pyromq.testing.faulty_disk import CrashMode, FaultyDisk
+from pyromq.testing.faulty_disk import CrashMode, FaultyDisk, _Contents, _Folder
+from pyromq.testing.sparse_bytes import Sparse, zeroes
 
 
 class SimDisk(FaultyDisk):
@@ -31,6 +33,16 @@ class SimDisk(FaultyDisk):
     def mend(self) -> None:
         self.is_full = self.needs_restart = False
         self._broken_syncs = False
+
+    def durable_bytes(self, path: Path) -> Sparse:
+        """What a machine would find in that file after it lost power now; empty when there would be none."""
+        node: _Contents | _Folder | None = self._root
+        for part in path.parts[1:]:
+            node = node.durable.get(part) if isinstance(node, _Folder) else None
+        return node.durable if isinstance(node, _Contents) else zeroes(0)
+
+    def used_bytes(self, path: Path) -> int:
+        return self._contents(path).used
 
     def usage(self, path: object) -> DiskUsage:
         total = 1 << 40

@@ -35,6 +35,7 @@ class Faults:
         self.clients = clients
         self.is_over = False
         self.first_s = float("inf")  # when the first one began
+        self._lasts_s = 0.0  # of the one that begins
         self._open: dict[int, End] = {}
         self._backups: list[Any] = []
         self._operator = world.process("operator", world.machine("operator", "10.0.4.1"))
@@ -54,6 +55,7 @@ class Faults:
         if self.is_over:
             return
         rng = Random(fault.luck)
+        self._lasts_s = fault.lasts_s
         begun = getattr(self, "_" + fault.kind.replace(" ", "_"))(rng)
         if begun is None:
             return
@@ -287,6 +289,71 @@ class Faults:
         self.was_set_back = True
         return "", _nothing
 
+    # --- stories: what happens to a set in the order that hurts most ---
+
+    def _later(self, share: float, then: Callable[[], None]) -> End:
+        """When so much of the fault's time is over; what it returns calls it off."""
+        return self.world.loop.call_for(None, self.world.loop.true_s + share * self._lasts_s, then).cancel
+
+    def _master_of_several(self, rng: Random) -> Member | None:
+        masters = [each for each in self.cluster.members if each.is_managed and each.is_master]
+        return rng.choice(masters) if masters else None
+
+    def _old_lease(self, rng: Random) -> Any:
+        """A master dies, others go on and die; the lease store is set back to its time, and it comes back alone."""
+        master = self._master_of_several(rng)
+        if master is None:
+            return None
+        back_up = self.cluster.leases.model.snapshot()
+        others = [each for each in self.cluster.of_set(master.set_name) if each is not master]
+        master.kill_agent()
+        master.kill_broker()
+
+        def set_back() -> None:
+            self.world.history.note("lease store set back", master.name)
+            self.was_set_back = True
+            for each in others:
+                each.kill_agent()
+                each.kill_broker()
+            self.cluster.leases.model.restore(back_up)
+            master.start()
+
+        call_off = self._later(0.5, set_back)
+
+        def end() -> None:
+            call_off()
+            for each in (master, *others):
+                each.start()
+
+        return master.name, end
+
+    def _strand(self, rng: Random) -> Any:
+        """Only clients reach a master; its successor dies, too, before it hears of either of those that follow."""
+        master = self._master_of_several(rng)
+        if master is None:
+            return None
+        others = [each for each in self._machines() if each is not master.machine and not each.ip.startswith("10.0.3.")]
+        mend = self._cut_ways([way for each in others for way in ((master.machine, each), (each, master.machine))])
+        killed: list[Member] = []
+
+        def kill_next() -> None:
+            for each in self.cluster.masters(master.set_name):
+                if each is not master:
+                    self.world.history.note("its successor dies", each.name)
+                    each.kill_agent()
+                    each.kill_broker()
+                    killed.append(each)
+
+        call_off = self._later(0.45, kill_next)
+
+        def end() -> None:
+            call_off()
+            mend()
+            for each in killed:
+                each.start()
+
+        return master.name, end
+
     # --- machines ---
 
     def _disk_full(self, rng: Random) -> Any:
@@ -312,6 +379,22 @@ class Faults:
                 member.start_broker()
 
         return member.name, end
+
+    def _flip(self, rng: Random) -> Any:
+        """A bit of the log, of a queue or of the index is another one, on the disk of a member that is no master."""
+        members = [each for each in self.cluster.members if each.is_managed and not each.is_master]
+        if not members:
+            return None
+        member = rng.choice(members)
+        files = [path for path in member.disk.files() if path.parts[2] in ("commitlog", "consumequeue", "index")]
+        sizes = {path: member.disk.used_bytes(path) for path in files}
+        found = [path for path in files if sizes[path]]
+        if not found:
+            return None
+        path = rng.choice(found)
+        member.is_damaged = True
+        member.disk.flip_bit(path, rng.randrange(8 * sizes[path]))
+        return f"{member.name} {path}", _nothing
 
     def _clock_jumps(self, rng: Random) -> Any:
         machine = rng.choice([each.machine for each in self.cluster.members])

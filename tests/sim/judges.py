@@ -157,7 +157,7 @@ def _log_of(member: Member) -> Stored:
 
 
 def judge_at_the_end(world: World, cluster: Cluster, clients: list[SimClient], faults: Any, verdict: Verdict) -> None:
-    _one_log(world, verdict)
+    _one_log(world, faults, verdict)
     _nothing_lost(world, cluster, faults, verdict)
     _order(world, verdict)
     _no_ghosts(world, verdict)
@@ -168,7 +168,10 @@ def judge_at_the_end(world: World, cluster: Cluster, clients: list[SimClient], f
     _facts(world, cluster, verdict)
 
 
-def _one_log(world: World, verdict: Verdict) -> None:
+def _one_log(world: World, faults: Any, verdict: Verdict) -> None:
+    """A store that was set back may replace what one of two members had alone: it was read, and never promised."""
+    history = world.history
+    promised = {key for key, sent in history.sent.items() if sent.status == "ok"}
     known: dict[tuple[Any, ...], str] = {}
     for sent in world.history.sent.values():
         if sent.status == "ok" and sent.queue is not None:
@@ -177,6 +180,8 @@ def _one_log(world: World, verdict: Verdict) -> None:
                 verdict.fail(f"{place} was acknowledged to {known[place]} and to {sent.key}")
     for read in world.history.deliveries:
         place = (*read.queue, read.offset)
+        if faults.was_set_back and (read.key not in promised or read.queue[0] != read.topic):
+            continue
         if known.setdefault(place, read.key) != read.key:
             verdict.fail(f"{place} was {known[place]}, and {read.key} when {read.member} read it")
 
@@ -192,7 +197,8 @@ def on_disk_now(world: World, cluster: Cluster, faults: Any, verdict: Verdict) -
                 continue  # who may be master is not decided by the record alone
             members = [each for each in members if each.address in record.in_sync]
         for member in members:
-            _has_all(world, member, [each for each in promised if _set_of(each, world) == name], verdict)
+            if not member.is_damaged:
+                _has_all(world, member, [each for each in promised if _set_of(each, world) == name], verdict)
 
 
 def _nothing_lost(world: World, cluster: Cluster, faults: Any, verdict: Verdict) -> None:

@@ -25,6 +25,7 @@ class Lie:
     store: str = ""
     is_of_sets: bool = False
     needs_failures: bool = False  # of listeners
+    without: str = ""  # faults that the plan of its seed has got since then
 
     def may_show(self, plan: Plan) -> bool:
         happens = {fault.kind for fault in plan.faults}

@@ -184,7 +184,13 @@ class SimLoop(asyncio.BaseEventLoop):
                     continue
             self.current = process
             self.turns += 1
-            handle._run()
+            try:  # as ``Handle._run`` does it, without a call in between
+                handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                facts = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+                self.call_exception_handler(facts)
         self.current = None
 
     def _move_clock(self) -> None:

@@ -50,7 +50,9 @@ class _Times:
         self._asked = 0
 
     def monotonic(self) -> float:
-        return 1_000.0 + self._loop.time()
+        loop = self._loop
+        process = loop.current
+        return 1_000.0 + (loop.true_s if process is None else loop.true_s * process.machine.rate)
 
     def monotonic_ns(self) -> int:
         return round(self.monotonic() * 1e9)

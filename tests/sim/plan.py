@@ -46,6 +46,8 @@ KINDS: Final = (
     "kill names",
     "switch",
 )
+STORIES: Final = ("old lease", "strand")  # several faults in the order that hurts most; chosen by themselves
+FLIP: Final = "flip"  # a bit on the disk of a replica; in safety runs, for no scrub comes round in a minute
 _SHORT, _MEDIUM, _LONG = (0.05, 1.5), (1.5, 8.0), (8.0, 25.0)
 PRODUCERS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
 CONSUMERS: Final = ("push", "orderly", "pull", "broadcast")
@@ -135,6 +137,8 @@ def make_plan(seed: int, mode: str = "") -> Plan:
     names = rng.choice((1, 2, 2))
     lasts_s = rng.uniform(20.0, 60.0)
     faults = _faults(rng, kinds, lasts_s)
+    stories = _stories(Random(f"{seed}/stories"), sets, duration_s, lasts_s, len(faults))
+    flips = _flips(Random(f"{seed}/flips"), lasts_s, len(faults) + len(stories)) if (mode or chosen) == SAFETY else ()
     drifts = rng.random() < 0.3
     machines = [f"{name}{number}" for name, size in sets.items() for number in range(size)]
     clocks = {each: (rng.uniform(0.998, 1.002), rng.randint(-3_000, 3_000)) for each in machines} if drifts else {}
@@ -146,9 +150,9 @@ def make_plan(seed: int, mode: str = "") -> Plan:
         lease_store=rng.choice(("etcd", "postgresql")),
         timing=timing,
         kinds=kinds,
-        faults=faults,
+        faults=(*faults, *stories, *flips),
         clients=_clients(rng, Random(f"{seed}/pops")),
-        faults_end_s=BEGIN_S + lasts_s,
+        faults_end_s=max([BEGIN_S + lasts_s, *(each.at_s + each.lasts_s + 1.0 for each in stories)]),
         clocks=clocks,
         disk_ms=rng.choice(((0.1, 0.5), (0.5, 5.0), (1.0, 40.0))),
         delay_ms=rng.choice(((0.1, 0.3), (0.2, 2.0), (1.0, 25.0))),
@@ -170,6 +174,20 @@ def _faults(rng: Random, kinds: tuple[str, ...], lasts_s: float) -> tuple[Fault,
         found.append(Fault(len(found), round(at_s, 4), rng.choice(kinds), round(lasts, 4), rng.getrandbits(32)))
         at_s += rng.expovariate(1 / gap_s)
     return tuple(found)
+
+
+def _stories(rng: Random, sets: dict[str, int], duration_s: float, lasts_s: float, number: int) -> tuple[Fault, ...]:
+    """At most one, in sets that have a lease: long enough for two of them to end."""
+    if rng.random() >= 0.3 or sets["a"] < 2:
+        return ()
+    at_s, length_s = BEGIN_S + rng.uniform(1.0, lasts_s / 2), 5 * duration_s + rng.uniform(0.0, 8.0)
+    return (Fault(number, round(at_s, 4), rng.choice(STORIES), round(length_s, 4), rng.getrandbits(32)),)
+
+
+def _flips(rng: Random, lasts_s: float, number: int) -> tuple[Fault, ...]:
+    count = rng.choice((0, 0, 1, 3))
+    times = sorted(round(BEGIN_S + rng.uniform(4.0, lasts_s), 4) for _ in range(count))
+    return tuple(Fault(number + each, at_s, FLIP, 0.0, rng.getrandbits(32)) for each, at_s in enumerate(times))
 
 
 def _clients(rng: Random, pops: Random) -> tuple[ClientPlan, ...]:

@@ -17,6 +17,7 @@ from unittest.mock import patch
 from pyromq.broker.popping import keeping
 from pyromq.errors import MQError
 from pyromq.testing.faulty_disk import Crashed
+from tests.sim import operators_view
 from tests.sim.clients import SimClient, make_topics, scratch_folder
 from tests.sim.cluster import Cluster, World
 from tests.sim.faults import Faults
@@ -27,6 +28,7 @@ from tests.sim.loop import Numbered, SimLoop
 from tests.sim.network import Network
 from tests.sim.patches import simulated
 from tests.sim.plan import LIVENESS, Plan
+from tests.sim.witness import Witness
 
 _TOPICS_S: Final = 60.0  # for the cluster to be whole
 _LOOK_S: Final = 1.0
@@ -150,6 +152,7 @@ async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
         verdict.fail(f"the cluster was not whole within a minute, without any fault: {errors}".rstrip(": "))
         return verdict
     world.history.note("whole")
+    world.witness = Witness(world, cluster, faults, verdict)
     for client in clients:
         client.start()
     shift_s = max(0.0, loop.true_s - 8.0)
@@ -158,6 +161,7 @@ async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
     while loop.true_s < plan.faults_end_s + shift_s and not verdict.failures:
         await asyncio.sleep(_LOOK_S)
         look_now(world, cluster, verdict)
+        world.witness.look()
         looks += 1
         if looks % _DISK_LOOKS == 0:
             on_disk_now(world, cluster, faults, verdict)
@@ -168,8 +172,24 @@ async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
         for client in clients:
             client.is_sending = False
         await _until_calm(world, cluster, clients, faults, verdict)
+        if not verdict.failures:
+            await _ask_operators(world, cluster, faults, verdict)
     judge_at_the_end(world, cluster, clients, faults, verdict)
     return verdict
+
+
+async def _ask_operators(world: World, cluster: Cluster, faults: Faults, verdict: Verdict) -> None:
+    loop, seen, is_done = world.loop, operators_view.Seen(), world.loop.create_future()
+
+    async def look() -> None:
+        await operators_view.look(world, cluster, seen)
+        loop.call_for(None, loop.true_s, lambda: is_done.done() or is_done.set_result(None))
+
+    await asyncio.sleep(operators_view.SETTLE_S)
+    loop.spawn(faults._operator, look(), "doctor")
+    await is_done
+    for each in operators_view.compare(world, cluster, seen):
+        verdict.fail(each)
 
 
 def _is_whole(cluster: Cluster, name: str) -> bool:
@@ -191,6 +211,7 @@ async def _until_calm(
     while world.loop.true_s < begun_s + _CALM_S and not verdict.failures:
         await asyncio.sleep(_LOOK_S)
         look_now(world, cluster, verdict)
+        world.witness.look()
         if not what_is_left(world, cluster, clients):
             world.history.note("calm")
             await asyncio.sleep(world.plan.watch_s)

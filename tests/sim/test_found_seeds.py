@@ -1,4 +1,4 @@
-"""Seeds that found a defect: each is run again, as it was found."""
+"""Seeds that found a defect: each is run again, as it was found; what its plan has got since then is left out."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from tests.sim.commands import last_line, simulate
 
 _FOUND = {
     367133003: "the clock of a new master was ahead of a consumer's: pops seemed to be late, and got nothing for ever",
+    30018: "hand-outs of pops that a full disk refused were left out of the journal: a replay passed over the messages",
 }
+_NEWER = {367133003: "f10"}
 
 
 @pytest.mark.parametrize("seed", _FOUND, ids=str)
 def test_what_it_found_is_mended(seed: int) -> None:
-    done = simulate("--seed", str(seed), "--lines", "0")
+    done = simulate("--seed", str(seed), "--lines", "0", "--without", _NEWER.get(seed, ""))
     assert done.returncode == 0, f"{_FOUND[seed]}\n{done.stdout}{done.stderr}"
     assert last_line(done).endswith(": ok")

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.sim.commands import last_line, run_python, simulate
-from tests.sim.plan import CONSUMERS, KINDS, POPS, PRODUCERS, make_plan
+from tests.sim.plan import CONSUMERS, FLIP, KINDS, POPS, PRODUCERS, STORIES, make_plan
 
 
 @pytest.mark.parametrize("seeds", ["1..10", "11..20"])
@@ -36,7 +36,7 @@ import gc
 from tests.sim.loop import SimLoop
 from tests.sim.plan import make_plan
 from tests.sim.run import run
-for seed in (2, 4):
+for seed in (2, 4, 20045):
     run(make_plan(seed))
 gc.collect()
 print(sum(isinstance(each, SimLoop) for each in gc.get_objects()), "kept")
@@ -44,8 +44,21 @@ print(sum(isinstance(each, SimLoop) for each in gc.get_objects()), "kept")
 
 
 def test_a_simulation_leaves_nothing_in_memory() -> None:
-    """Clients that are abandoned close their links in their last blocks, on no loop."""
+    """Clients that are abandoned close their links in their last blocks, on no loop; brokers have commits that wait."""
     assert last_line(run_python("-c", KEPT)) == "0 kept"
+
+
+def test_children_share_the_seeds_and_one_tally() -> None:
+    done = simulate("--seeds", "1..2", "--jobs", "2", "--each", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.match(r"seeds 1\.\.2: 2 runs, .*, failed 0$", last_line(done))
+
+
+def test_a_failure_in_a_child_is_told_with_the_command_that_repeats_it() -> None:
+    done = simulate("--seeds", "3..3", "--jobs", "2", "--lie", "commit before flush")
+    assert done.returncode == 1
+    assert "repeat: make sim SEED=3 ARGUMENTS=\"--lie 'commit before flush'\"" in done.stdout
+    assert last_line(done).endswith("failed 1")
 
 
 def test_a_failure_tells_its_seed_and_how_to_repeat_it() -> None:
@@ -57,7 +70,7 @@ def test_a_failure_tells_its_seed_and_how_to_repeat_it() -> None:
 
 def test_plans_leave_out_kinds_of_faults_and_clients_and_some_plan_has_each() -> None:
     plans = [make_plan(seed) for seed in range(200)]
-    assert {fault.kind for plan in plans for fault in plan.faults} == set(KINDS)
+    assert {fault.kind for plan in plans for fault in plan.faults} == {*KINDS, *STORIES, FLIP}
     assert {client.kind for plan in plans for client in plan.clients} == {*PRODUCERS, *CONSUMERS, POPS}
     assert all(len(plan.kinds) < len(KINDS) for plan in plans)
     assert {sum(plan.sets.values()) for plan in plans} >= {1, 2, 3, 4, 5}

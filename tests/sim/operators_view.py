@@ -1,0 +1,100 @@
+"""What operators are shown after the last fault: leases, doctor, lists and metrics say what the simulator knows.
+
+`pyromq cluster leases`   the master holds the lease, every member is in sync, none has a problem
+`pyromq doctor`           finds nothing bad
+groups, metrics           nothing lags, and there are as many dead letters as lie in the logs
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyromq.aio import Admin
+from pyromq.cli.nouns.leases import lease_rows
+from pyromq.errors import MQError
+from pyromq.metrics import broker_table
+from pyromq.model.names import dead_letter_topic
+from pyromq.operate.health import ClusterFinding, ClusterSeverity
+from pyromq.operate.lists import GroupRow
+from pyromq.settings import ClientSettings
+from tests.crash.script import log_records
+from tests.sim.clients import GROUPS
+from tests.sim.cluster import LEASES_AT, Cluster, World
+
+SETTLE_S: Final = 8.0  # offsets are committed and saved every two seconds, routes asked for every five
+COMMITTED: Final = ("push", "orderly")  # consumers whose progress is committed by itself
+
+
+@dataclass
+class Seen:
+    leases: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[ClusterFinding] = field(default_factory=list)
+    groups: tuple[GroupRow, ...] = ()
+    error: str = ""
+
+
+async def look(world: World, cluster: Cluster, seen: Seen) -> None:
+    """As an operator, from a machine of their own."""
+    settings = ClientSettings(nameservers=cluster.nameserver, instance_name="doctor", client_ip="10.0.4.1")
+    managed = [name for name in world.plan.sets if world.plan.is_managed(name)]
+    try:
+        async with Admin(client_settings=settings) as admin:
+            if managed:
+                seen.leases = await lease_rows(admin, LEASES_AT[world.plan.lease_store], None, managed)
+            seen.findings = await admin.health.findings()
+            seen.groups = (await admin.groups.list()).rows
+    except MQError as error:
+        seen.error = f"{type(error).__name__}: {error}"
+
+
+def compare(world: World, cluster: Cluster, seen: Seen) -> list[str]:
+    """What they were shown, and is not so."""
+    if seen.error:
+        return [f"operators get an error from a cluster that is whole: {seen.error}"]
+    wrong = _leases(world, cluster, seen)
+    wrong += [f"doctor: {each.about} {each.text}" for each in seen.findings if each.severity is ClusterSeverity.BAD]
+    for kind in sorted({each.kind for each in world.plan.clients} & set(COMMITTED)):
+        wrong += _group(cluster, GROUPS[kind], seen)
+    return wrong
+
+
+def _leases(world: World, cluster: Cluster, seen: Seen) -> list[str]:
+    wrong = [f"cluster leases: {row['member']} {row['problem']}" for row in seen.leases if row["problem"]]
+    shown = {row["member"]: (row["role"] == "master", row["in_sync"]) for row in seen.leases}
+    for member in cluster.members:
+        truth = member.is_master, True
+        if member.is_managed and shown.get(member.address) != truth:
+            wrong.append(f"cluster leases show {shown.get(member.address)} for {member.name}, which is {truth}")
+    return wrong
+
+
+def _group(cluster: Cluster, group: str, seen: Seen) -> list[str]:
+    dead = dead_letter_topic(group).encode()
+    masters = [each for each in cluster.members if each.is_master and each.broker is not None]
+    stores = [each.broker.store for each in masters if each.broker is not None]
+    letters = sum(record.topic == dead for store in stores for record in log_records(store))
+    row = next((each for each in seen.groups if each.group == group), None)
+    wrong = []
+    if row is not None and (row.lag or 0, row.dead_letters or 0) != (0, letters):
+        wrong.append(f"group {group} is listed with lag {row.lag} and {row.dead_letters} letters, not 0 and {letters}")
+    lag = counted = 0
+    for member in masters:
+        assert member.broker is not None and member.broker._tenure is not None
+        for family in member._in_process(lambda tenure=member.broker._tenure: _drained(tenure.collect())):
+            for labels, value in family.samples:
+                if family.metric is broker_table.LAG_MESSAGES and labels[0] == group:
+                    lag += int(value)
+                if family.metric is broker_table.DEAD_LETTERS and labels == (group, "left"):
+                    counted += int(value)
+    if (lag, counted) != (0, letters):
+        wrong.append(f"metrics of group {group} say lag {lag} and {counted} letters, not 0 and {letters}")
+    return wrong
+
+
+def _drained(steps: Any) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
