@@ -10,8 +10,9 @@ this process. Every page of the registry is asked over ASGI:
     warm     with what was asked a moment ago
 
 Of the last two, medians of three; CPU is that of one ``again``, of the console's process and of the broker's. With
-``--browser`` a headless Chromium opens each page over HTTP, and says when it had painted something. The goals: a page
-within a second cold, within 0.3 s warm.
+``--browser`` a headless Chromium opens each page over HTTP and says when it had painted something: once with nothing
+kept by the console, then three times more, of which the median is the warm one. The goals, for the answer and for the
+first paint: a page within a second cold, within 0.3 s warm.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ _PAINTED: Final = """new Promise(done => new PerformanceObserver(list => {
     const [paint] = list.getEntriesByName("first-contentful-paint")
     if (paint) done(paint.startTime)
 }).observe({type: "paint", buffered: true}))"""
+_FIRST: Final = "/users"  # the browser's own first page costs it half a second
 _LETTERS: Final = 1_000
 _BODY: Final = b"x" * 64
 TOPIC, GROUP = "topic-00100", "group-0020"
@@ -78,17 +80,19 @@ class Cost(NamedTuple):
     cpu_s: float
     broker_cpu_s: float
     size: int
-    paint_ms: float | None = None
+    cold_paint_s: float = 0.0
+    warm_paint_s: float = 0.0
 
     @property
     def is_good(self) -> bool:
-        return self.cold_s <= COLD_S and self.warm_s <= WARM_S
+        is_cold_good = max(self.cold_s, self.cold_paint_s) <= COLD_S
+        return is_cold_good and max(self.warm_s, self.warm_paint_s) <= WARM_S
 
     @property
     def row(self) -> str:
-        paint = "–" if self.paint_ms is None else f"{self.paint_ms:.0f} ms"
-        times = " | ".join(f"{each * 1000:.0f} ms" for each in self[1:6])
-        return f"| `{self.path}` | {times} | {paint} | {self.size / 1024:.0f} KiB |"
+        times = " | ".join(f"{each * 1000:.0f}" for each in self[1:6])
+        paints = " | ".join(f"{each * 1000:.0f}" if each else "–" for each in (self.cold_paint_s, self.warm_paint_s))
+        return f"| `{self.path}` | {times} | {paints} | {self.size / 1024:.0f} |"
 
 
 @contextmanager
@@ -169,6 +173,11 @@ async def measure(console: Console, http: httpx.AsyncClient, path: str, broker_p
     return Cost(path, cold_s, median(again), median(warm), cpu / _TURNS, broker_cpu / _TURNS, size)
 
 
+def forget(console: Console) -> None:
+    console.desk.cache.forget_all()
+    console.desk.admin.sweeper.forget()
+
+
 async def timed(
     console: Console, http: httpx.AsyncClient, path: str, turns: int, *, is_kept: bool
 ) -> tuple[list[float], int]:
@@ -176,8 +185,7 @@ async def timed(
     times, size = [], 0
     for _ in range(turns):
         if not is_kept:
-            console.desk.cache.forget_all()
-            console.desk.admin.sweeper.forget()
+            forget(console)
         start = time.perf_counter()
         response = await http.get(path)
         times.append(time.perf_counter() - start)
@@ -188,7 +196,7 @@ async def timed(
 
 @asynccontextmanager
 async def painter(console: Console, session: str) -> AsyncIterator[Any]:
-    """A function that opens a page in Chromium and says after how many milliseconds something was painted."""
+    """A function that opens a page in Chromium and says after how many seconds something was painted."""
     from playwright.async_api import async_playwright
     from tests.console.browser.chromium import find_chromium
 
@@ -206,13 +214,22 @@ async def painter(console: Console, session: str) -> AsyncIterator[Any]:
 
         async def painted(path: str) -> float:
             await page.goto(path, wait_until="load")
-            return float(await page.evaluate(_PAINTED))
+            return float(await page.evaluate(_PAINTED)) / 1000
 
+        await painted(_FIRST)
         yield painted
         await browser.close()
     server.should_exit = True
     console.desk.closing.set()
     await serving
+
+
+async def with_paint(console: Console, painted: Any, cost: Cost) -> Cost:
+    """The cost with its first paints in a browser that knows the style sheet already."""
+    forget(console)
+    cold_s = await painted(cost.path)
+    warm = [await painted(cost.path) for _ in range(_TURNS)]
+    return cost._replace(cold_paint_s=cold_s, warm_paint_s=median(warm))
 
 
 async def run(server: ServerProcess, given: argparse.Namespace) -> bool:
@@ -230,9 +247,9 @@ async def run(server: ServerProcess, given: argparse.Namespace) -> bool:
             costs.append(await measure(console, http, path, server.process.pid))
         if given.browser:
             async with painter(console, session.id) as painted:
-                costs = [cost._replace(paint_ms=await painted(cost.path)) for cost in costs]
-    print("| page | cold | again | warm | CPU, console | CPU, broker | first paint, warm | size |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+                costs = [await with_paint(console, painted, cost) for cost in costs]
+    print("| page | cold | again | warm | CPU, console | CPU, broker | paint, cold | paint, warm | KiB |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for cost in costs:
         print(cost.row)
     missed = [cost.path for cost in costs if not cost.is_good]

@@ -44,7 +44,9 @@ REMINDERS_MIN = (12, 25, 40, 55, 61, 75, 90, 95, 130, 150, 200, 260, 300, 420, 6
 UNDECIDED = 4
 ITEMS = ("apple", "pear", "plum", "quince", "cherry")
 REGIONS = ("eu", "us", "asia")
-QUICK = PushConsumerSettings(attempts_max=2, persist_ms=500, rebalance_ms=1_000, start="earliest")
+QUICK = PushConsumerSettings(
+    attempts_max=2, persist_ms=500, rebalance_ms=1_000, start="earliest", code_version="2026.11", traceback_bytes=2_000
+)
 IN_ORDER = replace(QUICK, orderly=True)
 SECONDS_MAX = 120
 SEND_S = 30  # a laptop may be busy with other things

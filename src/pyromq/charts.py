@@ -34,7 +34,7 @@ _STEPS_MS: Final = (
     *(100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000),
     *(3_600_000, 2 * 3_600_000, 6 * 3_600_000, 12 * 3_600_000, 86_400_000),
 )
-_ZONE: Final = '<tspan class="zone">, time in UTC</tspan>'  # a script says another one
+_ZONE: Final = '<tspan class="zone">time in UTC</tspan>'  # a script says another one
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ROW: Final = 26
 _LABEL: Final = 230
@@ -108,10 +108,11 @@ class _Plot:
     end: int
     ticks: Sequence[float]
     unit: str = ""
+    is_timed: bool = True
 
     @property
     def margin(self) -> int:
-        return _TOP + (_UNIT_TOP if self.unit else 0)
+        return _TOP + (_UNIT_TOP if self.is_timed else 0)
 
     @property
     def floor(self) -> int:
@@ -134,8 +135,9 @@ class _Plot:
             y = self.down(self.y(value))
             parts.append(f'<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>')
             parts.append(f'<text x="-6" y="{y}" dy="4" text-anchor="end">{tick_label(value, self.unit)}</text>')
-        if self.unit:
-            parts.append(f'<text x="-6" y="{_UNIT_TOP}" class="unit">{escape(self.unit)}{_ZONE}</text>')
+        if self.is_timed:
+            unit = f"{escape(self.unit)}, " if self.unit else ""
+            parts.append(f'<text x="-6" y="{_UNIT_TOP}" class="unit">{unit}{_ZONE}</text>')
         return "".join(parts)
 
     def times(self) -> str:
@@ -232,7 +234,7 @@ def column_chart(columns: Sequence[Bar], title: str, *, height: int = 180, names
     """Columns beside each other, some of their names below; empty without any."""
     if not columns:
         return Svg()
-    plot = _Plot(height, 0, 1, round_ticks(max(column.highest for column in columns)))
+    plot = _Plot(height, 0, 1, round_ticks(max(column.highest for column in columns)), is_timed=False)
     step = 100 / len(columns)
     named = -(-len(columns) // names_max)
     parts = [plot.grid()]

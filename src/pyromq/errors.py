@@ -8,7 +8,7 @@
              ├─ BodyError (path, expected, reason, excerpt), DeadLetterError (reason)
              ├─ TransportError ── ConnectFailedError, ConnectionLostError, RequestTimeoutError, TooManyRequestsError
              ├─ NoRouteError ──── NameServersUnreachableError, TopicNotFoundError, NoWritableQueueError, NoMasterError
-             ├─ SendFailedError (attempts, maybe_stored, sent), NoReplyError, NotPreparedError
+             ├─ SendFailedError (attempts, maybe_stored, sent), NoReplyError, NotPreparedError, NoSuchJobError
              ├─ BrokerError (code, remark) ── NoPermissionError, SystemBusyError, ServiceNotAvailableError,
              │                    GroupNotFoundError, GroupOfflineError, ExpressionRefusedError, NotFoundError,
              │                    LeaseLostError
@@ -334,6 +334,10 @@ def _refused_text(topic: str, attempts: Sequence[Attempt]) -> str:
 
 class NoReplyError(MQError):
     """The request was stored, but no reply came in time."""
+
+
+class NoSuchJobError(MQError):
+    """There is no job with that id: it has expired or never existed."""
 
 
 class NotPreparedError(MQError):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ CALLS = {
     "tail": "tail known",
     "doctor": "doctor",
     "find": "find known",
+    "sql": 'sql FROM"known"',
     "audit": "audit",
     "topic ls": "topic ls",
     "topic create": "topic create known --queues 4",
@@ -75,6 +77,7 @@ WITHOUT_BROKERS = {
 }
 NOT_FOUND = [
     "tail nosuch",
+    'sql FROM"nosuch"',
     "topic describe nosuch",
     "topic history nosuch",
     "group lag nosuch",
@@ -96,6 +99,8 @@ NOT_FOUND = [
     "dlq show known-group 7F0000010000000000000000000000FF",
     "dlq redrive nosuch",
     "delay cancel 7F0000010000000000000000000000FF",
+    "job undo nosuch --data {data}",
+    "job resume nosuch --data {data}",
 ]
 WRONG_USAGE = [
     "nosuch",
@@ -116,6 +121,10 @@ WRONG_USAGE = [
     "send known --from-line 0",
     "send a/b body",
     "topic ls -o pictures",
+    "job undo nosuch",
+    "sql FROM",
+    "sql VACUUM",
+    "sql FROM/**/read_text('/etc/hostname')",
 ]
 
 
@@ -153,21 +162,22 @@ def lonely_nameserver() -> Iterator[str]:
 
 
 class Typed:
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, capsys: pytest.CaptureFixture[str], data: Path) -> None:
         self._capsys = capsys
+        self._data = data
 
     def __call__(self, words: str, nameserver: str) -> tuple[int, str]:
         """Exit code, and what standard error has."""
-        given = words.format(**SENT).split()
+        given = words.format(**SENT, data=self._data).split()
         code = main([*given, "--nameserver", nameserver])
         return code, self._capsys.readouterr().err
 
 
 @pytest.fixture
-def typed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Typed:
-    monkeypatch.delenv("PYROMQ_NAMESERVER", raising=False)
-    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-    return Typed(capsys)
+def typed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Typed:
+    for name in ("PYROMQ_NAMESERVER", "NAMESRV_ADDR", "PYROMQ_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    return Typed(capsys, tmp_path)
 
 
 def test_every_command_that_needs_a_cluster_is_in_the_table() -> None:

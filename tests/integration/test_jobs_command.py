@@ -16,7 +16,7 @@ from pyromq import Admin, Message, Producer, aio
 from pyromq.cli.main import main
 from pyromq.errors import DeadLetterError
 from pyromq.operate.jobs.book import Jobs
-from pyromq.operate.jobs.specs import NewJob, Pace, Redrive
+from pyromq.operate.jobs.specs import Move, NewJob, Pace, Redrive, ResetOffsets
 from pyromq.testing import LoopbackBroker
 from tests.integration.waiting import until_on_thread
 
@@ -33,7 +33,7 @@ def broker() -> Iterator[LoopbackBroker]:
             admin.topics.create("orders", queues=2)
             admin.groups.create("billing")
             for number in range(LETTERS):
-                producer.send(Message("orders", b"%d" % number))
+                producer.send(Message("orders", b"%d" % number, keys="same"))
             asyncio.run(give_up(broker.nameserver, lambda: len(admin.dead_letters.list("billing")) == LETTERS))
         yield broker
 
@@ -109,6 +109,47 @@ def test_a_job_of_a_console_is_listed_and_cancelled_by_a_command(
 
     assert asyncio.run(console()) == "cancelled"
     assert [each["state"] for each in typed("job", "ls")] == ["cancelled"]
+
+
+def test_a_reset_is_undone_by_a_command_and_nothing_else_is(
+    broker: LoopbackBroker, typed: Callable[..., list[dict[str, object]]], tmp_path: Path
+) -> None:
+    def stands() -> dict[int, int]:
+        with Admin(broker.nameserver) as admin:
+            return {queue.number: held.consumer_offset for queue, held in admin.groups.lag("billing", "orders").items()}
+
+    async def console() -> str:
+        async with aio.Admin(broker.nameserver) as admin, Jobs(admin, tmp_path / "jobs", broker.clock) as jobs:
+            plan = await admin.offsets.plan_reset("billing", "orders", to_ms=0)
+            moves = tuple(
+                Move(topic="orders", broker=each.queue.broker, queue=each.queue.number, old=each.old, new=each.new)
+                for each in plan
+            )
+            job = jobs.start(NewJob(spec=ResetOffsets(group="billing", moves=moves)), by="ada")
+            return (await jobs.wait(job.id)).id
+
+    before = stands()
+    reset = asyncio.run(console())
+    assert set(stands().values()) == {0} != set(before.values())
+    undone = typed("job", "undo", reset)
+    assert {each["outcome"] for each in undone} == {"confirmed"}
+    assert stands() == before
+    typed("dlq", "redrive", "billing", "--data", str(tmp_path), "--error", "nosuch")
+    redrive = str(typed("job", "ls")[0]["id"])
+    typed("job", "undo", redrive, expect=1)
+
+
+def test_one_letter_is_redriven_by_its_name_though_others_have_its_key(
+    broker: LoopbackBroker, typed: Callable[..., list[dict[str, object]]]
+) -> None:
+    listed = typed("dlq", "ls", "billing", "--messages")
+    chosen = str(listed[3]["offset_message_id"])
+    [done] = typed("dlq", "redrive", "billing", "--letter", chosen)
+    assert done["status"] == "sent"
+    assert typed("dlq", "redrive", "billing", "--letter", chosen, "--key", "nosuch") == []
+    with Admin(broker.nameserver) as admin:
+        redriven = [each.offset_message_id for each in admin.dead_letters.list("billing") if each.is_redriven]
+    assert redriven == [chosen]
 
 
 def test_stored_messages_are_sent_again(

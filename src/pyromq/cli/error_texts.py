@@ -14,6 +14,7 @@ _IN_OPTIONS: Final = {
     "delay_ms": "--delay",
     "count_max": "--count",
     "sharding_key": "--sharding-key",
+    "tables={'name': 'DIR'}": "--table NAME=DIR",
 }
 """What functions of Python are told, and how the same is said on a command line."""
 

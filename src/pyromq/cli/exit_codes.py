@@ -15,6 +15,7 @@ from pyromq.errors import (
     LocalProtocolError,
     MQError,
     NoReplyError,
+    NoSuchJobError,
     NotFoundError,
     OffsetOutOfRangeError,
     PositionOutOfRangeError,
@@ -47,6 +48,7 @@ _EXIT_CODES: tuple[tuple[type[MQError], ExitCode], ...] = (
     (TransportError, ExitCode.UNREACHABLE),
     (NoReplyError, ExitCode.UNREACHABLE),
     (NotFoundError, ExitCode.NOT_FOUND),
+    (NoSuchJobError, ExitCode.NOT_FOUND),
     (GroupOfflineError, ExitCode.UNREACHABLE),
     (BrokerError, ExitCode.REFUSED),
     (MQError, ExitCode.REFUSED),
@@ -63,8 +65,4 @@ def exit_code_of(error: MQError) -> ExitCode:
         return ExitCode.NOT_FOUND
     if type(error) is BrokerError and error.code in _UNREACHABLE_CODES:
         return ExitCode.UNREACHABLE
-    from pyromq.operate.jobs.book import NoSuchJobError  # here: commands that succeed need not load it
-
-    if isinstance(error, NoSuchJobError):
-        return ExitCode.NOT_FOUND
     return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))

@@ -62,8 +62,11 @@ _PLACES: Final = {
     "tls": Place(f"{_NOUNS}.tls", "app", "Certificates of a small cluster: an authority, servers, clients."),
     "acl": Place(f"{_NOUNS}.acl", "app", "Access control: users, policies, and why something is refused."),
     "pipeline": Place(
-        "pyromq.cli.pipeline.commands", "app", "Jobs on Spark: archive, replay, redrive, report, dedupe, store, run."
+        "pyromq.cli.pipeline.commands",
+        "app",
+        "Jobs on Spark: archive, replay, redrive, report, dedupe, store, run; table without it.",
     ),
+    "sql": Place("pyromq.cli.pipeline.sql", "sql", "Answer a question in SQL about topics."),
     "context": Place(
         f"{_NOUNS}.context", "app", "Contexts: clusters by name, with their addresses, credentials and TLS."
     ),

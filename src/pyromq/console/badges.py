@@ -78,8 +78,10 @@ class Badges:
     async def _retries(self) -> NavBadge:
         due = sum(each.retrying for each in (await self._desk.admin.sweeper.read()).totals().values())
         waiting = await self._desk.admin.delays.count_retries(count_max=RETRIES_READ_MAX)
-        text = f"{counted(due + waiting, 'failed message')} waiting for a retry"
-        return NavBadge(count=due + waiting, text=text, is_cut=waiting >= RETRIES_READ_MAX)
+        count = due + waiting.count
+        failed = f"{count}+ failed messages" if waiting.is_cut else counted(count, "failed message")
+        text = f"{failed} waiting for a retry"
+        return NavBadge(count=count, text=text, is_cut=waiting.is_cut)
 
     async def _health(self) -> NavBadge:
         found = await health(self._desk)

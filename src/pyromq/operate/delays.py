@@ -47,6 +47,13 @@ class DelayedMessage(msgspec.Struct, frozen=True, kw_only=True):
     handle: str = ""
 
 
+class RetryCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many failed messages wait for their next attempt; with ``is_cut`` a broker had more than were read."""
+
+    count: int = 0
+    is_cut: bool = False
+
+
 # the facet has a method ``list``, so its annotations need other names for lists
 _Delayed: TypeAlias = list[DelayedMessage]
 _Received: TypeAlias = list[ReceivedMessage]
@@ -72,12 +79,17 @@ class DelayFacet:
             found += await self._in_timer(broker, topic, count_max)
         return sorted(found, key=lambda message: message.due_ms)
 
-    async def count_retries(self, *, count_max: int = 1_000) -> int:
-        """Count failed messages that wait in delay levels; ``count_max`` messages are read of each broker."""
-        found = 0
+    async def count_retries(self, *, count_max: int = 1_000) -> RetryCount:
+        """Count failed messages that wait in delay levels, beside messages that were sent with a delay.
+
+        At most ``count_max`` messages are read of each broker; the count says when one has more.
+        """
+        count, is_cut = 0, False
         for broker in await self._requests.directory.named_masters():
-            found += sum(bool(each.group) for each in await _some(self._in_levels(broker, ""), count_max))
-        return found
+            found = await _some(self._in_levels(broker, ""), count_max + 1)
+            is_cut = is_cut or len(found) > count_max
+            count += sum(bool(each.group) for each in found[:count_max])
+        return RetryCount(count=count, is_cut=is_cut)
 
     async def recall(self, handle: str) -> str:
         """Call a delayed message back; return its id. Raises ConfigError, BrokerError when it is too late."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyromq.console import pages
 from pyromq.console.web.discovery import declared_in
 from pyromq.console.web.pages import Pages
+from tests.console.browser.served import PIPELINE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -33,11 +34,36 @@ def addresses() -> list[str]:
     return sorted(set(found))
 
 
-def message_addresses(page: Page) -> list[str]:
-    """Pages with ids in them: a message of the shop, and a job if there is one."""
-    page.goto("/messages?topic=orders")
-    found = page.locator("main table a.id").first.get_attribute("href")
-    return ["/messages?topic=orders", "/tail?topic=orders", "/topics?q=orders", *([found] if found else [])]
+def addresses_with_ids(page: Page) -> list[str]:
+    """Pages of one thing: a message, a letter and its edit, a member, a pipeline; and searches."""
+    message = _first(page, "/messages?topic=orders", "main table a.id")
+    letter = _first(page, "/dead-letters/billing", "main table a.id")
+    failed = _first(page, letter, "a.button:has-text('Open the original')")
+    member = _first(page, "/groups/billing", "a[href*='/members?']")
+    reset = "/groups/billing/reset?topic=orders&to=earliest"
+    searches = ["/messages?topic=orders", "/tail?topic=orders", "/topics?q=orders", "/search?q=order-10041"]
+    return [*searches, message, letter, f"{letter}/edit", failed, member, f"/pipelines/{PIPELINE}", reset]
+
+
+def job_address(page: Page) -> str:
+    """A job that says what it would do with every dead letter, and does nothing."""
+    page.goto("/dead-letters/billing")
+    page.locator("#redrive summary").click()
+    page.get_by_role("button", name="Dry run").click()
+    page.wait_for_url("**/jobs/**")
+    return page.url
+
+
+def unfold(page: Page) -> None:
+    """Open what is folded in the content, so that it is looked at, too."""
+    page.locator("main details").evaluate_all("all => all.forEach(each => (each.open = true))")
+
+
+def _first(page: Page, address: str, selector: str) -> str:
+    page.goto(address)
+    link = page.locator(selector).first
+    link.wait_for()
+    return link.get_attribute("href") or ""
 
 
 def opened(page: Page, address: str) -> bool:

@@ -1,4 +1,4 @@
-"""Pictures of the console: ``python -m tests.console.browser.screenshots docs/images .cache/screenshots``.
+"""Pictures of the console: ``python -m tests.console.browser.screenshots docs/images .cache/screenshots [/topics]``.
 
 A busy shop is served. Into the first folder go the pictures of README and docs, PNG with a palette, small enough for a
 repository; into the second every page, in both themes and both widths, for somebody to look at.
@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from tests.console.browser.chromium import MISSING, Complaints, find_chromium, open_browser, open_context
 from tests.console.browser.conftest import sign_in
-from tests.console.browser.registry import addresses, message_addresses, opened
-from tests.console.browser.served import Served, served_shop
+from tests.console.browser.registry import addresses, addresses_with_ids, job_address, opened
+from tests.console.browser.served import Served, served_pair, served_shop
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -30,6 +30,7 @@ _CHART_MS: Final = 60_000
 SIZE: Final = {"width": 1280, "height": 800}
 THEMES: Final = ("light", "dark")
 WIDTHS: Final = (1440, 390)
+_FREQUENT: Final = 224  # colours of a picture that are kept because there is much of them
 _SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _CHANNELS: Final = {2: 3, 6: 4}  # colour types of PNG
 
@@ -37,13 +38,14 @@ Pixels = npt.NDArray[np.uint8]
 
 
 class Picture(NamedTuple):
-    """``ready`` is a selector to wait for; ``points`` so many samples a live chart must have."""
+    """``ready`` is a selector to wait for; ``points`` so many samples a live chart must have; ``click`` leads on."""
 
     name: str
     path: str
     theme: str
     ready: str = "main h1"
     points: int = 0
+    click: str = ""
 
 
 _POINTS: Final = 12
@@ -53,6 +55,7 @@ PICTURES: Final = (
     Picture("console-topics", "/topics", "dark", "main table"),
     Picture("console-group", "/groups/billing", "light", "main table"),
     Picture("console-dead-letters", "/dead-letters/billing", "dark", "main table"),
+    Picture("console-letter", "/dead-letters/billing", "light", "main .timeline", click="main table a.id"),
     Picture("console-delays", "/delays", "light", "main svg.chart"),
     Picture("console-store", "/store", "dark", "main table"),
 )
@@ -79,7 +82,10 @@ def take_all(browser: Browser, served: Served, folder: Path, only: str = "") -> 
     with open_context(browser, complaints, base_url=served.url, reduced_motion="reduce") as context:
         page = context.new_page()
         sign_in(page, served)
-        for address in [*addresses(), *message_addresses(page)]:
+        pair = served.shop is None
+        if not pair:
+            _wait_for_points(page, 4)
+        for address in ["/replication"] if pair else [*addresses(), *addresses_with_ids(page), job_address(page)]:
             for theme in THEMES if only in address else ():
                 for width in WIDTHS:
                     shown: Any = theme
@@ -87,23 +93,37 @@ def take_all(browser: Browser, served: Served, folder: Path, only: str = "") -> 
                     page.set_viewport_size({"width": width, "height": 900})
                     if not opened(page, address):
                         continue
-                    name = re.sub(r"\W+", "-", address).strip("-") or "overview"
-                    made.append(folder / f"{name}-{theme}-{width}.png")
+                    made.append(folder / f"{_name_of(address)}{'-set' if pair else ''}-{theme}-{width}.png")
                     page.screenshot(path=made[-1], full_page=True)
     assert not complaints.texts and not complaints.strangers, complaints
     return made
 
 
+def _name_of(address: str) -> str:
+    """The file of a page; ids in it, which differ from run to run, are left out."""
+    path = re.sub(r"^https?://[^/]+", "", address)
+    path = re.sub(r"/[0-9A-F]{24,}|/[0-9a-f]{6,}-[0-9a-f-]+", "/one", path.partition("client=")[0])
+    return re.sub(r"\W+", "-", path).strip("-") or "overview"
+
+
+def _wait_for_points(page: Page, points: int) -> None:
+    """Until the chart of the overview has so many samples."""
+    from playwright.sync_api import expect
+
+    page.goto("/")
+    line = page.locator("main svg.chart polyline").first
+    expect(line).to_have_attribute("points", re.compile(rf"(\S+ ){{{points - 1}}}"), timeout=_CHART_MS)
+
+
 def _shot(page: Page, picture: Picture) -> bytes:
     theme: Any = picture.theme
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-    page.goto(picture.path)
-    page.locator(picture.ready).first.wait_for()
     if picture.points:
-        from playwright.sync_api import expect
-
-        line = page.locator("main svg.chart polyline").first
-        expect(line).to_have_attribute("points", re.compile(rf"(\S+ ){{{picture.points - 1}}}"), timeout=_CHART_MS)
+        _wait_for_points(page, picture.points)
+    page.goto(picture.path)
+    if picture.click:
+        page.locator(picture.click).first.click()
+    page.locator(picture.ready).first.wait_for()
     return page.screenshot()
 
 
@@ -111,10 +131,15 @@ def _shot(page: Page, picture: Picture) -> bytes:
 
 
 def with_palette(image: bytes) -> bytes:
-    """The same picture in at most 256 colours: the most frequent ones stay exact, the others become the nearest."""
+    """The same picture in at most 256 colours: the most frequent ones stay exact, and those that no other is like."""
     pixels = decode(image)
     colours, places, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
-    kept = np.argsort(-counts, kind="stable")[:256]
+    kept = list(np.argsort(-counts, kind="stable")[:_FREQUENT])
+    every = colours.astype(np.int32)
+    near = ((every[:, None, :] - every[kept][None, :, :]) ** 2).sum(axis=2).min(axis=1)
+    while len(kept) < 256 and near.any():  # a green dot among greys
+        kept.append(int(near.argmax()))
+        near = np.minimum(near, ((every - every[kept[-1]]) ** 2).sum(axis=1))
     palette = colours[kept]
     far = ((colours[:, None, :].astype(np.int32) - palette[None, :, :].astype(np.int32)) ** 2).sum(axis=2)
     nearest = far.argmin(axis=1).astype(np.uint8)
@@ -180,23 +205,23 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
-def main(folder: Path, every: Path | None = None) -> int:
+def main(folder: Path, every: Path | None = None, only: str = "") -> int:
     if not find_chromium():
         sys.stderr.write(f"{MISSING}\n")
         return 1
     for each in filter(None, (folder, every)):
         each.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory() as data,
-        open_browser() as browser,
-        served_shop(Path(data), trades=True) as served,
-    ):
+    with tempfile.TemporaryDirectory() as data, open_browser() as browser:
+        with served_shop(Path(data) / "shop", trades=True) as served:
+            made = take_all(browser, served, every, only) if every is not None else []
+            for name, size in ({} if only else take(browser, served, folder)).items():
+                sys.stdout.write(f"{folder / name}.png  {size // 1024} KiB\n")
         if every is not None:
-            sys.stdout.write(f"{len(take_all(browser, served, every))} pictures of all pages in {every}\n")
-        for name, size in take(browser, served, folder).items():
-            sys.stdout.write(f"{folder / name}.png  {size // 1024} KiB\n")
+            with served_pair(Path(data) / "pair") as served:
+                made += take_all(browser, served, every, only)
+            sys.stdout.write(f"{len(made)} pictures of all pages in {every}\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:] or ["docs/images"])))
+    sys.exit(main(*map(Path, sys.argv[1:3] or ["docs/images"]), *sys.argv[3:]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.console.browser.axe import MISSING, axe_script, violations
-from tests.console.browser.registry import addresses, message_addresses, opened
+from tests.console.browser.registry import addresses, addresses_with_ids, job_address, opened, unfold
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -36,9 +36,11 @@ def test_axe_finds_nothing_on_any_page(page: Page, theme: Any, width: int) -> No
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     page.set_viewport_size({"width": width, "height": 900})
     found = {}
-    for address in [*addresses(), *message_addresses(page)]:
-        if opened(page, address) and (wrong := violations(page, script)):
-            found[address] = wrong
+    for address in [*addresses(), *addresses_with_ids(page), job_address(page)]:
+        if opened(page, address):
+            unfold(page)
+            if wrong := violations(page, script):
+                found[address] = wrong
     assert found == {}, "\n".join(f"{address}\n    " + "\n    ".join(wrong) for address, wrong in found.items())
 
 

@@ -142,12 +142,14 @@ def test_times_are_local_with_utc_on_hover_and_relative_ones_tick(
         page.goto("/topics/orders")
         page.evaluate(
             """() => { const made = document.createElement("main");
-            made.innerHTML = '<time id="at" data-ms="1700000000000"></time><time id="then" data-relative></time>';
+            made.innerHTML = '<time id="at" data-ms="1700000000000"></time><time id="then" data-relative></time>'
+                + '<time id="exact" data-ms="1700000000042" data-precise></time>';
             made.querySelector("#then").dataset.ms = Date.now() - 61000;
             document.body.append(made); showTimes(made); }"""
         )
         assert page.locator("#at").text_content() == "2023-11-15 03:43:20"
         assert page.locator("#at").get_attribute("title") == "2023-11-14 22:13:20 UTC"
+        assert page.locator("#exact").text_content() == "2023-11-15 03:43:20.042"
         before = page.locator("#then").text_content()
         page.clock.run_for(3_000)
         expect(page.locator("#then")).not_to_have_text(before)

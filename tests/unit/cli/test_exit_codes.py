@@ -9,6 +9,7 @@ from pyromq.errors import (
     GroupOfflineError,
     InvalidNameError,
     MQError,
+    NoSuchJobError,
     NotFoundError,
     RequestTimeoutError,
     SendFailedError,
@@ -16,7 +17,6 @@ from pyromq.errors import (
     StoreNotFoundError,
     WrongServerError,
 )
-from pyromq.operate.jobs.book import NoSuchJobError
 
 
 def test_errors_have_their_exit_codes() -> None:

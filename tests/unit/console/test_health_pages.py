@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 
+from pyromq import Message
+from pyromq.console.sampling import ClusterSample
 from pyromq.console.web.places import place_of
+from pyromq.operate.delays import RetryCount
 from pyromq.operate.subjects import Subject, SubjectKind
 from tests.unit.console.rig import ConsoleRig
 from tests.unit.console.test_work_pages import bury, job_of, on_a_console
@@ -59,6 +63,39 @@ def test_a_job_that_waits_for_a_word_is_counted_at_once() -> None:
         await rig.post(f"/jobs/{job}/cancel")
         await rig.desk.jobs.wait(job)
         assert badge(await rig.page("/jobs"), "jobs") == ""
+
+    on_a_console(test)
+
+
+def test_retries_are_counted_among_messages_that_only_wait_and_a_cut_count_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(rig: ConsoleRig) -> None:
+        await rig.admin.topics.create("orders", queues=1)
+        await rig.admin.groups.create("billing")
+        producer = await rig.producer()
+        for number in range(3):
+            await producer.send(Message("orders", b"later", delay_level=17))
+            await producer.send(Message("%RETRY%billing", b"%d" % number, delay_level=18))
+        await rig.console.badges.take()
+        assert badge(await rig.page("/topics"), "retries") == "3 failed messages waiting for a retry"
+        monkeypatch.setattr("pyromq.console.badges.RETRIES_READ_MAX", 4)
+        await rig.console.badges.take()
+        assert badge(await rig.page("/topics"), "retries") == "1+ failed messages waiting for a retry"
+        assert await rig.admin.delays.count_retries(count_max=6) == RetryCount(count=3), "six are there, all are read"
+        assert await rig.admin.delays.count_retries(count_max=5) == RetryCount(count=2, is_cut=True)
+
+    on_a_console(test)
+
+
+def test_members_that_are_away_are_counted_brokers_that_do_not_answer_among_them() -> None:
+    async def test(rig: ConsoleRig) -> None:
+        (master,) = (await rig.desk.sampler.take()).brokers
+        assert badge(await rig.page("/topics"), "away") == ""
+        silent = msgspec.structs.replace(master, broker="broker-b", problem="connection refused")
+        missing = msgspec.structs.replace(master, members_away=2)
+        rig.desk.sampler.last = ClusterSample(time_ms=1, brokers=(missing, silent))
+        assert badge(await rig.page("/topics"), "away") == "3 members away"
 
     on_a_console(test)
 

@@ -46,6 +46,9 @@ def test_a_letter_says_why_and_leads_to_its_original() -> None:
             f"/messages/%25DLQ%25billing/{letter.offset_message_id}"
         )
         assert address in await rig.page("/dead-letters/billing")
+        assert f"pyromq dlq redrive billing --letter {letter.offset_message_id} " in page, (
+            "not by its key: others have it"
+        )
 
     on_a_console(test)
 

@@ -231,7 +231,7 @@ async def test_a_console_without_rights_says_that_it_has_none_and_how_it_gets_so
     async with ConsoleRig(broker=broker) as rig:
         page = await rig.page("/users")
         assert "This console has no rights to see users" in page and "PYROMQ_ACCESS_KEY" in page
-        assert "tells of no users" not in page
+        assert "This cluster has no users" not in page
         assert (await rig.api("GET", "/users")).json()["is_refused"] is True
 
 

@@ -184,3 +184,10 @@ def test_only_topics_that_were_looked_at_lately_are_remembered() -> None:
     for number in range(1_000):
         rates.look(str(number), {Q0: 1})
     assert len(rates._looks) == 200
+
+
+async def test_a_chart_without_a_line_says_what_it_waits_for() -> None:
+    async with ConsoleRig() as rig:
+        for path in ("/", "/brokers/broker-a"):
+            page = await rig.page(path)
+            assert "Waiting for the second sample" in page and "data-chart" not in page, path

@@ -520,7 +520,7 @@ def test_dead_letters_are_grouped_by_error_filtered_exported_and_redriven() -> N
         assert "no such customer" in page
         assert "pyromq dlq redrive billing" in page
         vip = await rig.page("/dead-letters/billing?tag=vip")
-        assert "1–1 of 1 letters" in vip
+        assert "1–1 of 1 letter<" in vip
         lines = (await rig.get("/dead-letters/billing/export?tag=vip")).text.splitlines()
         assert [json.loads(line)["topic"] for line in lines] == ["orders"]
         searched = await rig.page("/dead-letters/billing?q=K3")

@@ -178,6 +178,10 @@ def show(
 class WhichLetters:
     """Options that choose dead letters; ``LetterFilter`` has their meanings."""
 
+    letter: Annotated[
+        list[str] | None,
+        Option(metavar="ID", help="Only this letter, by its offset id (dlq ls --messages -o json); may be repeated."),
+    ] = None
     key: Annotated[list[str] | None, Option(help="Only letters with this key; may be repeated.")] = None
     tag: Annotated[list[str] | None, Option(help="Only letters with this tag; may be repeated.")] = None
     topic: Annotated[list[str] | None, Option(help="Only letters first sent to this topic; may be repeated.")] = None
@@ -188,7 +192,7 @@ class WhichLetters:
     search: Annotated[str, Option(help="Only letters with this text in id, keys, tag or error.")] = ""
 
     def keywords(self) -> LetterChoice:
-        several = {f"{name}s": getattr(self, name) or () for name in ("key", "tag", "topic", "error")}
+        several = {f"{name}s": getattr(self, name) or () for name in ("letter", "key", "tag", "topic", "error")}
         return {**several, "search": self.search}  # type: ignore[typeddict-item]
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyromq.operate.jobs.record import JobRecord
     from pyromq.operate.jobs.specs import JobSpec, NewJob
 
-app = Commands(help="Bulk jobs: ls, show, resume, cancel.")
+app = Commands(help="Bulk jobs: ls, show, resume, cancel, undo.")
 _DATA = Option("--data", envvar="PYROMQ_DATA", metavar="DIR", help="Folder that keeps jobs: --data of the console.")
 DataOption = Annotated[Path, _DATA]
 KeepOption = Annotated[
@@ -130,6 +130,17 @@ def cancel(job_id: IdArgument, data: DataOption) -> None:
     """Cancel a job, wherever it runs; what is left is listed as not attempted."""
     _with_book(data, lambda jobs: jobs.ask(job_id, "cancel"))
     click.echo(f"job {job_id} is asked to end", err=True)
+
+
+@app.command()
+def undo(
+    job_id: IdArgument,
+    data: DataOption,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Undo a reset of offsets: a new job moves each queue back to where it stood; no other job can be undone."""
+    run_job(nameserver, data, lambda jobs: jobs.undo(job_id, by="command line"), output)
 
 
 def run_job(nameserver: str, data: Path | None, start: Callable[[Jobs], JobRecord], output: Form | None) -> None:

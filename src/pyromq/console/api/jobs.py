@@ -84,7 +84,7 @@ async def go_on(call: Call, path: JobPath) -> JobRecord:
 @functions.post("/jobs/{job_id}/undo", summary="Undo a reset of offsets", status=201)
 async def undo(call: Call, path: JobPath) -> JobRecord:
     """A new job that moves each queue back to where it stood."""
-    return call.desk.jobs.start(NewJob(spec=call.desk.jobs.undo_of(path.job_id)), by=call.who.name)
+    return call.desk.jobs.undo(path.job_id, by=call.who.name)
 
 
 @functions.post("/jobs/{job_id}/ask/{what}", summary="Pause, resume, let go on, or cancel a job")

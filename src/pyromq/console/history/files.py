@@ -58,7 +58,8 @@ class SampleJournal:
         body = msgspec.msgpack.encode((slot, values))
         if len(body) > _RECORD_BYTES_MAX:
             return
-        if self._file is None or slot - self._first >= self._tier.slots // _PARTS or self._is_large(len(body)):
+        is_over = not 0 <= slot - self._first < self._tier.slots // _PARTS  # also where the clock was set back
+        if self._file is None or is_over or self._is_large(len(body)):
             self._begin(slot)
         assert self._file is not None
         self._file.write(_HEAD.pack(len(body), zlib.crc32(body)) + body)

@@ -53,7 +53,10 @@ class History:
         """Keep numbers of this moment; a second sample of one slot counts instead of the first."""
         now_ms, finest = self._clock.now_ms(), TIERS[0]
         slot = finest.slot(now_ms)
-        if slot != self._open.setdefault(finest.name, slot):
+        before = self._open.setdefault(finest.name, slot)
+        if slot < before:
+            self._rewind(now_ms)
+        elif slot > before:
             self._finish(now_ms)
         self._pending.update(values)
         self._put(finest, slot, values)
@@ -71,6 +74,16 @@ class History:
                 self._put(tier, before, means)
                 self._write(tier, before, means)
             self._open[tier.name] = slot
+
+    def _rewind(self, now_ms: int) -> None:
+        """The clock was set back: what is kept of later moments would hide the samples that come now."""
+        for tier in TIERS:
+            slot = tier.slot(now_ms)
+            self._open[tier.name] = slot
+            for rings in self._rings.values():
+                if tier.name in rings:
+                    rings[tier.name].rewind(slot)
+        self._pending = {}
 
     def _means(self, finer: Tier, tier: Tier, slot: int) -> dict[str, float]:
         begin, end = finer.slot(slot * tier.step_ms), finer.slot((slot + 1) * tier.step_ms)

@@ -19,7 +19,7 @@ class Ring:
         """The newest slot that has a sample."""
 
     def put(self, slot: int, value: float) -> None:
-        """Keep a sample; one of a slot that is too old, or from a clock that was set back far, is left out."""
+        """Keep a sample; one of a slot that is too old is left out."""
         count = len(self._values)
         if slot > self.last:
             for skipped in range(max(self.last + 1, slot - count + 1), slot):
@@ -28,6 +28,13 @@ class Ring:
         elif slot <= self.last - count:
             return
         self._values[slot % count] = value
+
+    def rewind(self, slot: int) -> None:
+        """Make ``slot`` the newest one: samples after it, of a clock that was ahead, are forgotten."""
+        count = len(self._values)
+        for later in range(max(slot, self.last - count) + 1, self.last + 1):
+            self._values[later % count] = _NAN
+        self.last = min(self.last, slot)
 
     def get(self, slot: int) -> float | None:
         """The sample of a slot; None for a gap, and for what is older or newer than the ring."""

@@ -18,7 +18,7 @@ from pyromq.model.names import dead_letter_topic
 from pyromq.operate.jobs.book import describe
 from pyromq.operate.jobs.outcomes import Outcome
 from pyromq.operate.jobs.record import JobRecord, JobState
-from pyromq.operate.jobs.specs import CopyTopic, JobSpec, NewJob, Pace, Redrive, ResetOffsets
+from pyromq.operate.jobs.specs import CopyTopic, JobSpec, NewJob, Pace, Redrive
 
 pages = Pages()
 
@@ -103,7 +103,6 @@ async def job(visit: Visit) -> Drawn:
         "commands": record.spec.commands(),
         "api_body": _as_new(record),
         "items_in": _topic_of(record.spec),
-        "can_undo": isinstance(record.spec, ResetOffsets) and not record.is_active and not record.dry_run,
     }
     return Drawn("job.html", model, title=describe(record.spec)[:80])
 
@@ -132,8 +131,7 @@ async def ask(visit: Visit) -> Moved:
     if what == "continue":
         return Moved(link("jobs", visit.desk.jobs.go_on(job_id, by=by).id))
     if what == "undo":
-        spec = visit.desk.jobs.undo_of(job_id)
-        return Moved(link("jobs", visit.desk.jobs.start(NewJob(spec=spec), by=by).id))
+        return Moved(link("jobs", visit.desk.jobs.undo(job_id, by=by).id))
     if what not in ("pause", "resume", "go", "cancel"):
         raise BadRequestError("a job can pause, resume, go, cancel, continue or undo")
     visit.desk.jobs.ask(job_id, what)

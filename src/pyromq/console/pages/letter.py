@@ -55,7 +55,7 @@ async def letter(visit: Visit) -> Drawn:
         "timeline": [each for each in timeline_of(explained) if each.group in ("", found.group)] if explained else [],
         "badges": BADGES,
         "can_edit": form_of(message) is not None,
-        "commands": Redrive.chosen(found.group, LetterFilter(keys=found.keys[:1])).commands() if found.keys else [],
+        "commands": Redrive.chosen(found.group, LetterFilter(letters=(found.offset_message_id,))).commands(),
     }
     return Drawn("letter.html", model, title=f"Dead letter {found.message_id[:40]}")
 

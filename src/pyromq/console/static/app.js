@@ -33,9 +33,13 @@ function switchDensity() {
 const confirmDialog = document.getElementById("confirm");
 let asking = null;
 
-// "{count}" in a question: how many of the form's boxes are ticked
-function countTicked(form) {
-  return [...form.elements].filter((each) => each.type === "checkbox" && each.checked && !each.matches("[data-check-all]")).length;
+// In a question: "{count:message}" is how many rows of the form are ticked, "{chosen}" what its chosen option says.
+function questionOf(form, text) {
+  const boxes = [...form.elements].filter((each) => each.type === "checkbox" && each.checked && each.closest("tbody"));
+  const option = [...form.elements].find((each) => each.type === "radio" && each.checked && each.dataset.said);
+  return text
+    .replace("{chosen}", option ? option.dataset.said : "")
+    .replace(/\{count:([\w ]+)\}/, (_, noun) => `${boxes.length} ${noun}${boxes.length === 1 ? "" : "s"}`);
 }
 
 document.addEventListener("submit", (event) => {
@@ -45,7 +49,7 @@ document.addEventListener("submit", (event) => {
     event.preventDefault();
     asking = form;
     form.confirmedBy = event.submitter;
-    document.getElementById("confirm-text").textContent = text.replace("{count}", countTicked(form));
+    document.getElementById("confirm-text").textContent = questionOf(form, text);
     confirmDialog.showModal();
     return;
   }
@@ -149,7 +153,9 @@ document.addEventListener("keydown", (event) => {
 
 function openScrollers() {
   for (const each of document.querySelectorAll(".scroll, main pre")) {
-    if (each.scrollWidth > each.clientWidth || each.scrollHeight > each.clientHeight) each.tabIndex = 0;
+    const isWide = each.scrollWidth > each.clientWidth;
+    if (each.matches(".scroll") && each.querySelector("table")) each.toggleAttribute("data-more", isWide);
+    if (isWide || each.scrollHeight > each.clientHeight) each.tabIndex = 0;
     else each.removeAttribute("tabindex");
   }
 }

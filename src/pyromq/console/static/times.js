@@ -1,6 +1,7 @@
 // Times: shown in the reader's zone with UTC on hover; relative ones ("12 s ago", "in 5 min") tick.
 //
 //   <time data-ms="…">                  a moment; without scripts it is in UTC
+//   <time data-ms="…" data-precise>     a moment to the millisecond
 //   <time data-ms="…" data-relative>    how long ago, or in how long, by the server's clock
 //   <text data-ms="…" data-step="…">    a label of a chart's time axis
 //   <input data-moment>                 a moment is typed: in the reader's zone, and sent with its offset from UTC; the
@@ -23,6 +24,10 @@ function timeOfDay(when) {
 function localTime(ms) {
   const when = new Date(ms);
   return `${day(when)} ${timeOfDay(when)}`;
+}
+
+function preciseTime(ms) {
+  return `${localTime(ms)}.${String(ms % 1000).padStart(3, "0")}`;
 }
 
 function utcTime(ms) {
@@ -65,10 +70,10 @@ function showTimes(within) {
     const relative = each.hasAttribute("data-relative");
     const title = relative ? `${localTime(ms)}\n${utcTime(ms)}` : utcTime(ms);
     if (each.title !== title) each.title = title;
-    write(each, relative ? relativeText(ms) : localTime(ms));
+    write(each, relative ? relativeText(ms) : each.hasAttribute("data-precise") ? preciseTime(ms) : localTime(ms));
   }
   for (const each of within.querySelectorAll("text[data-ms]")) write(each, axisLabel(Number(each.dataset.ms), Number(each.dataset.step)));
-  for (const each of within.querySelectorAll(".zone")) write(each, `, time in ${zone}`);
+  for (const each of within.querySelectorAll(".zone")) write(each, `time in ${zone}`);
 }
 
 // --- moments that are typed ---

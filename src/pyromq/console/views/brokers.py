@@ -49,8 +49,8 @@ def _count(text: str, _now_ms: int) -> str:
 def _rates(text: str, _now_ms: int) -> str:
     words = [f"{first_number(word):,.1f}".replace(",", "\u2009") for word in text.split()]
     periods = ("10 s", "1 min", "10 min")
-    named = [f"{word}/s over {period}" for word, period in zip(words, periods, strict=False)]
-    return " · ".join(named) or text
+    named = [f"{word}/s over {period}".replace(" ", "\u00a0") for word, period in zip(words, periods, strict=False)]
+    return ", ".join(named) or text
 
 
 def _bytes(text: str, _now_ms: int) -> str:
@@ -87,12 +87,16 @@ def _plain(text: str, _now_ms: int) -> str:
     return text
 
 
+def _yes_or_no(text: str, _now_ms: int) -> str:
+    return {"true": "yes", "false": "no"}.get(text, text)
+
+
 RUNTIME: Final[dict[str, tuple[tuple[str, str, Show], ...]]] = {
     "Broker": (
         ("brokerVersionDesc", "Protocol version", _plain),
         ("bootTimestamp", "Started", _time),
         ("runtime", "Running for", _plain),
-        ("brokerActive", "Active", _plain),
+        ("brokerActive", "Active", _yes_or_no),
     ),
     "Traffic": (
         ("putTps", "Messages in", _rates),
@@ -129,10 +133,10 @@ RUNTIME: Final[dict[str, tuple[tuple[str, str, Show], ...]]] = {
     ),
     "Waiting": (
         ("sendThreadPoolQueueSize", "Sends that wait for the disk", _count),
-        ("sendThreadPoolQueueCapacity", "of at most", _count),
+        ("sendThreadPoolQueueCapacity", "Sends that may wait", _count),
         ("sendThreadPoolQueueHeadWaitTimeMills", "The oldest waits for", _span),
         ("pullThreadPoolQueueSize", "Pulls that wait for a message", _count),
-        ("pullThreadPoolQueueCapacity", "of at most", _count),
+        ("pullThreadPoolQueueCapacity", "Pulls that may wait", _count),
         ("pageCacheLockTimeMills", "Disk stuck for", _span),
     ),
     "Delays": (
@@ -145,7 +149,7 @@ RUNTIME: Final[dict[str, tuple[tuple[str, str, Show], ...]]] = {
         ("delayLateMillisMax", "Latest delivery was late by", _span),
     ),
     "Refused": (
-        ("flowControlRejectRequest", "Requests at the door", _count),
+        ("flowControlRejectRequest", "Requests, broker busy", _count),
         ("flowControlOverload", "Sends, overloaded", _count),
         ("flowControlTimeoutCleanQueue", "Sends that waited too long", _count),
         ("flowControlPcBusyCleanQueue", "Sends that waited for a stuck disk", _count),

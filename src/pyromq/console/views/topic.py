@@ -14,6 +14,7 @@ from pyromq.errors import BrokerError, GroupOfflineError, MQError, TopicNotFound
 from pyromq.model.names import dead_letter_topic
 from pyromq.model.system_names import MESSAGE_TYPE, TopicKind, kind_of_topic, names_of_servers
 from pyromq.model.topic import Perm, TopicConfig
+from pyromq.operate.consumers.group_state import version_text
 from pyromq.operate.topics import TopicTraffic
 
 _MESSAGE_KINDS: Final = (
@@ -60,6 +61,10 @@ class ProducerView(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     language: str
     version: int
+
+    @property
+    def version_text(self) -> str:
+        return version_text(self.version)
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,6 @@ from pyromq.errors import MQError, printable
 from pyromq.operate.reading.retention import RetentionLimit, TopicRetention
 from pyromq.operate.reading.schemas import SeenSchema
 from pyromq.operate.reading.topic_history import HistoryStep, TopicHistory
-from pyromq.wording import ago, shown_span
 
 HISTORY_MS: Final = 15_000  # how old a history may be: it costs many requests
 ALL: Final = "all"
@@ -30,7 +29,7 @@ class ContentsView(msgspec.Struct, frozen=True, kw_only=True):
 
     span: str
     retention: TopicRetention | None
-    forecast: str
+    forecast: str = ""
     messages: Svg = Svg()
     bytes: Svg = Svg()
     disk: Svg = Svg()
@@ -51,11 +50,11 @@ async def contents_view(desk: Desk, topic: str, span: str) -> ContentsView:
             ("history", topic, span), HISTORY_MS, lambda: contents.history(topic, begin_ms=begin_ms, end_ms=now_ms)
         )
     except MQError as error:
-        return ContentsView(span=span, retention=None, forecast="", problem=printable(str(error)))
+        return ContentsView(span=span, retention=None, problem=printable(str(error)))
     return ContentsView(
         span=span,
         retention=kept,
-        forecast=forecast_text(kept, now_ms),
+        forecast=forecast_text(kept),
         messages=_chart(found, "Messages a second", lambda step: step.rate),
         bytes=_chart(found, "Bytes a second", _byte_rate, _BYTES),
         disk=disk_chart(found, kept),
@@ -63,14 +62,11 @@ async def contents_view(desk: Desk, topic: str, span: str) -> ContentsView:
     )
 
 
-def forecast_text(kept: TopicRetention, now_ms: int) -> str:
-    """``oldest message from 3 d ago; at this rate kept for 5 h, until the disk is full``"""
-    oldest = f"oldest message from {ago(kept.oldest_ms, now_ms)}" if kept.oldest_ms else "no message is stored"
+def forecast_text(kept: TopicRetention) -> str:
+    """Say what ends the life of a message, beside how long it is kept."""
     if kept.kept_ms is None:
-        return f"{oldest}; brokers do not tell how long they keep messages"
-    if kept.limit is RetentionLimit.DISK:
-        return f"{oldest}; at this rate kept for {shown_span(kept.kept_ms)}, until the disk is full"
-    return f"{oldest}; kept for {shown_span(kept.kept_ms)}, as brokers are configured"
+        return "brokers do not say how long they keep messages"
+    return "until the disk is full, at this rate" if kept.limit is RetentionLimit.DISK else "as brokers are configured"
 
 
 def _byte_rate(step: HistoryStep) -> float | None:

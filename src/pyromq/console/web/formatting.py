@@ -20,6 +20,11 @@ def number(value: float | None) -> str:
     return text.replace(",", "\u2009")
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """``1 queue``, ``12 345 queues``."""
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
 def size(value: float | None) -> str:
     """Format bytes: ``3.2 GiB``."""
     if value is None:
@@ -72,6 +77,7 @@ def link(*parts: object, **query: object) -> str:
 
 FILTERS: Final = {
     "number": number,
+    "counted": counted,
     "size": size,
     "rate": rate,
     "percent": percent,

@@ -18,6 +18,7 @@ from pyromq.errors import (
     LocalProtocolError,
     MQError,
     NoPermissionError,
+    NoSuchJobError,
     NotFoundError,
     NoWritableQueueError,
     RemoteProtocolError,
@@ -30,7 +31,6 @@ from pyromq.errors import (
     TransportError,
     printable,
 )
-from pyromq.operate.jobs.book import NoSuchJobError
 
 
 class NotSignedInError(MQError):

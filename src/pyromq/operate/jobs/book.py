@@ -12,7 +12,7 @@ from typing import Final, Self
 import msgspec
 
 from pyromq.clock import Clock
-from pyromq.errors import ConfigError, MQError
+from pyromq.errors import ConfigError, MQError, NoSuchJobError
 from pyromq.operate.admin import Admin
 from pyromq.operate.jobs.files import JobFiles
 from pyromq.operate.jobs.outcomes import ItemResult, Outcome
@@ -23,10 +23,6 @@ from pyromq.operate.jobs.work import attempts_of
 
 RUNNING_MAX: Final = 4
 KEPT_MAX: Final = 500  # the oldest that are over go first
-
-
-class NoSuchJobError(MQError):
-    """There is no job with that id: it has expired or never existed."""
 
 
 class TooManyJobsError(MQError):
@@ -128,10 +124,13 @@ class Jobs:
             raise ConfigError(f"job {record.id} has left nothing: all of it is confirmed")
         return left
 
-    def undo_of(self, job_id: str) -> ResetOffsets:
-        """Offsets back to where they were before a reset. Raises ConfigError where that cannot be."""
-        record = self.get(job_id)
-        if not isinstance(record.spec, ResetOffsets) or record.is_active or record.dry_run:
+    def undo(self, job_id: str, *, by: str) -> JobRecord:
+        """A new job that moves each queue back to where it stood before a reset. Raises ConfigError where none can."""
+        return self.start(NewJob(spec=self._undo_of(self.get(job_id))), by=by)
+
+    def _undo_of(self, record: JobRecord) -> ResetOffsets:
+        job_id = record.id
+        if not isinstance(record.spec, ResetOffsets) or not record.can_undo:
             raise ConfigError(f"job {job_id} has nothing to undo: only a reset of offsets that is over can be undone")
         moves = {f"{move.topic}@{move.broker}:{move.queue}": move for move in record.spec.moves}
         back = [

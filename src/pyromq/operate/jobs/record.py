@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from pyromq.operate.jobs.outcomes import Counts
-from pyromq.operate.jobs.specs import JobSpec, Pace
+from pyromq.operate.jobs.specs import JobSpec, Pace, ResetOffsets
 
 
 class JobState(StrEnum):
@@ -56,6 +56,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         """Whether somebody should look: it is over, and not everything is confirmed or was as it should be."""
         counts = self.counts
         return not self.is_active and bool(counts.unknown or counts.refused or self.state is not JobState.FINISHED)
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether it moved offsets, which can be moved back."""
+        return isinstance(self.spec, ResetOffsets) and not self.is_active and not self.dry_run
 
     def allowed(self) -> list[str]:
         """What a person can ask for now."""

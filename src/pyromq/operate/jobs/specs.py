@@ -9,8 +9,10 @@ import msgspec
 from pyromq.errors import ConfigError
 from pyromq.operate.letter_filter import EVERY_LETTER, LETTERS_MAX, LetterFilter, Places, Texts
 from pyromq.operate.resend.edits import EDITED_BYTES_MAX, LetterEdit, check_edit
+from pyromq.wording import counted
 
 ITEMS_MAX: Final = LETTERS_MAX  # that are named one by one
+NAMED_MAX: Final = 20  # letters that a command line names; a job has room for more
 RATE_MAX: Final = 10_000.0
 _SENT_IS_SENT: Final = (
     "A message that was sent cannot be called back: consumers get it, unless a reset of offsets skips it."
@@ -84,10 +86,10 @@ class Redrive(Spec, frozen=True, kw_only=True, tag="redrive"):
         )
 
     def commands(self) -> list[list[str]]:
-        if self.letters:
+        if self.edit is not None or len(self.letters) > NAMED_MAX:
             return []
         words = ["dlq", "redrive", self.group]
-        for option in ("key", "tag", "topic", "error"):
+        for option in ("letter", "key", "tag", "topic", "error"):
             words += [word for text in getattr(self, f"{option}s") for word in (f"--{option}", text)]
         words += ["--search", self.search] if self.search else []
         return [words + (["--only-group"] if self.only_group else [])]
@@ -96,7 +98,7 @@ class Redrive(Spec, frozen=True, kw_only=True, tag="redrive"):
         if self.edit is not None:
             which = "one edited dead letter"
         else:
-            which = f"{len(self.letters)} chosen dead letters" if self.letters else "dead letters"
+            which = counted(len(self.letters), "chosen dead letter") if self.letters else "dead letters"
         which += " that a filter chooses" if not self.letters and self.which != EVERY_LETTER else ""
         return f"{which} of group {self.group}" + (" to this group alone" if self.only_group else "")
 
@@ -165,7 +167,7 @@ class ResetOffsets(Spec, frozen=True, kw_only=True, tag="reset"):
         return lines
 
     def text(self) -> str:
-        return f"group {self.group} in {len(self.moves)} queue{'' if len(self.moves) == 1 else 's'}"
+        return f"group {self.group} in {counted(len(self.moves), 'queue')}"
 
 
 class Delete(Spec, frozen=True, kw_only=True, tag="delete"):
@@ -180,7 +182,7 @@ class Delete(Spec, frozen=True, kw_only=True, tag="delete"):
         return [[self.what, "delete", name, "--yes"] for name in self.names]
 
     def text(self) -> str:
-        return f"{len(self.names)} {self.what}{'' if len(self.names) == 1 else 's'}"
+        return counted(len(self.names), self.what)
 
 
 JobSpec = Redrive | CopyTopic | Resend | ResetOffsets | Delete

@@ -159,6 +159,39 @@ def test_a_clock_that_was_ahead_leaves_nothing_of_the_future(tmp_path: Path) -> 
     assert history.points("in", TimeSpan.QUARTER) == []
 
 
+@pytest.mark.parametrize("back_ms", [10_000, 10 * 60_000, 3_600_000, 8 * 86_400_000])
+def test_a_clock_that_is_set_back_goes_on_with_its_samples(tmp_path: Path, back_ms: int) -> None:
+    clock = ManualClock(DAY.step_ms * 10_000)
+    history = History(clock, tmp_path)
+    sampled(history, clock, 20 * 60_000)
+    clock.set_ms(clock.now_ms() - back_ms)
+    now_ms = clock.now_ms()
+    sampled(history, clock, 60_000)
+    points = history.points("in", TimeSpan.QUARTER)
+    since = [value for at, value in points if at > now_ms]
+    assert since == [float(at // 1000 % 100) for at in range(now_ms + 5_000, now_ms + 60_001, 5_000)]
+    assert points[-1][0] == clock.now_ms(), "what the clock showed before is not the future of the chart"
+    sampled(history, clock, 2 * DAY.step_ms)
+    assert history.points("steady", TimeSpan.DAY)[-1][1] == 7.0
+    history.close()
+    again = History(clock, tmp_path)
+    again.load()
+    assert [value for at, value in again.points("in", TimeSpan.QUARTER) if now_ms < at <= now_ms + 60_000] == since
+
+
+@given(st.lists(st.integers(0, 60), max_size=40), st.integers(1, 20), st.integers(-30, 60))
+def test_a_rewound_ring_has_nothing_newer(slots: list[int], size: int, back_to: int) -> None:
+    ring = Ring(size)
+    for slot in slots:
+        ring.put(slot, float(slot))
+    before = {slot: ring.get(slot) for slot in range(61)}
+    ring.rewind(back_to)
+    kept = {slot: value if slot <= back_to else None for slot, value in before.items()}
+    assert {slot: ring.get(slot) for slot in range(61)} == kept
+    ring.put(back_to + 1, 5.0)
+    assert ring.get(back_to + 1) == 5.0
+
+
 def test_a_chart_begins_with_its_span_or_with_its_first_sample_while_there_are_few() -> None:
     now_ms, minute_ms = 100 * 86_400_000, 60_000
     assert TimeSpan.QUARTER.begin_ms(now_ms, now_ms - 90 * minute_ms) == now_ms - 15 * minute_ms

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from pyromq.aio import ReceivedMessage
-from pyromq.errors import ConfigError, ConnectFailedError
-from pyromq.operate.jobs.book import KEPT_MAX, RUNNING_MAX, Jobs, NoSuchJobError, TooManyJobsError
+from pyromq.errors import ConfigError, ConnectFailedError, NoSuchJobError
+from pyromq.operate.jobs.book import KEPT_MAX, RUNNING_MAX, Jobs, TooManyJobsError
 from pyromq.operate.jobs.files import JobBusyError
 from pyromq.operate.jobs.outcomes import ItemResult, Outcome
 from pyromq.operate.jobs.record import JobRecord, JobState
@@ -522,9 +522,9 @@ def test_a_reset_confirms_each_queue_by_reading_it_back_and_can_be_undone() -> N
         record, results = await over(shop, jobs, NewJob(spec=ResetOffsets(group="billing", moves=moves_of([*plan]))))
         assert [result.outcome for result in results] == [Outcome.CONFIRMED] * 2
         assert set((await committed(shop)).values()) == {0}
-        undo = jobs.undo_of(record.id)
-        record, _ = await over(shop, jobs, NewJob(spec=undo))
-        assert record.counts.confirmed == 2
+        assert record.can_undo
+        undone = await jobs.wait(jobs.undo(record.id, by="ada").id)
+        assert (undone.counts.confirmed, undone.by) == (2, "ada")
         assert await committed(shop) == before
 
     on_a_shop(test)
