@@ -124,8 +124,8 @@ crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
 faults: $(READY)  ## rounds of faults, from a seed; prints tables of docs/reliability.md. ARGUMENTS=--three: three members, real lease stores, times
 	$(BIN)/python -m tests.faults $(ARGUMENTS)
 
-sim: $(READY) $(CORE)  ## the whole cluster in a simulator, with faults by seed: SEED=7, SEEDS=100..149 or MINUTES=10
-	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--minutes $(MINUTES))) $(ARGUMENTS)
+sim: $(READY) $(CORE)  ## the whole cluster in a simulator, with faults by seed: SEED=7, SEEDS=100..149 or MINUTES=10 (JOBS=2 processes)
+	$(BIN)/python -m tests.sim $(if $(JOBS),--jobs $(JOBS)) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--minutes $(MINUTES))) $(ARGUMENTS)
 
 POP_SEEDS ?= 1..40
 pops: $(READY) $(CORE)  ## the ledger of popped messages, both protocols, with replicas and without: simulated kills by seed, then kill -9
@@ -141,7 +141,7 @@ interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven
 	@mkdir -p $${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop
 	$(BIN)/python -m pytest interop/tests -n 3 --dist loadfile -p no:cacheprovider --basetemp=$${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/run --compatibility docs/compatibility.md
 
-h2spec: $(READY) $(CORE)  ## HTTP/2 conformance of the gRPC port: h2spec 2.2.1 from Go's module proxy, 145 cases
+h2spec: $(READY) $(CORE)  ## HTTP/2 conformance of the gRPC port, with the core and without: h2spec 2.2.1 from Go's module proxy, 145 cases
 	@mkdir -p $${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/grpc
 	$(BIN)/python -m interop.grpc.h2spec
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 import uvloop
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 from tests.running.explore import EXAMPLES
@@ -21,10 +21,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A machine that is busy elsewhere fails no test, and two runs do the same; make explore chooses the other profile.
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+_BUSY = [HealthCheck.too_slow]
+settings.register_profile("repeatable", deadline=None, derandomize=True, suppress_health_check=_BUSY)
 settings.register_profile(
     "explore",
     deadline=None,
+    suppress_health_check=_BUSY,
     print_blob=True,
     database=DirectoryBasedExampleDatabase(EXAMPLES),
     derandomize=False,  # which Hypothesis would be by itself where CI is set

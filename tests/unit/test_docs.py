@@ -25,7 +25,8 @@ from tests.unit.settings_tables import broker_rows, nameserver_rows
 
 ROOT = Path(__file__).parents[2]
 CONFIGURE = "docs/how-to/configure-a-broker.md"
-SPARK_PAGES = sorted(ROOT.glob("docs/how-to/spark*.md"))  # tests/spark runs them, where there is one Spark for all
+TYPED = ROOT / "docs/how-to/typed-topics.md"
+SPARK_PAGES = [*sorted(ROOT.glob("docs/how-to/spark*.md")), TYPED]  # tests/spark runs them, with one Spark for all
 ALONE = ROOT / "docs/how-to/outbox-django.md"  # a process has one Django: tests/unit/outbox/test_pages.py
 RUNNABLE_PAGES = sorted(
     {ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/how-to/*.md")}.difference([*SPARK_PAGES, ALONE])
