@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from pyromq import Admin, Message, Producer, aio
 from pyromq.errors import SendFailedError
 from pyromq.model.message import SendReceipt
+from pyromq.net import Address
 from pyromq.outbox import AsyncForwardingProducer, KeptReceipt, Outbox
 from pyromq.settings import ProducerSettings
 from pyromq.testing import LoopbackBroker
@@ -142,5 +145,30 @@ def test_store_and_forward_keeps_instead_of_waiting(tmp_path: Any) -> None:
             assert broker.now_ms() - began_ms == 3_000
             await restart
             assert await producer.flush(60_000) == 0
+
+    run(test)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not let a held port be listened on")
+def test_no_other_program_gets_the_port_of_a_broker_that_is_away() -> None:
+    async def test(broker: LoopbackBroker) -> None:
+        address = Address.parse(broker.address)
+        restart = asyncio.ensure_future(broker.restart(down_ms=DOWN_MS))
+        await asyncio.sleep(DOWN_MS / 2000)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((address.host, address.port))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((address.host, address.port)).close()
+        await restart
+        assert broker.address == str(address)
+
+    run(test)
+
+
+def test_a_restarted_broker_has_the_ports_that_it_had_and_no_others() -> None:
+    async def test(broker: LoopbackBroker) -> None:
+        before = (broker.address, broker.broker.grpc_address)
+        await broker.restart()
+        assert (broker.address, broker.broker.grpc_address) == before and before[1] is None
 
     run(test)

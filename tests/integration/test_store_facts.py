@@ -34,6 +34,8 @@ def test_segments_disk_and_recovery_are_told(tmp_path: Path) -> None:
     assert facts.segments[0].expires_ms == facts.segments[0].modified_ms + facts.keep_ms
     assert facts.end_position == facts.flushed_position > 200_000 and facts.first_position == 0
     assert 0 < facts.disk_free_bytes < facts.disk_total_bytes
+    assert facts.disk_used_bytes is not None
+    assert 0 < facts.disk_used_bytes + facts.disk_free_bytes <= facts.disk_total_bytes
     assert facts.recovery.clean and facts.recovery.sealed and not facts.recovery.cuts and not facts.recovery.rebuilt
 
 

@@ -41,6 +41,7 @@ from pyromq.security.settings import AccessSettings, with_inner_credentials
 from pyromq.store.files.disk import Disk
 from pyromq.store.settings import StoreSettings
 from pyromq.testing.faulty_disk import CrashMode, FaultyDisk
+from pyromq.testing.held_port import hold_port
 from pyromq.testing.loop_threads import Done, ServerThread, VirtualLoopThread, called
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.observing.journal import Journal, JournalEventKind
@@ -104,7 +105,7 @@ class LoopbackBroker:
         settings = settings or BrokerSettings(store=SMALL_FILES_IN_MEMORY if in_memory else SMALL_FILES)
         if delay_levels_ms is not None:
             settings = replace(settings, store=replace(settings.store, delay_ladder_ms=tuple(delay_levels_ms)))
-        self._settings = replace(settings, port=0, access=with_inner_credentials(settings.access))
+        self._settings = _with_any_port(settings)
         self._folder = folder
         self._clock = clock or (ManualClock() if virtual_time else SystemClock())
         self._time = _time_of(self._clock) if virtual_time else None
@@ -165,9 +166,14 @@ class LoopbackBroker:
             NameServer(settings, clock=self._clock, new_server=self._new_names_server)
         )
         self.nameserver = str(names.address)
-        self._settings = replace(self._settings, nameservers=(self.nameserver,))
+        self._settings = replace(self._settings, nameservers=(self.nameserver,), port=self._held_port())
         self._stack.push_async_callback(self._stop_broker)
         await self._start_broker()
+
+    def _held_port(self) -> int:
+        """Choose the broker's port, and keep it until the end: no other program gets it during a restart."""
+        held = hold_port(self._settings.host) if self._network is None else None
+        return self._stack.enter_context(held).getsockname()[1] if held is not None else 0
 
     def _forget_folder(self) -> None:
         self._folder = None
@@ -411,6 +417,12 @@ def _network_for(settings: BrokerSettings) -> MemoryNetwork:
     if settings.listener.tls.context() is not None:
         raise ConfigError("TLS needs sockets: LoopbackBroker(sockets=True)")
     return MemoryNetwork()
+
+
+def _with_any_port(settings: BrokerSettings) -> BrokerSettings:
+    """Return settings of a broker whose ports are picked, as its next starts at the same port must have them, too."""
+    grpc = replace(settings.grpc, enabled=settings.grpc.enabled and settings.grpc.port is not None)
+    return replace(settings, port=0, vip_port=False, grpc=grpc, access=with_inner_credentials(settings.access))
 
 
 def _disk_for(folder: Path | None, *, virtual_time: bool) -> Disk | None:

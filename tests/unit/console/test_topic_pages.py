@@ -9,6 +9,7 @@ from pyromq.console.views.topic_contents import disk_chart, forecast_text
 from pyromq.errors import DeadLetterError, NoPermissionError
 from pyromq.operate.reading.retention import RetentionLimit, TopicRetention
 from pyromq.operate.reading.topic_history import HistoryStep, TopicHistory
+from pyromq.testing import FaultyDisk, LoopbackBroker
 from pyromq.wire.codes import ResponseCode
 from tests.unit.console.rig import XSS, ConsoleRig
 from tests.unit.console.test_work_pages import on_a_console
@@ -64,7 +65,8 @@ async def test_typed_messages_say_what_they_are() -> None:
 
 
 async def test_traffic_has_charts_and_a_forecast() -> None:
-    async with ConsoleRig() as rig:
+    roomy = FaultyDisk()  # not this machine's, which may be nearly full
+    async with ConsoleRig(broker=LoopbackBroker(disk=roomy)) as rig:
         await rig.admin.topics.create("orders", queues=2)
         producer = await rig.producer()
         for _ in range(20):

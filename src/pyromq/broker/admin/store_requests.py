@@ -108,11 +108,15 @@ class _File(NamedTuple):
 def _with_files(disk: Disk, facts: StoreFacts, files: list[_File]) -> bytes:
     """On a worker, with values only."""
     usage = disk.usage(Path(facts.folder))
-    segments = tuple(found for file in files if (found := _segment(disk, facts, file)) is not None)
-    replace = msgspec.structs.replace
-    return msgspec.json.encode(
-        replace(facts, segments=segments, disk_total_bytes=usage.total_bytes, disk_free_bytes=usage.free_bytes)
+    segments = tuple(segment for file in files if (segment := _segment(disk, facts, file)) is not None)
+    found = msgspec.structs.replace(
+        facts,
+        segments=segments,
+        disk_total_bytes=usage.total_bytes,
+        disk_used_bytes=usage.used_bytes,
+        disk_free_bytes=usage.free_bytes,
     )
+    return msgspec.json.encode(found)
 
 
 def _segment(disk: Disk, facts: StoreFacts, file: _File) -> SegmentFacts | None:

@@ -64,12 +64,12 @@ def log_retention(
 ) -> LogRetention:
     """From run-time information and configuration; ``facts`` are our brokers' own, with their exact limits."""
     first, end = (int(first_number(told.get(f"commitLog{name}Offset", ""))) for name in ("Min", "Max"))
-    total, free = capacity(told.get("commitLogDirCapacity", ""))
+    usable, free = _usable_and_free(told, facts)
     hours = int(first_number(config.get("fileReservedTime", "")))
     keep_ms = facts.keep_ms if facts else hours * _HOUR_MS or None
     percent = facts.force_clean_percent if facts else _APACHE_FORCE_PERCENT
     log_bytes = max(0, end - first)
-    room = max(0, log_bytes + free - total * (100 - percent) // 100) if total else None
+    room = max(0, log_bytes + free - usable * (100 - percent) // 100) if usable else None
     rate = last_number(told.get("putTps", "")) * first_number(told.get("putMessageAverageSize", ""))
     kept_ms, limit = kept_for(keep_ms, room, rate)
     return LogRetention(
@@ -82,6 +82,19 @@ def log_retention(
         kept_ms=kept_ms,
         limit=limit,
     )
+
+
+def _usable_and_free(told: Mapping[str, str], facts: StoreFacts | None) -> tuple[int, int]:
+    """Return bytes of the disk that brokers count percents of, and those of them that are free; zeros if unknown.
+
+    A file system may keep some of its total for itself, so the usable part is what is used and what is free. Apache's
+    brokers say the used share of it in whole percent.
+    """
+    if facts is not None and facts.disk_used_bytes is not None:
+        return facts.disk_used_bytes + facts.disk_free_bytes, facts.disk_free_bytes
+    total, free = capacity(told.get("commitLogDirCapacity", ""))
+    share = first_number(told.get("commitLogDiskRatio", ""))
+    return (min(total, round(free / (1 - share))) if 0 < share < 1 else total), free
 
 
 def kept_for(keep_ms: int | None, room_bytes: int | None, bytes_per_s: float) -> tuple[int | None, RetentionLimit]:

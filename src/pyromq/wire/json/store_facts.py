@@ -46,7 +46,11 @@ class RecoveryFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A store as its broker sees it. Of many segments the oldest and the newest are listed."""
+    """A store as its broker sees it. Of many segments the oldest and the newest are listed.
+
+    Percents are of what is usable, used and free bytes together: a file system may keep some of its total for itself.
+    ``disk_used_bytes`` is None where a broker is older than this field.
+    """
 
     folder: str
     flush: str
@@ -73,6 +77,7 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
     next_deletion_ms: int  # when expired files are looked for the next time; 0: now
     recovery: RecoveryFacts
+    disk_used_bytes: int | None = None
 
 
 class CheckCounts(msgspec.Struct, frozen=True, kw_only=True):

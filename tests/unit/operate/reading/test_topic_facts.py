@@ -126,6 +126,8 @@ def test_apaches_run_time_information_is_enough() -> None:
         40 * GIB,
     )
     assert (log.bytes_per_s, log.kept_ms, log.limit) == (1_048_576.0, 40 * 1024 * 1000, RetentionLimit.DISK)
+    told["commitLogDiskRatio"] = "0.25"  # of 60 GiB: the file system keeps the rest of its 100 for itself
+    assert log_retention("a", told, {}).room_bytes == (10 + 45 - 9) * GIB
     silent = log_retention("b", {}, {})
     assert (silent.kept_ms, silent.room_bytes) == (None, None)
     assert shortest((log,)) == (log.kept_ms, RetentionLimit.DISK)
