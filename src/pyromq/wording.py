@@ -34,4 +34,5 @@ def times(count: int) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"
+    """Return ``1 queue``, ``12,345 queues``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -18,9 +18,9 @@ import msgspec
 
 from pyromq.console.views.health import health
 from pyromq.console.views.letters import groups_with_letters
+from pyromq.console.web.formatting import counted
 from pyromq.errors import MQError
 from pyromq.operate.health import ClusterSeverity
-from pyromq.wording import counted
 
 if TYPE_CHECKING:
     from pyromq.console.desk import Desk

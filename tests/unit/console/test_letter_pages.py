@@ -84,9 +84,13 @@ def test_the_index_says_why_since_when_and_of_which_topics() -> None:
         await rig.broker.advance(seconds=300)
         await bury(rig, b"3", reason="no price")
         await rig.broker.advance(seconds=30)
+        assert "an hour" not in await rig.page("/dead-letters"), "minutes say nothing about an hour"
+        await rig.broker.advance(hours=2)
+        await bury(rig, b"4", reason="no price")
+        await rig.broker.advance(seconds=30)
         page = await rig.page("/dead-letters")
         text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-        assert "DeadLetterError × 3 no price" in text, "one error, with the text of its newest letter"
+        assert "DeadLetterError × 4 no price" in text, "one error, with the text of its newest letter"
         assert 'class="chart spark"' in page and "an hour" in text
         assert 'href="/topics/orders">orders</a>' in page
         assert re.search(r'href="/dead-letters/billing\?error=\w+', page)

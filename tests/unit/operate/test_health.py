@@ -59,7 +59,7 @@ def test_members_with_an_old_message_before_them_are_stuck_or_too_slow() -> None
     (finding,) = judge_lag("billing", 3, 1_200, [(5_000, other), (200_000, queue)])
     assert (finding.severity, finding.about) == ("warning", "group billing")
     assert finding.text.startswith(
-        "1200 messages left with 3 members connected, the oldest for 3 min 20 s (orders, broker-a queue 2): "
+        "1,200 messages left with 3 members connected, the oldest for 3 min 20 s (orders, broker-a queue 2): "
     )
     assert (finding.command, finding.page) == ("pyromq group describe billing", Subject(kind=GROUP, name="billing"))
     assert judge_lag("billing", 3, 1_200, [(5_000, other)]) == judge_lag("billing", 3, 0, []) == []

@@ -9,11 +9,10 @@ from pyromq.console.views.hot_settings import HOT, changes_of
 from pyromq.console.views.replication import replication_view
 from pyromq.console.views.replication_picture import narrow_replication_picture, replication_picture
 from pyromq.console.views.trends import trend_chart
-from pyromq.console.web.formatting import link
+from pyromq.console.web.formatting import counted, link
 from pyromq.console.web.forms import about_field
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
-from pyromq.wording import counted
 
 pages = Pages()
 

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from pyromq.charts import Bar, column_chart
 from pyromq.console.views.delays import HOUR_MS, CancelOutcome, DelaysView, cancel, read_delays
+from pyromq.console.web.formatting import counted
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery, sorted_by
 from pyromq.console.web.visit import Drawn, Moved, Visit
 from pyromq.operate.delays import DelayedMessage
-from pyromq.wording import counted, shown_time
+from pyromq.wording import shown_time
 
 pages = Pages()
 _DRAWN_MS: Final = 48 * HOUR_MS

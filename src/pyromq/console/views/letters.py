@@ -29,7 +29,7 @@ _INDEXED_MAX: Final = 50  # groups whose letters the index reads
 _INDEX_READ_MAX: Final = 500  # letters of each, the newest ones
 _ERRORS_SHOWN: Final = 3
 _ERRORS_MS: Final = 20_000
-_HOURS_MIN: Final = 1 / 60  # a rate over less says nothing
+_HOURS_MIN: Final = 1  # from less no rate an hour can be told
 
 
 class LetterList(msgspec.Struct, frozen=True, kw_only=True):

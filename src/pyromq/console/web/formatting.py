@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlencode
 
+from pyromq import wording
 from pyromq.wording import ago, shown_span, shown_time, until
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 NOT_KNOWN: Final = "–"
+_THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3})")
 
 
 def number(value: float | None) -> str:
@@ -22,7 +25,12 @@ def number(value: float | None) -> str:
 
 def counted(count: int, one: str, many: str = "") -> str:
     """``1 queue``, ``12 345 queues``."""
-    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+    return sentence(wording.counted(count, one, many))
+
+
+def sentence(text: str) -> str:
+    """Return a sentence of the operator plane with its numbers as pages show them."""
+    return _THOUSANDS.sub("\u2009", text)
 
 
 def size(value: float | None) -> str:
@@ -78,6 +86,7 @@ def link(*parts: object, **query: object) -> str:
 FILTERS: Final = {
     "number": number,
     "counted": counted,
+    "sentence": sentence,
     "size": size,
     "rate": rate,
     "percent": percent,
