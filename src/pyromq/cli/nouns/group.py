@@ -60,7 +60,7 @@ def list_groups(
     """
     page = with_admin(nameserver, lambda admin: admin.groups.list(listing.question()))
     write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, page.rows)
-    report_page("group", len(page.rows), page.found, page.problems)
+    report_page("group", listing.question(), len(page.rows), page.found, page.problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

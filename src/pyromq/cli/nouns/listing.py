@@ -48,12 +48,13 @@ class ListOptions:
         )
 
 
-def report_page(what: str, shown: int, found: int, problems: Sequence[str]) -> None:
-    """What is not in the list, and why."""
+def report_page(what: str, question: ListQuestion, shown: int, found: int, problems: Sequence[str]) -> None:
+    """Say what is not in the list, and why."""
     for problem in problems:
         click.echo(f"pyromq: {problem}", err=True)
     if not found:
-        click.echo(f"there is no such {what}; --all also lists those of the system", err=True)
+        none = f"there is no such {what}" if question.pattern else f"there is no {what} yet"
+        click.echo(none if question.with_system else f"{none}; --all also lists those of the system", err=True)
     if shown < found:
         left = counted(found - shown, what)
         click.echo(f"… and {left} more: --limit 0 lists all, a pattern some", err=True)

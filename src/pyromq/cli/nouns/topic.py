@@ -58,7 +58,7 @@ def list_topics(
     """List topics with queues, rates of the last minute, groups and their lag together."""
     page = with_admin(nameserver, lambda admin: admin.topics.list(listing.question()))
     write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, page.rows)
-    report_page("topic", len(page.rows), page.found, page.problems)
+    report_page("topic", listing.question(), len(page.rows), page.found, page.problems)
 
 
 @app.command()
