@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -62,6 +63,7 @@ READS: Final = {  # which topics each kind of consumer subscribes
     **dict.fromkeys(POPPERS, ("plain",)),
 }
 _INVISIBLE_S: Final = 12.0
+_QUIET_GAPS: Final = 100  # what lies between two sends of a quiet phase, against those of a burst
 _FOREVER: Final = 1 << 30
 _BODY_PAD: Final = b"." * 40
 
@@ -91,6 +93,8 @@ class SimClient:
         self.process: Process | None = None
         self.lives = 0
         self.is_sending = True
+        self.in_burst = asyncio.Event()  # not set: little is sent
+        self.in_burst.set()
         self.under_way = 0
         self._numbers = 0
         self._file = scratch / f"{plan.name}.db"
@@ -146,8 +150,7 @@ class SimClient:
             nameservers=self.nameserver,
             instance_name=f"{self.plan.name}.{self.lives}",
             client_ip=self.machine.ip,
-            heartbeat_ms=5_000,
-            route_poll_ms=5_000,
+            **({} if self.world.plan.is_usual else {"heartbeat_ms": 5_000, "route_poll_ms": 5_000}),
             backoff=Backoff(first_ms=50, ceiling_ms=1_000),
         )
 
@@ -177,7 +180,12 @@ class SimClient:
         self.world.history.note("not sent", sent.key, sent.status, type(error).__name__)
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self.world.loop.rng.expovariate(1 / self.plan.gap_s))
+        gap_s = self.world.loop.rng.expovariate(1 / self.plan.gap_s)
+        await asyncio.sleep(gap_s)
+        if not self.in_burst.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(gap_s * _QUIET_GAPS):
+                    await self.in_burst.wait()
         while not self.is_sending:  # noqa: ASYNC110 - the simulator sets it from outside
             await asyncio.sleep(1.0)
 
@@ -321,10 +329,10 @@ class SimClient:
         self.world.history.consumed[group][key] += 1
 
     def _settings(self, **more: Any) -> PushConsumerSettings:
+        if not self.world.plan.is_usual:
+            more |= {"rebalance_ms": 5_000, "persist_ms": 2_000}
         return PushConsumerSettings(
             start="earliest",
-            rebalance_ms=5_000,
-            persist_ms=2_000,
             error_wait_ms=500,
             retry_wait_ms=500,
             attempts_max=ATTEMPTS_MAX,
@@ -357,7 +365,8 @@ class SimClient:
         await self._listen(self._settings())
 
     async def _consume_in_order(self) -> None:
-        await self._listen(self._settings(orderly=True, lock_ms=5_000, rest_ms=500))
+        locks = {} if self.world.plan.is_usual else {"lock_ms": 5_000}
+        await self._listen(self._settings(orderly=True, rest_ms=500, **locks))
 
     async def _listen_to_all(self) -> None:
         await self._listen(self._settings(broadcast=True), offset_store=_Offsets(self._offsets))

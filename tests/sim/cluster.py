@@ -53,6 +53,13 @@ STORE: Final = StoreSettings(
     seal_interval_ms=15_000,
     body_bytes_max=64 << 10,
 )
+_SHORT: Final[dict[str, Any]] = {  # intervals of brokers: more happens in a minute than by default
+    "register_interval_ms": 5_000,
+    "client_expiry_ms": 30_000,
+    "lock_expiry_ms": 20_000,
+    "offsets_save_ms": 2_000,
+    "idle_ms": 30_000,
+}
 
 
 @dataclass
@@ -159,8 +166,7 @@ class Member:
             all_in_sync=False,
             metadata_interval_ms=plan.metadata_ms,
             confirm_timeout_ms=2_000,
-            heartbeat_interval_ms=1_000,
-            silence_ms_max=8_000,
+            **({} if plan.is_usual else {"heartbeat_interval_ms": 1_000, "silence_ms_max": 8_000}),
         )
         return BrokerSettings(
             cluster=CLUSTER,
@@ -171,14 +177,10 @@ class Member:
             vip_port=False,
             insecure_network=True,
             nameservers=self.nameservers,
-            register_interval_ms=5_000,
             transaction_timeout_ms=3_000,
             transaction_check_interval_ms=2_000,
-            client_expiry_ms=30_000,
-            lock_expiry_ms=20_000,
-            offsets_save_ms=2_000,
             default_topic_queues=2,
-            idle_ms=30_000,
+            **({} if plan.is_usual else _SHORT),
             store=STORE,
             replication=replication,
             grpc=GrpcSettings(enabled=plan.has_grpc, port=GRPC_PORT),

@@ -18,6 +18,7 @@ from tests.sim.loop import Machine, Process
 from tests.sim.plan import Fault
 
 _SNAPSHOT_S: Final = 1.5  # between two backups of the lease store
+_BACKUPS_MAX: Final = 400  # that are kept
 
 End = Callable[[], None]
 
@@ -39,16 +40,26 @@ class Faults:
         self._open: dict[int, End] = {}
         self._backups: list[Any] = []
         self._operator = world.process("operator", world.machine("operator", "10.0.4.1"))
-        self.was_set_back = False
+        self.was_set_back = False  # and nobody has put that right
+        self.was_ever_set_back = False
 
     def begin(self) -> None:
-        loop = self.world.loop
-        for fault in self.world.plan.faults:
-            loop.call_for(None, fault.at_s, self._happen, fault)
+        self._schedule(0, 0.0)
         self._back_up()
+
+    def begin_burst(self, burst: int) -> None:
+        """The quiet phase before it is over."""
+        self.is_over = False
+        self._schedule(burst, self.world.loop.true_s)
+
+    def _schedule(self, burst: int, since_s: float) -> None:
+        for fault in self.world.plan.faults:
+            if fault.burst == burst:
+                self.world.loop.call_for(None, since_s + fault.at_s, self._happen, fault)
 
     def _back_up(self) -> None:
         self._backups.append(self.cluster.leases.model.snapshot())
+        del self._backups[:-_BACKUPS_MAX]
         self.world.loop.call_for(None, self.world.loop.true_s + _SNAPSHOT_S, self._back_up)
 
     def _happen(self, fault: Fault) -> None:
@@ -89,6 +100,9 @@ class Faults:
         self.world.network.kick()
         for client in self.clients:
             client.start()
+
+    def _set_back(self) -> None:
+        self.was_set_back = self.was_ever_set_back = True
 
     # --- whom it hits ---
 
@@ -275,7 +289,7 @@ class Faults:
         """Restored from a backup; while that is done, nobody answers."""
         machine, back_up = self.cluster.leases.machine, rng.choice(self._backups)
         machine.has_power = False
-        self.was_set_back = True
+        self._set_back()
 
         def back() -> None:
             self.cluster.leases.model.restore(back_up)
@@ -286,7 +300,7 @@ class Faults:
 
     def _leases_emptied(self, rng: Random) -> Any:
         self.cluster.leases.model.clear()
-        self.was_set_back = True
+        self._set_back()
         return "", _nothing
 
     # --- stories: what happens to a set in the order that hurts most ---
@@ -311,7 +325,7 @@ class Faults:
 
         def set_back() -> None:
             self.world.history.note("lease store set back", master.name)
-            self.was_set_back = True
+            self._set_back()
             for each in others:
                 each.kill_agent()
                 each.kill_broker()

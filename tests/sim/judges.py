@@ -180,7 +180,7 @@ def _one_log(world: World, faults: Any, verdict: Verdict) -> None:
                 verdict.fail(f"{place} was acknowledged to {known[place]} and to {sent.key}")
     for read in world.history.deliveries:
         place = (*read.queue, read.offset)
-        if faults.was_set_back and (read.key not in promised or read.queue[0] != read.topic):
+        if faults.was_ever_set_back and (read.key not in promised or read.queue[0] != read.topic):
             continue
         if known.setdefault(place, read.key) != read.key:
             verdict.fail(f"{place} was {known[place]}, and {read.key} when {read.member} read it")

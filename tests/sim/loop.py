@@ -46,7 +46,7 @@ class Process:
         self.number = number  # stands for a process id
         self.is_dead = False
         self.is_paused = False
-        self.backlog: list[asyncio.Handle] = []  # what comes while it is paused
+        self.backlog: list[SimHandle] = []  # what comes while it is paused
         self.on_death: list[Callable[[], None]] = []
         self.context = contextvars.copy_context()
         self.context.run(OF_HANDLE.set, self)
@@ -72,6 +72,50 @@ class Numbered:
     def next_hash(cls) -> int:
         Numbered._numbers += 1
         return Numbered._numbers
+
+
+class SimHandle:
+    """What ``call_soon`` returns: as asyncio's, with less in it, for there are hundreds in a simulated second."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled")
+
+    def __init__(self, callback: Any, args: tuple[Any, ...], context: contextvars.Context) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def __repr__(self) -> str:
+        return f"<handle of {self.callback!r}>"
+
+
+class SimTimer(SimHandle):
+    """What ``call_at`` returns; its time is the true one."""
+
+    __slots__ = ("is_waiting", "loop", "when_s")
+
+    def __init__(
+        self, when_s: float, callback: Any, args: tuple[Any, ...], context: contextvars.Context, loop: SimLoop
+    ) -> None:
+        super().__init__(callback, args, context)
+        self.when_s = when_s
+        self.loop = loop
+        self.is_waiting = True
+
+    def when(self) -> float:
+        return self.when_s
+
+    def cancel(self) -> None:
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            if self.is_waiting:
+                self.loop.timer_cancelled()
 
 
 class SimTask(asyncio.Task):  # type: ignore[type-arg]
@@ -106,8 +150,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.rng = rng  # of how long jobs take
         self.network: Any = None
         self.errors: list[str] = []
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._ready: deque[SimHandle] = deque()
+        self._timers: list[tuple[float, int, SimTimer]] = []
         self._tasks_max = _TASKS_MAX
         self._set = 0
         self._cancelled = 0
@@ -132,50 +176,52 @@ class SimLoop(asyncio.BaseEventLoop):
         process = self.current
         return self.true_s * process.machine.rate if process is not None else self.true_s
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
         process = self.current
         true_when = when / process.machine.rate if process is not None else when
         return self.call_at_true(true_when, callback, *args, context=context)
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
-    def call_at_true(self, when_s: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when_s, callback, args, self, context)
+    def call_at_true(self, when_s: float, callback: Any, *args: Any, context: Any = None) -> SimTimer:
+        timer = SimTimer(when_s, callback, args, context or contextvars.copy_context(), self)
         self._set += 1
-        heapq.heappush(self._timers, (when_s, self._set, handle))
-        handle._scheduled = True
-        return handle
+        heapq.heappush(self._timers, (when_s, self._set, timer))
+        return timer
 
-    def call_for(self, process: Process | None, when_s: float, callback: Any, *args: Any) -> asyncio.TimerHandle:
+    def call_for(self, process: Process | None, when_s: float, callback: Any, *args: Any) -> SimTimer:
         """At a true time, as that process (None: as the simulator)."""
-        context = process.context if process is not None else OUTSIDE
-        return self.call_at_true(when_s, callback, *args, context=context)
+        timer = SimTimer(when_s, callback, args, process.context if process is not None else OUTSIDE, self)
+        self._set += 1
+        heapq.heappush(self._timers, (when_s, self._set, timer))
+        return timer
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        handle = SimHandle(callback, args, context or contextvars.copy_context())
         self._ready.append(handle)
         return handle
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
         return self.call_soon(callback, *args, context=context)
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+    def timer_cancelled(self) -> None:
         self._cancelled += 1
         if self._cancelled > _CANCELLED_MAX and self._cancelled * 2 > len(self._timers):
-            self._timers = [each for each in self._timers if not each[2]._cancelled]
+            self._timers = [each for each in self._timers if not each[2].is_cancelled]
             heapq.heapify(self._timers)
             self._cancelled = 0
 
     def _run_once(self) -> None:
+        """Everything until the loop is stopped: iterations mean nothing where no socket is waited for."""
         ready = self._ready
-        if not ready:
-            self._move_clock()
-        for _ in range(len(ready)):
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not ready:
+                self._move_clock()
             handle = ready.popleft()
-            if handle._cancelled:
+            if handle.is_cancelled:
                 continue
-            process = handle._context.get(OF_HANDLE)  # type: ignore[attr-defined]
+            process = handle.context.get(OF_HANDLE)
             if process is not None:
                 if process.is_dead:
                     continue
@@ -185,27 +231,42 @@ class SimLoop(asyncio.BaseEventLoop):
             self.current = process
             self.turns += 1
             try:  # as ``Handle._run`` does it, without a call in between
-                handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                handle.context.run(handle.callback, *handle.args)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
-                facts = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
-                self.call_exception_handler(facts)
+                self._failed(error, handle)
         self.current = None
 
+    def _failed(self, error: BaseException, what: object) -> None:
+        self.call_exception_handler({"message": f"Exception in callback {what!r}", "exception": error})
+
+    def run_as(self, process: Process, callback: Callable[[], None]) -> None:
+        """In the middle of a turn of the simulator, as that process, which is neither dead nor paused."""
+        before, self.current = self.current, process
+        try:
+            process.context.run(callback)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._failed(error, callback)
+        finally:
+            self.current = before
+
     def _move_clock(self) -> None:
-        timers = self._timers
-        while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
+        timers, ready = self._timers, self._ready
+        while timers and timers[0][2].is_cancelled:
+            heapq.heappop(timers)[2].is_waiting = False
             self._cancelled = max(0, self._cancelled - 1)
         if not timers:
             raise RuntimeError("nothing will ever happen again in this simulation")
-        self.true_s = max(self.true_s, timers[0][0])
+        if timers[0][0] > self.true_s:
+            self.true_s = timers[0][0]
         until = self.true_s + 1e-9
         while timers and timers[0][0] <= until:
-            handle = heapq.heappop(timers)[2]
-            handle._scheduled = False
-            self._ready.append(handle)
+            timer = heapq.heappop(timers)[2]
+            timer.is_waiting = False
+            ready.append(timer)
 
     def forget_all(self) -> None:
         """Nothing happens any more."""

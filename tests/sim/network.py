@@ -138,16 +138,25 @@ class SimTransport(asyncio.Transport):
         self._read_soon()
 
     def arrive(self, data: bytes) -> None:
-        """The operating system has it."""
+        """The operating system has it; ``read_now`` follows."""
         if data is _RESET:
             self.lose(ConnectionResetError("connection reset by the peer"))
         elif data is _EOF:
             self._has_eof = True
-            self._read_soon()
         else:
             self._unread.append(memoryview(data))
             self._unread_bytes += len(data)
+
+    def read_now(self) -> None:
+        """The process is told in the same turn, unless it cannot hear."""
+        process = self.process
+        if process.is_dead or self._is_reader_called or self._protocol is None or not (self._unread or self._has_eof):
+            return
+        if process.is_paused:
             self._read_soon()
+        else:
+            self._is_reader_called = True
+            self.loop.run_as(process, self._read)
 
     def _read_soon(self) -> None:
         if not self._is_reader_called and self._protocol is not None and (self._unread or self._has_eof):
@@ -282,8 +291,8 @@ class Network:
         self.kick()
 
     def is_open(self, source: str, target: str) -> bool:
-        return (
-            (source, target) not in self._cut and self._machines[target].has_power and self._machines[source].has_power
+        return not (self._cut and (source, target) in self._cut) and (
+            self._machines[target].has_power and self._machines[source].has_power
         )
 
     def kick(self) -> None:
@@ -378,7 +387,9 @@ class Network:
     def _delay_s(self, source: str, target: str) -> float:
         if source == target:
             return 0.00005
-        return (self.rng.uniform(*self.delay_ms) + self.slow_ms.get((source, target), 0.0)) / 1000
+        low_ms, high_ms = self.delay_ms
+        delay_ms = low_ms + (high_ms - low_ms) * self.rng.random()
+        return (delay_ms + self.slow_ms.get((source, target), 0.0) if self.slow_ms else delay_ms) / 1000
 
     # --- bytes ---
 
@@ -410,6 +421,7 @@ class Network:
             _, data = transport.wire.popleft()
             transport.wire_bytes -= len(data)
             self._arrive(transport, other, data)
+        other.read_now()
         if transport.wire:
             self._schedule(transport, max(now_s, transport.wire[0][0]))
         elif transport.is_over and other.is_over:
@@ -418,8 +430,8 @@ class Network:
 
     def _arrive(self, transport: SimTransport, other: SimTransport, data: bytes) -> None:
         self.delivered += 1
-        self.digest.update(b"%d %d %d " % (transport.number, round(self.loop.true_s * 1e6), len(data)))
-        self.digest.update(data)
+        head = b"%d %d %d " % (transport.number, round(self.loop.true_s * 1e6), len(data))
+        self.digest.update(head + data)
         if other.is_over:
             if data is not _RESET and not transport.is_over:
                 transport.wire.clear()

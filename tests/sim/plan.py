@@ -48,10 +48,14 @@ KINDS: Final = (
 )
 STORIES: Final = ("old lease", "strand")  # several faults in the order that hurts most; chosen by themselves
 FLIP: Final = "flip"  # a bit on the disk of a replica; in safety runs, for no scrub comes round in a minute
+_QUIET_S: Final = (60.0, 400.0)
+_DENSER: Final = 4  # as much is sent in bursts of these seeds
 _SHORT, _MEDIUM, _LONG = (0.05, 1.5), (1.5, 8.0), (8.0, 25.0)
 PRODUCERS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
 CONSUMERS: Final = ("push", "orderly", "pull", "broadcast")
 POPS: Final = "pop"  # chosen by itself: it came later, and the plans of seeds stayed what they were
+QUIET: Final = "q"
+QUIET_FROM: Final = 40_000  # seeds that came before quiet phases have none, and stay what they were
 POPPERS: Final = ("popper", "popper5", "shared popper", "shared popper5")  # of ``pop_ledger`` alone
 GRPC: Final = ("popper5", "shared popper5")
 
@@ -59,10 +63,11 @@ GRPC: Final = ("popper5", "shared popper5")
 @dataclass(frozen=True, slots=True)
 class Fault:
     number: int
-    at_s: float
+    at_s: float  # since the first moment, or (of later bursts) since the quiet phase before its burst ended
     kind: str
     lasts_s: float
     luck: int  # which machines, how exactly
+    burst: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,12 @@ class ClientPlan:
     @property
     def name(self) -> str:
         return f"{self.kind}{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    lasts_s: float
+    burst_s: float  # of faults after it
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,8 @@ class Plan:
     dropped: tuple[str, ...] = field(default=())
     pops_saved_ms: int = 30_000  # between two snapshots of what is in flight
     watch_s: float = 0.0  # after everything is consumed: nothing that was acknowledged may come again
+    quiet: tuple[Quiet, ...] = ()  # phases of little traffic and no faults, each with a burst of faults after it
+    is_usual: bool = False  # intervals are those that the product has by default; else they are short
 
     @property
     def has_grpc(self) -> bool:
@@ -109,21 +122,24 @@ class Plan:
         return EtcdModel() if self.lease_store == "etcd" else PostgresModel()
 
     def without(self, dropped: Collection[str]) -> Plan:
-        """Less some faults (``f3``) and clients (``c2``)."""
+        """Less some faults (``f3``) and clients (``c2``), or all that came with quiet phases (``q``)."""
+        plan = make_plan(self.seed, self.mode, is_quiet=False) if QUIET in dropped else self
         return replace(
-            self,
-            faults=tuple(each for each in self.faults if f"f{each.number}" not in dropped),
+            plan,
+            faults=tuple(each for each in plan.faults if f"f{each.number}" not in dropped),
             clients=tuple(each for each in self.clients if f"c{each.number}" not in dropped),
             dropped=tuple(dropped),
         )
 
     def summary(self) -> str:
         sets = "+".join(str(size) for size in self.sets.values())
-        return f"{self.mode} brokers {sets} {self.lease_store} clients {len(self.clients)} faults {len(self.faults)}"
+        quiet = f" quiet {len(self.quiet)}" if self.quiet else ""
+        counts = f"clients {len(self.clients)} faults {len(self.faults)}{quiet}"
+        return f"{self.mode} brokers {sets} {self.lease_store} {counts}"
 
 
-def make_plan(seed: int, mode: str = "") -> Plan:
-    """The same for the same seed; ``mode`` overrules what the seed says."""
+def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
+    """The same for the same seed; ``mode`` overrules what the seed says, and quiet phases can be left out."""
     rng = Random(f"{seed}/plan")
     sets = {"a": rng.choice((1, 2, 2, 3, 3, 3, 3, 4, 5))}
     if sum(sets.values()) < 4 and rng.random() < 0.3:
@@ -142,7 +158,7 @@ def make_plan(seed: int, mode: str = "") -> Plan:
     drifts = rng.random() < 0.3
     machines = [f"{name}{number}" for name, size in sets.items() for number in range(size)]
     clocks = {each: (rng.uniform(0.998, 1.002), rng.randint(-3_000, 3_000)) for each in machines} if drifts else {}
-    return Plan(
+    plan = Plan(
         seed=seed,
         mode=mode or chosen,
         names=names,
@@ -160,6 +176,28 @@ def make_plan(seed: int, mode: str = "") -> Plan:
         tick_s=rng.choice((0.1, 0.25, 0.5)),
         fail_percent=rng.choice((0, 0, 10, 25)),
     )
+    return _with_quiet(plan, Random(f"{seed}/quiet")) if is_quiet and seed >= QUIET_FROM else plan
+
+
+def _with_quiet(plan: Plan, rng: Random) -> Plan:
+    """More is sent; half of the seeds go on for minutes in which little happens, and then fail again."""
+    plan = replace(plan, clients=tuple(replace(each, gap_s=each.gap_s / _DENSER) for each in plan.clients))
+    quiet = tuple(
+        Quiet(round(rng.uniform(*_QUIET_S), 4), round(rng.uniform(8.0, 25.0), 4))
+        for _ in range(rng.choice((0, 0, 1, 2)))
+    )
+    if not quiet:
+        return plan
+    found = list(plan.faults)
+    for burst, each in enumerate(quiet, start=1):
+        more = _faults(rng, plan.kinds, each.burst_s)
+        found += [
+            replace(fault, number=len(found) + at, at_s=round(fault.at_s - BEGIN_S, 4), burst=burst)
+            for at, fault in enumerate(more)
+        ]
+    duration_s = rng.choice((4.0, 8.0, 15.0))
+    timing = replace(Timing.of(duration_s, alone_s=plan.timing.alone_s), look_s=duration_s / 10)
+    return replace(plan, faults=tuple(found), quiet=quiet, is_usual=True, timing=timing)
 
 
 def _faults(rng: Random, kinds: tuple[str, ...], lasts_s: float) -> tuple[Fault, ...]:

@@ -22,20 +22,16 @@ from tests.sim.clients import SimClient, make_topics, scratch_folder
 from tests.sim.cluster import Cluster, World
 from tests.sim.faults import Faults
 from tests.sim.history import History
-from tests.sim.judges import Verdict, judge_at_the_end, look_now, on_disk_now, what_is_left
+from tests.sim.judges import Verdict, judge_at_the_end
 from tests.sim.lease_access import reached
 from tests.sim.loop import Numbered, SimLoop
 from tests.sim.network import Network
 from tests.sim.patches import simulated
 from tests.sim.plan import LIVENESS, Plan
+from tests.sim.story import Story
 from tests.sim.witness import Witness
 
 _TOPICS_S: Final = 60.0  # for the cluster to be whole
-_LOOK_S: Final = 1.0
-_DISK_LOOKS: Final = 6  # of these looks, one looks at disks
-_CALM_S: Final = 150.0  # of a liveness run: everything is consumed or dead within this time after the last fault
-_DECIDES_S: Final = 45.0  # a set whose lease store was set back may wait for an operator, who looks after this time
-_DRAIN_S: Final = 8.0  # for sends that are under way
 
 
 @dataclass
@@ -156,23 +152,17 @@ async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
     for client in clients:
         client.start()
     shift_s = max(0.0, loop.true_s - 8.0)
+    story = Story(world, cluster, clients, faults, verdict)
     faults.begin()
-    looks = 0
-    while loop.true_s < plan.faults_end_s + shift_s and not verdict.failures:
-        await asyncio.sleep(_LOOK_S)
-        look_now(world, cluster, verdict)
-        world.witness.look()
-        looks += 1
-        if looks % _DISK_LOOKS == 0:
-            on_disk_now(world, cluster, faults, verdict)
-    if plan.mode == LIVENESS:
-        faults.heal()
-        world.history.note("healed")
-        await asyncio.sleep(_DRAIN_S)
-        for client in clients:
-            client.is_sending = False
-        await _until_calm(world, cluster, clients, faults, verdict)
+    await story.burst_until(plan.faults_end_s + shift_s)
+    for burst, quiet in enumerate(plan.quiet, start=1):
+        await story.quiet(quiet.lasts_s)
+        faults.begin_burst(burst)
+        await story.burst_until(loop.true_s + quiet.burst_s)
+    if plan.mode == LIVENESS and not verdict.failures:
+        await story.heal()
         if not verdict.failures:
+            await asyncio.sleep(plan.watch_s)
             await _ask_operators(world, cluster, faults, verdict)
     judge_at_the_end(world, cluster, clients, faults, verdict)
     return verdict
@@ -201,26 +191,3 @@ def _is_whole(cluster: Cluster, name: str) -> bool:
         return True
     record = cluster.record_of(name)
     return record is not None and len(record.in_sync) == len(members)
-
-
-async def _until_calm(
-    world: World, cluster: Cluster, clients: list[SimClient], faults: Faults, verdict: Verdict
-) -> None:
-    begun_s = world.loop.true_s
-    decides_s = begun_s + _DECIDES_S
-    while world.loop.true_s < begun_s + _CALM_S and not verdict.failures:
-        await asyncio.sleep(_LOOK_S)
-        look_now(world, cluster, verdict)
-        world.witness.look()
-        if not what_is_left(world, cluster, clients):
-            world.history.note("calm")
-            await asyncio.sleep(world.plan.watch_s)
-            return
-        if faults.was_set_back and world.loop.true_s > decides_s:  # agents leave it to a person, and say so
-            decides_s += _DECIDES_S
-            for name in world.plan.sets:
-                if world.plan.is_managed(name) and not cluster.masters(name):
-                    faults.recover(name)
-    if not verdict.failures:
-        for each in what_is_left(world, cluster, clients)[:5]:
-            verdict.fail(f"{_CALM_S:g} s after the last fault: {each}")

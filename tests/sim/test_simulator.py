@@ -7,10 +7,10 @@ import re
 import pytest
 
 from tests.sim.commands import last_line, run_python, simulate
-from tests.sim.plan import CONSUMERS, FLIP, KINDS, POPS, PRODUCERS, STORIES, make_plan
+from tests.sim.plan import CONSUMERS, FLIP, KINDS, POPS, PRODUCERS, QUIET_FROM, STORIES, make_plan
 
 
-@pytest.mark.parametrize("seeds", ["1..10", "11..20"])
+@pytest.mark.parametrize("seeds", ["1..8", "11..18", "40012..40012"])
 def test_nothing_is_lost_whatever_fails(seeds: str) -> None:
     done = simulate("--seeds", seeds)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -76,6 +76,18 @@ def test_plans_leave_out_kinds_of_faults_and_clients_and_some_plan_has_each() ->
     assert {sum(plan.sets.values()) for plan in plans} >= {1, 2, 3, 4, 5}
     assert {plan.mode for plan in plans} == {"safety", "liveness"}
     assert {plan.lease_store for plan in plans} == {"etcd", "postgresql"}
+
+
+def test_newer_seeds_have_quiet_phases_and_more_traffic_and_can_be_run_without() -> None:
+    plans = [make_plan(seed) for seed in range(QUIET_FROM, QUIET_FROM + 40)]
+    assert {len(plan.quiet) for plan in plans} == {0, 1, 2}
+    for plan in plans:
+        assert {fault.burst for fault in plan.faults} <= set(range(len(plan.quiet) + 1))
+        assert len({fault.number for fault in plan.faults}) == len(plan.faults)
+        before = plan.without(("q",))
+        assert (before.quiet, before.is_usual) == ((), False)
+        assert before.faults == plan.faults[: len(before.faults)], "what comes later is added at the end"
+    assert not any(make_plan(seed).quiet for seed in range(50)), "seeds from before stay what they were"
 
 
 def test_what_is_left_out_changes_nothing_else() -> None:

@@ -59,15 +59,15 @@ class Duties:
             self.tick()
 
     def tick(self) -> None:
+        began_s = self._stalls.begin()
         for duty in self._due():
-            began_s = self._stalls.begin()
             try:
                 duty()
             except (MQError, OSError) as error:  # the store has said so already, and says no to senders
                 logger.error("periodic work failed: reason=%s", error)
             except Exception:  # a defect of one duty must not keep the others from being done
                 logger.exception("periodic work failed")
-            self._stalls.ended(began_s, duty.__qualname__)
+            began_s = self._stalls.ended(began_s, duty.__qualname__)
 
     def _due(self) -> list[Duty]:
         now_ms, parts, services = self._clock.monotonic_ms(), self._parts, self._parts.services

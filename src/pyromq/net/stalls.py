@@ -54,10 +54,14 @@ class StallWatch:
         self._mark_wall_s, self._mark_cpu_s = now_s, self._cpu_s()
         self.next_mark_s = now_s + _MARK_S
 
-    def ended(self, began_s: float, cause: str) -> None:
-        """Work without a request, such as a duty of a tick, is over."""
-        if self.wall_s() - began_s > STALL_S:
+    def ended(self, began_s: float, cause: str) -> float:
+        """Work without a request, such as a duty of a tick, is over; returns when the next one begins."""
+        now_s = self.wall_s()
+        if now_s - began_s > STALL_S:
             self._count(began_s, cause)
+        if now_s >= self.next_mark_s:
+            self.mark(now_s)
+        return now_s
 
     def ended_late(self, began_s: float, codes: Sequence[int]) -> None:
         """A read with these requests took longer than ``STALL_S`` on the wall."""

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -35,6 +36,12 @@ from pyromq.wire.json import bodies
 from pyromq.wire.json.membership import BrokerStatus, MemberReport, MemberRole
 
 _ASK_S: Final = 3.0
+
+
+@lru_cache(maxsize=64)
+def _is_unspecified(host: str) -> bool:
+    """Whether it stands for all addresses of a machine; agents ask several times a second."""
+    return ip_address(host).is_unspecified
 
 
 class KnownMaster:
@@ -165,7 +172,7 @@ class Replication:
             return ""
         found, host = self.leader.address, self.environment.settings.replication.advertised_host
         if not host:
-            host = broker_host if ip_address(found.host).is_unspecified else found.host
+            host = broker_host if _is_unspecified(found.host) else found.host
         return str(Address(host, found.port))
 
     def status(self, address: str) -> BrokerStatus:
