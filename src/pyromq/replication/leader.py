@@ -68,8 +68,8 @@ class Leader:
 
     @property
     def is_listening(self) -> bool:
-        """Not yet while a broker becomes the master, and is asked things already."""
-        return self._server is not None
+        """Not yet while a broker becomes the master and is asked things already, no longer while it hands over."""
+        return self._server is not None and bool(self._server.sockets)
 
     @property
     def address(self) -> Address:

@@ -23,9 +23,10 @@ The words:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +36,7 @@ import msgspec
 
 from pyromq.clock import Clock, SystemClock
 from pyromq.compiled_core import SendLane
-from pyromq.errors import LocalProtocolError, StoreClosedError
+from pyromq.errors import InvalidNameError, LocalProtocolError, StoreClosedError
 from pyromq.model.names import validate_topic
 from pyromq.store.copied_log import CopiedLog
 from pyromq.store.derived.consume_queue import ConsumeQueue
@@ -55,6 +56,7 @@ from pyromq.store.log.log_reader import LogReader
 from pyromq.store.queue_reader import QueueReader
 from pyromq.store.recovery import Opened, Recovery
 from pyromq.store.recovery_report import RecoveryProgress
+from pyromq.store.relisting import relist
 from pyromq.store.removal import Removal
 from pyromq.store.sealing.seals import Seals
 from pyromq.store.settings import Flush, StoreSettings
@@ -62,7 +64,7 @@ from pyromq.store.tables.steps import all_steps
 from pyromq.wire.batch import Batch
 from pyromq.wire.fast.record_batch import Places
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
-from pyromq.wire.record import Draft
+from pyromq.wire.record import Draft, RecordFound
 
 logger = logging.getLogger(__name__)
 
@@ -384,6 +386,19 @@ class MessageStore:
             raise LocalProtocolError(f"queue id {queue_id} of topic {topic} is outside [0, {QUEUE_ID_MAX}]")
         return ConsumeQueue.without_files(self._disk, self.layout, self.settings, topic, queue_id)
 
+    def relist(self, records: Sequence[tuple[int, RecordFound]]) -> int:
+        """Enter mended records into queues that lack them; returns how many. Raises OSError."""
+        return relist(records, self._queue_of_mended, self._ladder_ms)
+
+    def _queue_of_mended(self, position: int, record: RecordFound) -> ConsumeQueue | None:
+        """Recovery made no queue when its only record was damaged; what lies before a deletion has none."""
+        key = record.topic.decode("utf-8", "replace"), record.queue_id
+        found, recovered = self._queues.get(key), self.recovered
+        if found is None and position >= max(recovered.scanned_from, recovered.deleted.get(key[0], 0)):
+            with contextlib.suppress(InvalidNameError, LocalProtocolError):
+                found = self._queues[key] = self._new_queue(*key)
+        return found
+
     # --- durability ---
 
     def flush(self) -> None:
@@ -413,6 +428,7 @@ class MessageStore:
         if self._backlog.line.has_staged:
             raise LocalProtocolError("staged messages of others are not committed yet: commit them first")
         self.seals.record_deletion(topic)
+        self.recovered.deleted[topic] = self.log.end
         self._topics.pop(topic, None)
         queues = [self._queues.pop(key) for key in [key for key in self._queues if key[0] == topic]]
         for queue in queues:

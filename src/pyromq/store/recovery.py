@@ -161,6 +161,7 @@ class Recovery:
 
     def _trust_seal(self, seal: Seal) -> None:
         self._durable = max(seal.durable_end, self._noted)
+        self._report.deleted = dict(seal.deleted)
         self._rescan_from.append(seal.position)
         for name in seal.queues.keys() - {f"{topic}/{queue_id}" for topic, queue_id in self._queues}:
             topic, _, number = name.rpartition("/")
@@ -233,6 +234,7 @@ class Recovery:
             rebuild.enter(records)
             progress.position = walk.position
         self._report.damaged += walk.damaged
+        self._report.passed_over = list(walk.damaged)
         self._cut_from(walk.position, walk.reason)
         return walk.position
 

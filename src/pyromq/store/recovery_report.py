@@ -49,6 +49,8 @@ class RecoveryReport:
     last_stored_ms: int = 0  # store time of the newest record
     cuts: list[Cut] = field(default_factory=list)
     damaged: list[DamagedRange] = field(default_factory=list)
+    passed_over: list[DamagedRange] = field(default_factory=list)  # by the walk: a copy of this log can mend these
+    deleted: dict[str, int] = field(default_factory=dict)  # topics, with the end of the log when they were deleted
     rebuilt: list[str] = field(default_factory=list)  # names of derived files
 
     @property

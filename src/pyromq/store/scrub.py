@@ -5,7 +5,8 @@
 
 A consumer that reads a damaged record finds out, too; this finds it while there is still a copy elsewhere. What is
 damaged stays in the list until it was mended (``mend``: the same bytes again, from a copy of this log) or retention
-took it. A pass begins at the oldest file, an hour after the last one began at the earliest.
+took it. What recovery passed over is in the list from the start. A pass begins at the oldest file, an hour after the
+last one began at the earliest.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ class Scrub:
         segment = store.log.segments.holding(saved.position)
         self.position = segment.base if segment is not None else 0  # the next byte to look at
         self.passes = saved.passes  # whole ones, so far
-        self.damaged = [each for each in saved.damaged if each.position < store.end_position]
+        known = {each.position: each for each in (*saved.damaged, *store.recovered.passed_over)}
+        self.damaged = [each for _, each in sorted(known.items()) if each.position < store.end_position][:RANGES_MAX]
         self._piece: ScrubPiece | None = None
         now_ms = clock.monotonic_ms()
         self._looked_ms = self._began_ms = self._saved_ms = now_ms
@@ -224,17 +226,19 @@ class Scrub:
 def mend(store: MessageStore, position: int, end: int, data: bytes | bytearray) -> int:
     """Write the whole records at the start of ``data`` over what is damaged in [position, end); returns their bytes.
 
-    The caller syncs the file. Raises CorruptRecordError for what is no part of this log, OSError.
+    Queues that lack them list them again. The caller syncs the file. Raises CorruptRecordError for what is no part of
+    this log, OSError.
     """
     segment = store.log.segments.holding(position)
     if segment is None or end > segment.end:
         raise CorruptRecordError(position=position, reason="it is not in one file of the log any more")
-    at = 0
+    at, records = 0, list[tuple[int, RecordFound]]()
     with memoryview(data) as view:
         while position + at < end and len(view) - at >= BLANK_BYTES:
             total, magic = PREFIX.unpack_from(view, at)
             if magic == MAGIC_BLANK and total == segment.end - position - at:
                 segment.open_once().write_at(position - segment.base, view[: at + BLANK_BYTES])
+                store.relist(records)
                 return end - position  # the rest of the file is never read
             if total > end - position - at:
                 raise CorruptRecordError(position=position + at, reason="the copy has another record there")
@@ -244,8 +248,10 @@ def mend(store: MessageStore, position: int, end: int, data: bytes | bytearray) 
             if not isinstance(found, RecordFound):
                 reason = found.reason if isinstance(found, Damage) else "no record starts there"
                 raise CorruptRecordError(position=position + at, reason=f"the copy is damaged, too: {reason}")
+            records.append((position + at, found))
             at += total
         segment.open_once().write_at(position - segment.base, view[:at])
+    store.relist(records)
     return at
 
 

@@ -13,8 +13,8 @@ from pyromq.store.cutting import cut_log
 from pyromq.store.message_store import MessageStore
 from pyromq.store.scrub import Scrub, mend, read_note
 from pyromq.store.settings import StoreSettings
-from pyromq.testing import FaultyDisk, ManualClock
-from pyromq.wire.record import Draft
+from pyromq.testing import CrashMode, FaultyDisk, ManualClock
+from pyromq.wire.record import Draft, split_records
 
 ROOT = Path("/store")
 SMALL = StoreSettings(segment_bytes=4096, index_slots=16, index_entries=64, scrub_bytes_s=1024)
@@ -213,3 +213,80 @@ def test_a_note_that_cannot_be_read_is_begun_anew(bench: Bench) -> None:
     assert (bench.scrub.position, bench.scrub.damaged) == (0, [])
     bench.pass_through()
     assert len(bench.scrub.damaged) == 1
+
+
+# --- what recovery passed over ---
+
+
+def after_kill(bench: Bench, *numbers: int) -> list[bytes]:
+    """The store ends without a seal, the messages change on disk, it is opened again; returns what they were."""
+    whole = [bench.bytes_of(number) for number in numbers]
+    for number in numbers:
+        bench.flip(number)
+    bench.disk = bench.disk.after_crash(CrashMode.KEEP)
+    bench.open()
+    return whole
+
+
+def unsealed_bench(messages: int = 10, queues: int = 1) -> Bench:
+    """Messages that are flushed and noted, and that no seal covers: recovery looks at all of them."""
+    bench = Bench.__new__(Bench)
+    bench.clock, bench.disk, bench.settings = ManualClock(), FaultyDisk(), SMALL
+    bench.open()
+    bench.places = [
+        bench.store.append([Draft(topic="orders", queue_id=number % queues, body=b"%03d" % number * 30)])[0]
+        for number in range(messages)
+    ]
+    bench.store.flush()
+    bench.store.note_flushed()
+    bench.store.write_entries()
+    return bench
+
+
+def bodies(bench: Bench, queue_id: int = 0) -> list[bytes]:
+    """What a consumer gets of the queue."""
+    found, offset = [], 0
+    while True:
+        result = bench.store.reader.read("orders", queue_id, offset)
+        found += [record.body[:3] for record in split_records(result.to_bytes())]
+        if result.next_offset <= offset:
+            return found
+        offset = result.next_offset
+
+
+@pytest.mark.parametrize("numbers", [(0,), (4,), (9,), (3, 4), (0, 1), (8, 9)])
+def test_a_message_that_recovery_passed_over_is_served_again_when_it_was_mended(numbers: tuple[int, ...]) -> None:
+    bench = unsealed_bench()
+    wanted = [b"%03d" % number for number in range(10)]
+    whole = after_kill(bench, *numbers)
+    assert bodies(bench) == [body for number, body in enumerate(wanted) if number not in numbers]
+    assert bench.store.health.damage, "known from the start, not only when the scrub has been there"
+    for damaged in list(bench.scrub.damaged):
+        data = b"".join(
+            each
+            for number, each in zip(numbers, whole, strict=True)
+            if bench.places[number].position >= damaged.position
+        )
+        assert mend(bench.store, damaged.position, damaged.end, data) == damaged.end - damaged.position
+        bench.scrub.mended(damaged.position)
+    assert not bench.store.health.damage
+    assert bodies(bench) == wanted
+    last = bench.store.append([Draft(topic="orders", queue_id=0, body=b"010")])[0]
+    bench.store.flush()
+    assert last.offset == 10 and bodies(bench) == [*wanted, b"010"]
+    bench.reopen()
+    assert bodies(bench) == [*wanted, b"010"] and bench.store.recovered.intact
+    bench.store.close()
+
+
+def test_the_only_message_of_a_queue_gets_its_queue_back_unless_its_topic_was_deleted() -> None:
+    for is_deleted in (False, True):
+        bench = unsealed_bench(messages=4, queues=4)
+        (whole,) = after_kill(bench, 2)
+        assert bodies(bench, 2) == []
+        if is_deleted:
+            bench.store.delete_topic("orders")
+        (damaged,) = bench.scrub.damaged
+        mend(bench.store, damaged.position, damaged.end, whole)
+        assert bodies(bench, 2) == ([] if is_deleted else [b"002"])
+        bench.store.close()

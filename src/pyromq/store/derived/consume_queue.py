@@ -173,6 +173,25 @@ class ConsumeQueue(QueueTail):
             self.stage_filler(min(_FILLERS_AT_ONCE, offset - self.next_offset), position)
             self.write_staged()
 
+    def is_filler(self, offset: int) -> bool:
+        """Whether the entry in the file stands for a lost message; also of the offset just before ``first``."""
+        segment = self._segments.holding(offset * ENTRY_BYTES)
+        if segment is None or offset >= self.end:
+            return False
+        data = segment.open_once().read_at(offset * ENTRY_BYTES - segment.base, ENTRY_BYTES)
+        return QueueEntry._make(ENTRY.unpack(data)).size == FILLER_SIZE
+
+    def replace_filler(self, offset: int, position: int, size: int, tag_hash: int) -> None:
+        """Put the entry of a message that was lost, and is there again, in place of its filler. Raises OSError."""
+        segment = self._segments.holding(offset * ENTRY_BYTES)
+        assert segment is not None and self.is_filler(offset), "only a filler is replaced"
+        file, seal = segment.open_once(), self._seals[segment.base]
+        file.write_at(offset * ENTRY_BYTES - segment.base, ENTRY.pack(position, size, tag_hash))
+        data = file.read_at(0, seal.used_bytes)
+        self._seals[segment.base] = seal._replace(crc=crc32(data), last_position=position_of(data[-ENTRY_BYTES:]))
+        self.dirty.add(segment.base)
+        self.first = min(self.first, offset)
+
     def forget_all(self) -> None:
         """Be as new, with nothing staged or owed; removing the files is up to the caller."""
         self._seals = {}
