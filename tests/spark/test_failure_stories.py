@@ -9,7 +9,8 @@ import pytest
 from pyromq.model.failure import STORY_NAMES
 from pyromq.model.names import retry_topic
 from pyromq.pipeline import Dead, Record, Retry
-from pyromq.pipeline.jobs import page, redrive, report
+from pyromq.pipeline.jobs import page
+from tests.spark.engines import redrive, report
 from tests.spark.test_consume import run, wait_for
 from tests.spark.topics import Topics
 

@@ -12,10 +12,11 @@ from pyromq.model.names import retry_topic
 from pyromq.operate.offsets import LATEST
 from pyromq.operate.resend.outcomes import ItemStatus
 from pyromq.operate.resend.outgoing import Outgoing
-from pyromq.pipeline.jobs import Selection, report
+from pyromq.pipeline.jobs import Selection
 from pyromq.pipeline.jobs.resending import sending
 from pyromq.pipeline.jobs.resending.outgoing import source_of
 from pyromq.wire.fast.send_request import header_fields
+from tests.spark.engines import report
 from tests.spark.test_jobs_sending import bury
 from tests.spark.test_jobs_tables import tell_trace
 from tests.spark.topics import Topics

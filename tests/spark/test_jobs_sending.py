@@ -14,7 +14,7 @@ from pyromq.model.names import dead_letter_topic
 from pyromq.operate.resend.outcomes import ItemStatus
 from pyromq.operate.resend.outgoing import REDRIVEN_FROM, Outgoing, redriven_id
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.jobs import Selection, redrive, replay
+from pyromq.pipeline.jobs import Selection
 from pyromq.pipeline.jobs.common.patching import PatchInput
 from pyromq.pipeline.jobs.resending.outgoing import source_of
 from pyromq.pipeline.jobs.resending.redrive import CanaryVerdict
@@ -22,6 +22,7 @@ from pyromq.pipeline.jobs.resending.replay import REPLAY, REPLAYED_FROM
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.testing import ManualClock
+from tests.spark.engines import redrive, replay
 from tests.spark.topics import Topics, bodies
 
 pytestmark = pytest.mark.spark

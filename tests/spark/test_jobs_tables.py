@@ -12,11 +12,12 @@ from pyromq import Message
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.errors import StoreNotFoundError
 from pyromq.pipeline import read_store
-from pyromq.pipeline.jobs import Selection, dedupe, page, report
+from pyromq.pipeline.jobs import Selection, dedupe, page
 from pyromq.pipeline.sink.keys import KEY_CHARACTERS
 from pyromq.testing import LoopbackBroker, ManualClock
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.trace import ConsumeBegan, ConsumeCode, ConsumeEnded, pack_records
+from tests.spark.engines import report
 from tests.spark.test_jobs_sending import bury
 from tests.spark.topics import Topics, bodies
 

@@ -16,12 +16,14 @@ from pyromq.cli.output.prompts import confirm
 from pyromq.cli.output.resent_rows import RESENT_COLUMNS, resent_row
 from pyromq.cli.output.tables import Form, FormOption, form_for, write_json, write_rows
 from pyromq.cli.pipeline.checks import check_source, check_topics, has_dead_letters
+from pyromq.cli.pipeline.engine import LETTERS_MAX, MESSAGES_MAX, on_engine
 from pyromq.cli.pipeline.options import (
     ArchiveFlags,
     BeginOption,
     ClusterOptions,
     DedupeTarget,
     EndOption,
+    EngineOptions,
     FilterOptions,
     FollowOption,
     KeyOptions,
@@ -111,13 +113,14 @@ def replay(
     filters: FilterOptions,
     sending: ReplayFlags,
     cluster: ClusterOptions,
-    run_in: SparkOptions,
+    run_in: EngineOptions,
 ) -> None:
     """Send a stretch of topics to a topic again.
 
     What would be sent is counted and shown first; then it is sent in the order in which it was stored, at a set rate.
     """
     from pyromq.pipeline.jobs import replay as job
+    from pyromq.pipeline.jobs.common.plain_rows import count_of
 
     first, behind = times_of(stretch.begin, stretch.end)
     chosen = selection(
@@ -126,9 +129,10 @@ def replay(
     )  # fmt: skip
     check_topics(cluster, *topics, to)
     form = form_for(run_in.output, sys.stdout)
-    with started(run_in) as spark:
+    chosen = chosen.frozen()  # what is sent is what was shown
+
+    def work(spark: Any) -> None:
         with bar("counting"):
-            chosen = chosen.frozen()  # what is sent is what was shown
             plan = job(spark, chosen, to, count_max=sending.count, name=sending.name)
         if form is Form.TABLE or sending.dry_run:
             write_rows(sys.stdout if form is Form.TABLE else sys.stderr, Form.TABLE, SAMPLES, rows_of(plan.samples))
@@ -141,9 +145,14 @@ def replay(
                 spark, chosen, to, rate=sending.rate or None, name=sending.name, dry_run=False,
                 count_max=sending.count, tell=tell,
             )  # fmt: skip
-    write_summary(sys.stdout, run_in.output, "replay", done)
-    if done.failed:
-        raise click.exceptions.Exit(ExitCode.PARTIAL)
+        write_summary(sys.stdout, run_in.output, "replay", done)
+        if done.failed:
+            raise click.exceptions.Exit(ExitCode.PARTIAL)
+
+    def is_small() -> bool:
+        return not (filters.where or cluster.reads_folders) and count_of(chosen) <= LETTERS_MAX
+
+    on_engine(run_in, started, is_small, work)
 
 
 @app.command()
@@ -154,7 +163,7 @@ def redrive(
     which: LetterOptions,
     sending: RedriveFlags,
     cluster: ClusterOptions,
-    run_in: SparkOptions,
+    run_in: EngineOptions,
 ) -> None:
     """Send dead letters to the topics they came from.
 
@@ -163,8 +172,10 @@ def redrive(
     from msgspec.structs import replace
 
     from pyromq.model.names import dead_letter_topic
+    from pyromq.pipeline.jobs import Redriving
     from pyromq.pipeline.jobs import redrive as job
     from pyromq.pipeline.jobs.common.patching import find_function
+    from pyromq.pipeline.jobs.common.plain_rows import count_of
 
     form = form_for(run_in.output, sys.stdout)
     function = find_function(sending.patch) if sending.patch else None
@@ -177,24 +188,29 @@ def redrive(
     if not has_dead_letters(cluster, group):
         click.echo(f"group {group} has no dead letters", err=True)
         return
-    with started(run_in) as spark:
+    letters = letters.frozen()  # what is sent is what was shown
+    chosen["end"] = letters.end
+
+    def work(spark: Any) -> Redriving:
         with bar("reading dead letters"):
-            chosen["end"] = letters.frozen().end  # what is sent is what was shown
             done = job(spark, group, **chosen)
         to_send = sum(each.status == "would send" for each in done.letters)
-        if not sending.dry_run and to_send:
-            if form is Form.TABLE and not sending.yes:
-                first = done.letters[:_LETTERS_SHOWN]
-                write_rows(sys.stderr, form, fitting(sys.stderr, form, RESENT_COLUMNS), map(resent_row, first))
-            confirm(f"Send {to_send} dead letters?", sending.yes)
-            with bar("redriving") as tell:
-                done = job(
-                    spark, group, dry_run=False, canary=sending.canary, canary_wait_s=sending.canary_wait,
-                    rate=sending.rate or None, tell=tell, **chosen,
-                )  # fmt: skip
-    if not sending.dry_run and not to_send:
-        click.echo("no dead letter is left to send", err=True)
-        done = replace(done, is_dry=False)
+        if sending.dry_run:
+            return done
+        if not to_send:
+            click.echo("no dead letter is left to send", err=True)
+            return replace(done, is_dry=False)
+        if form is Form.TABLE and not sending.yes:
+            first = done.letters[:_LETTERS_SHOWN]
+            write_rows(sys.stderr, form, fitting(sys.stderr, form, RESENT_COLUMNS), map(resent_row, first))
+        confirm(f"Send {to_send} dead letters?", sending.yes)
+        with bar("redriving") as tell:
+            return job(
+                spark, group, dry_run=False, canary=sending.canary, canary_wait_s=sending.canary_wait,
+                rate=sending.rate or None, tell=tell, **chosen,
+            )  # fmt: skip
+
+    done: Redriving = on_engine(run_in, started, lambda: not which.where and count_of(letters) <= LETTERS_MAX, work)
     write_rows(sys.stdout, form, fitting(sys.stdout, form, RESENT_COLUMNS), map(resent_row, done.letters))
     write_summary(sys.stderr, Form.TABLE if form is Form.TABLE else Form.JSONL, "redrive", done)
     if done.failed or done.held_back or done.canary.is_bad:
@@ -217,23 +233,32 @@ def report(
         str, Option(metavar="TOPIC", help="Topic that consumers write their trace to.")
     ] = "RMQ_SYS_TRACE_TOPIC",
     cluster: ClusterOptions,
-    run_in: SparkOptions,
+    run_in: EngineOptions,
 ) -> None:
     """Report what happened to messages: rates, latencies, lag, dead letters.
 
     What consumers did is known only where they write a trace.
     """
-    from pyromq.pipeline.jobs import page
+    from pyromq.pipeline.jobs import Report, page
     from pyromq.pipeline.jobs import report as job
+    from pyromq.pipeline.jobs.reporting.job import size_of_report
 
     page_file(html)
     first, behind = times_of(begin, end)
     check_topics(cluster, *topics)
-    with started(run_in) as spark, bar("reporting") as tell:
-        found = job(
-            spark, topics, nameserver=cluster.nameserver, groups=group or (), begin=first, end=behind,
-            trace_topic=trace_topic, options=cluster.source_options, tell=tell,
-        )  # fmt: skip
+    chosen: dict[str, Any] = {
+        "nameserver": cluster.nameserver, "groups": group or (), "begin": first, "end": behind,
+        "trace_topic": trace_topic, "options": cluster.source_options,
+    }  # fmt: skip
+
+    def work(spark: Any) -> Report:
+        with bar("reporting") as tell:
+            return job(spark, topics, tell=tell, **chosen)
+
+    def is_small() -> bool:
+        return not cluster.reads_folders and size_of_report(topics, **chosen) <= MESSAGES_MAX
+
+    found: Report = on_engine(run_in, started, is_small, work)
     if html is not None:
         html.write_text(page(found), encoding="utf-8")
         click.echo(f"page: {html}", err=True)

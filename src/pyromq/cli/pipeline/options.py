@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import click
 
@@ -19,6 +19,7 @@ from pyromq.cli.output.times import parse_time
 if TYPE_CHECKING:
     from pyromq.pipeline.jobs.common.selection import Selection
 
+_HERE: Final = "local[*]"
 TopicsArgument = Annotated[list[str], Argument(metavar="TOPIC…", help="Topics to read.")]
 BeginOption = Annotated[
     str,
@@ -42,6 +43,14 @@ FollowOption = Annotated[
     float,
     Option("--follow", min=0, metavar="SECONDS", help="Keep running and look for new messages at this interval."),
 ]
+
+
+class JobEngine(StrEnum):
+    """Who does a job: Spark, this process alone, or whichever suits the number of messages."""
+
+    AUTO = "auto"
+    PYTHON = "python"
+    SPARK = "spark"
 
 
 class ParquetCompression(StrEnum):
@@ -76,6 +85,11 @@ class ClusterOptions:
         """Connection options of the Spark source. Raises click.BadParameter."""
         return pairs(self.option)
 
+    @property
+    def reads_folders(self) -> bool:
+        """Whether messages come from store folders instead of brokers."""
+        return any(name.lower() == "storepath" for name in self.source_options)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
@@ -84,7 +98,7 @@ class SparkOptions:
     master: Annotated[
         str,
         Option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, sc://host:15002, …"),
-    ] = "local[*]"
+    ] = _HERE
     conf: Annotated[
         list[str] | None, Option("--conf", metavar="NAME=VALUE", help="Setting of Spark; may be repeated.")
     ] = None
@@ -92,9 +106,23 @@ class SparkOptions:
     output: FormOption = None
 
     @property
+    def is_set(self) -> bool:
+        """Whether somebody has said how Spark runs."""
+        return bool(self.master != _HERE or self.conf or self.spark_log)
+
+    @property
     def is_elsewhere(self) -> bool:
         """A Spark Connect server: its files are not ours."""
         return self.master.startswith("sc://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions(SparkOptions):
+    """Where a job runs that does without Spark where messages are few."""
+
+    engine: Annotated[
+        str, Option("--engine", metavar="KIND", help="auto: without Spark where messages are few; python; spark.")
+    ] = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

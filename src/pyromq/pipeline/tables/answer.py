@@ -90,7 +90,7 @@ class SqlAnswer:
     def rows(self, count_max: int | None = None) -> Iterator[dict[str, Any]]:
         """Each row by the names of its columns; reading stops behind ``count_max`` rows. Raises as ``batches`` does."""
         with closing(self.batches()) as batches:
-            yield from islice((row for batch in batches for row in _rows_of(batch)), count_max)
+            yield from islice((row for batch in batches for row in rows_of_batch(batch)), count_max)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self.rows()
@@ -114,7 +114,7 @@ class SqlAnswer:
         return f"<table><tr>{head}</tr>{body}</table>{more}"
 
 
-def _rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+def rows_of_batch(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """Rows of a batch, with maps as dictionaries; Arrow makes lists of pairs of them."""
     from pyarrow.types import is_map
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -20,6 +20,10 @@ class Tell(Protocol):
     """Called by a job with how far it is; ``total`` is None while it is not known."""
 
     def __call__(self, done: int, total: int | None = None, text: str = "") -> None: ...
+
+
+Step = Callable[[int, str], None]
+"""Called with the number and the name of a step that begins."""
 
 
 def silent(done: int, total: int | None = None, text: str = "") -> None:

@@ -17,6 +17,10 @@ class FormatMissingError(ConfigError):
     """A table format whose package Spark does not have."""
 
 
+class TooLargeForMemoryError(ConfigError):
+    """More messages than a job without Spark keeps in memory."""
+
+
 class PipelineFileError(ConfigError):
     """A description of a pipeline that cannot be run; ``where`` is the place in the file, of the first mistake.
 

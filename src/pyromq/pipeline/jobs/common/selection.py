@@ -50,14 +50,16 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         found = {"topic": ",".join(self.topics), "nameserver": self.nameserver, "tags": self.tags, "sql": self.sql}
         return {name: text for name, text in found.items() if text} | dict(self.options)
 
+    def batch_options(self) -> dict[str, str]:
+        """Options of the source for a batch between the places."""
+        places = (("starting", self.begin), ("ending", self.end))
+        return self.source_options() | dict(_place(name, place) for name, place in places if place is not None)
+
     def frame(self, spark: SparkSession, *columns: str) -> DataFrame:
         """Read the selection as a batch; only these columns are read, all when none are named. Raises what the source
         raises.
         """
-        reader: DataFrameReader = spark.read.format("pyromq").options(**self.source_options())
-        for name, place in (("starting", self.begin), ("ending", self.end)):
-            if place is not None:
-                reader = reader.option(*_place(name, place))
+        reader: DataFrameReader = spark.read.format("pyromq").options(**self.batch_options())
         if columns:
             reader = reader.schema(schema_of(*columns))
         frame = reader.load()

@@ -1,76 +1,68 @@
 """``report``: what happened to messages, from topics, retry and dead-letter topics and the trace topic.
 
-    reading ──frames──▶ questions, lags ──▶ numbers ──▶ tables, JSON, page
+    reading ──frames──▶ questions, lags ──▶ numbers ──▶ tables, JSON, page        spark_facts
+    plain_reading ──lists──▶ plain ────────▶                                      the same without Spark
 
-Messages are read without their bodies, once, and kept in Spark while the questions are asked. Times of producers,
-brokers and consumers come from their own clocks: where those differ, latencies do too, and below 0 they count as 0.
+Messages are read without their bodies, once. Times of producers, brokers and consumers come from their own clocks:
+where those differ, latencies do too, and below 0 they count as 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Final, Unpack
+
+import msgspec
 
 from pyromq.pipeline.core.keywords import settings_from
 from pyromq.pipeline.core.options import nameservers_known_here
-from pyromq.pipeline.jobs.common.bars import Tell
 from pyromq.pipeline.jobs.common.queries import failures_in_words
 from pyromq.pipeline.jobs.common.selection import Selection
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
-from pyromq.pipeline.jobs.reporting import questions
-from pyromq.pipeline.jobs.reporting.lags import lags, lags_now
+from pyromq.pipeline.jobs.reporting.lags import lags_now
 from pyromq.pipeline.jobs.reporting.numbers import Report
 from pyromq.pipeline.jobs.reporting.options import ReportOptions, ReportSettings
-from pyromq.pipeline.jobs.reporting.reading import (
-    committed_offsets,
-    dead_causes,
-    messages_frame,
-    retried,
-    trace_frame,
-)
+from pyromq.pipeline.jobs.reporting.plain import PlainFacts
+from pyromq.pipeline.jobs.reporting.reading import committed_offsets, existing
+from pyromq.pipeline.jobs.reporting.spark_facts import SparkFacts
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _STEPS: Final = 7
 
 
-def report(spark: SparkSession, topics: Sequence[str], **options: Unpack[ReportOptions]) -> Report:
+def report(spark: SparkSession | None, topics: Sequence[str], **options: Unpack[ReportOptions]) -> Report:
     """Groups that the trace reports need not be named; of other ``groups`` retries, dead letters and lag are known.
 
-    Raises what the source raises, and TypeError for an option that does not exist.
+    With None for Spark this process reads the messages and keeps them in memory: quick for some ten thousand. Raises
+    what the source raises, TooLargeForMemoryError, and TypeError for an option that does not exist.
     """
     settings = settings_from(ReportSettings, options, "report")
-    watch, tell, groups = Stopwatch(settings.clock), settings.tell, settings.groups
-    reading = Selection(
-        topics=tuple(topics),
-        nameserver=settings.nameserver,
-        begin=settings.begin,
-        end=settings.end,
-        options=settings.options or {},
-    )
+    watch, groups = Stopwatch(settings.clock), settings.groups
+
+    def step(number: int, text: str) -> None:
+        settings.tell(number, _STEPS, text)
+
+    reading = _selection(topics, settings)
     reading.require_properties_as_map()
-    with failures_in_words():
-        tell(0, _STEPS, "messages")
-        messages = messages_frame(spark, reading).persist()
-        trace = trace_frame(spark, reading, settings.trace_topic)
-        try:
-            found, span = _about_messages(messages, tell)
-            stored_in = {each.topic for each in found["throughput"]}
-            if trace is not None:
-                consumers = _about_consumers(messages, trace, reading, stored_in, span, tell)
-                found = {**found, **consumers, "latencies": (*found["latencies"], *consumers["latencies"])}
-        finally:
-            messages.unpersist()
+    step(0, "messages")
+    with _facts(spark, reading, settings.trace_topic) as facts:
+        found, span = facts.about_messages(step)
+        stored_in = {each.topic for each in found["throughput"]}
+        if facts.has_trace:
+            consumers = facts.about_consumers(stored_in, span, step)
+            found = {**found, **consumers, "latencies": (*found["latencies"], *consumers["latencies"])}
         traced = {each.group for each in found["latencies"]} - {""}
-        tell(5, _STEPS, "retries")
+        step(5, "retries")
         silent_groups = sorted({*groups} - traced)
-        found["attempts"] = (*found.get("attempts", ()), *retried(spark, reading, silent_groups))
+        found["attempts"] = (*found.get("attempts", ()), *facts.retried(silent_groups))
         standing = committed_offsets(reading, silent_groups, stored_in)
         found["lags"] = (*found.get("lags", ()), *lags_now(standing))
-        tell(6, _STEPS, "dead letters")
-        found["dead"] = dead_causes(spark, reading, {*groups, *traced})
-        tell(_STEPS, _STEPS)
+        step(6, "dead letters")
+        found["dead"] = facts.dead_causes({*groups, *traced})
+        step(_STEPS, "")
     return Report(
         made_ms=settings.clock.now_ms(),
         nameserver=nameservers_known_here(settings.nameserver),
@@ -79,39 +71,36 @@ def report(spark: SparkSession, topics: Sequence[str], **options: Unpack[ReportO
         begin_ms=span.begin_ms,
         end_ms=span.end_ms,
         bucket_ms=span.bucket_ms,
-        has_trace=trace is not None,
+        has_trace=facts.has_trace,
         took_s=watch.seconds,
         **found,
     )
 
 
-def _about_messages(messages: DataFrame, tell: Tell) -> tuple[dict[str, Any], questions.Span]:
-    topics, latencies, span = questions.storing(messages)
-    tell(1, _STEPS, "throughput")
-    throughput = questions.throughput(messages, topics, span)
-    tell(2, _STEPS, "duplicates")
-    duplicates, duplicate_keys = questions.duplicates(messages)
-    return {
-        "throughput": throughput, "latencies": latencies, "duplicates": duplicates, "duplicate_keys": duplicate_keys,
-    }, span  # fmt: skip
+def size_of_report(topics: Sequence[str], **options: Unpack[ReportOptions]) -> int:
+    """How many messages a report would read, with those of the trace topic. Raises what the source raises."""
+    from pyromq.pipeline.jobs.common.plain_rows import count_of
+
+    settings = settings_from(ReportSettings, options, "report")
+    reading = _selection(topics, settings)
+    trace = msgspec.structs.replace(reading, topics=(settings.trace_topic,), end=None)
+    return count_of(reading) + (count_of(trace) if existing(reading, (settings.trace_topic,)) else 0)
 
 
-def _about_consumers(
-    messages: DataFrame, trace: DataFrame, reading: Selection, topics: Collection[str], span: questions.Span, tell: Tell
-) -> dict[str, Any]:
-    deliveries = questions.deliveries_frame(messages, trace).persist()
-    outcomes = questions.outcomes_frame(deliveries).persist()
-    try:
-        tell(3, _STEPS, "latencies")
-        latencies, twice = questions.consuming(deliveries, outcomes)
-        attempts, slow_keys = questions.attempts(deliveries), questions.slow_keys(deliveries)
-        tell(4, _STEPS, "lag")
-        committed = committed_offsets(reading, sorted({each.group for each in latencies}), topics)
-        pairs = {(each.group, each.topic) for each in latencies} | {(each.group, each.topic) for each in committed}
-        behind = lags(messages, outcomes, sorted(pairs), committed, span) if pairs else ()
-    finally:
-        outcomes.unpersist()
-        deliveries.unpersist()
-    return {
-        "latencies": latencies, "handled_twice": twice, "attempts": attempts, "slow_keys": slow_keys, "lags": behind,
-    }  # fmt: skip
+def _selection(topics: Sequence[str], settings: ReportSettings) -> Selection:
+    return Selection(
+        topics=tuple(topics),
+        nameserver=settings.nameserver,
+        begin=settings.begin,
+        end=settings.end,
+        options=settings.options or {},
+    )
+
+
+@contextmanager
+def _facts(spark: SparkSession | None, reading: Selection, trace_topic: str) -> Iterator[SparkFacts | PlainFacts]:
+    if spark is None:
+        yield PlainFacts(reading, trace_topic)
+        return
+    with failures_in_words(), closing(SparkFacts(spark, reading, trace_topic)) as facts:
+        yield facts

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from pyromq import Admin
 
-_COLUMNS: Final = ("topic", "broker", "queue_id", "queue_offset", "message_id", "keys", "born_time", "store_time")
+COLUMNS: Final = ("topic", "broker", "queue_id", "queue_offset", "message_id", "keys", "born_time", "store_time")
 CAUSES_MAX: Final = 20
-_CAUSE_CHARACTERS: Final = 200
-_CAUSES: Final = (DLQ_ERROR, "error", "ERROR", "exception")  # ours, and what applications like to write
+CAUSE_CHARACTERS: Final = 200
+CAUSE_PROPERTIES: Final = (DLQ_ERROR, "error", "ERROR", "exception")  # ours, and what applications like to write
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ def messages_frame(spark: SparkSession, reading: Selection) -> DataFrame:
     """``topic, place, queue_offset, message_id, keys, born_ms, stored_ms``."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return reading.frame(spark, *_COLUMNS).select(
+    return reading.frame(spark, *COLUMNS).select(
         "topic", F.concat_ws(":", "broker", "queue_id").alias("place"), "queue_offset", "message_id", "keys",
         F.unix_millis("born_time").alias("born_ms"), F.unix_millis("store_time").alias("stored_ms"),
     )  # fmt: skip
@@ -101,14 +101,14 @@ def _reported_columns() -> dict[str, Column]:
     is_story = told(failure.COUNT).isNotNull()
     error = F.when(is_story, F.concat_ws(": ", told(failure.CLASS), told(failure.TEXT)))
     given_up = F.concat(F.lit("given up after "), F.col("delivery_attempt").cast("string"), F.lit(" attempts"))
-    cause = F.coalesce(*(told(name) for name in _CAUSES), error, given_up)
+    cause = F.coalesce(*(told(name) for name in CAUSE_PROPERTIES), error, given_up)
     stored = F.unix_millis("store_time")
     last = F.coalesce(told(failure.TIME).try_cast("bigint"), stored)
     is_same = told(failure.FIRST_STACK) == told(failure.STACK)
     return {
         "error_class": F.when(is_story, F.coalesce(told(failure.CLASS), F.lit(""))).otherwise(F.lit("")),
         "stack": F.when(is_story, F.coalesce(told(failure.STACK), F.lit(""))).otherwise(F.lit("")),
-        "cause": F.substring(cause, 1, _CAUSE_CHARACTERS),
+        "cause": F.substring(cause, 1, CAUSE_CHARACTERS),
         "seen_first": F.coalesce(F.when(is_same, told(failure.FIRST_TIME).try_cast("bigint")), last),
         "seen_last": last,
     }

@@ -10,6 +10,7 @@ fails, the rest is held back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -19,7 +20,6 @@ from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.operate.admin import Admin
 from pyromq.operate.dead_letters import NO_TOPIC
-from pyromq.operate.letter_filter import LetterFilter
 from pyromq.operate.resend.originals import OriginalMessages
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import REDRIVEN_FROM, Item, application_properties, origin_topic, redriven_id
@@ -27,15 +27,16 @@ from pyromq.pipeline.core.keywords import settings_from
 from pyromq.pipeline.jobs.common.html import ShownSummary
 from pyromq.pipeline.jobs.common.patching import Patch, PatchInput
 from pyromq.pipeline.jobs.common.queries import failures_in_words
-from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
+from pyromq.pipeline.jobs.common.selection import Selection
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.jobs.resending.canary import Canary, CanaryVerdict, send_canary
+from pyromq.pipeline.jobs.resending.chosen import chosen_rows
 from pyromq.pipeline.jobs.resending.options import RedriveOptions, RedriveSettings
 from pyromq.pipeline.jobs.resending.outgoing import COLUMNS, SparkRow, outgoing, source_of
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class Redriving(ShownSummary, frozen=True, kw_only=True):
@@ -54,33 +55,33 @@ class Redriving(ShownSummary, frozen=True, kw_only=True):
     letters: tuple[ItemOutcome, ...]
 
 
-def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) -> Redriving:
+def redrive(spark: SparkSession | None, group: str, **options: Unpack[RedriveOptions]) -> Redriving:
     """Say what would become of each dead letter; with ``dry_run=False`` send them, at most ``rate`` a second.
 
     ``where`` is a condition over the source's columns (``properties['DLQ_ERROR'] LIKE '%timeout%'``), ``errors`` are
     classes or stack hashes, ``begin`` and ``end`` (milliseconds) are when messages died. Every group of the topic gets
-    the messages; with ``only_group`` this one alone. What dies meanwhile is left to the next run. Raises what the
-    source raises, and TypeError for an option that does not exist.
+    the messages; with ``only_group`` this one alone. What dies meanwhile is left to the next run. With None for Spark
+    this process reads the letters and keeps them in memory; DuckDB answers ``where`` then. Raises what the source
+    raises, TooLargeForMemoryError, and TypeError for an option that does not exist.
     """
     settings = settings_from(RedriveSettings, options, "redrive")
     watch = Stopwatch(settings.clock)
-    which = LetterFilter.of({"errors": settings.errors}).sql()
     selection = Selection(
         topics=(dead_letter_topic(group),),
         nameserver=settings.nameserver,
         begin=settings.begin,
         end=settings.end,
-        where=" AND ".join(f"({part})" for part in (settings.where, which) if part),
+        where=settings.where,
         options=settings.options or {},
     )
     selection.require_properties_as_map()
-    with failures_in_words():
-        frame = selection.frozen().frame(spark).select(*dict.fromkeys((*COLUMNS, *ORDER)))
-        known = _letters(frame)
+    with failures_in_words() if spark is not None else nullcontext():
+        rows = chosen_rows(spark, selection.frozen(), errors=settings.errors)
+        known = rows.letters()
         originals, found = originals_of(known), len(known)
         letters = (
             letter_to_send(row, group, originals, patch=settings.patch, only_group=settings.only_group)
-            for row in in_order(frame, found)
+            for row in rows.in_order(found)
         )
         sender = PacedSender(
             settings.nameserver, selection.options, rate=settings.rate, clock=settings.clock, sleep=settings.sleep
@@ -105,18 +106,6 @@ async def _keep_progress(admin: Admin, group: str, letters: Sequence[Any], outco
             if place not in ended or progress.has_gap:
                 break
             await progress.passed(offset, ended[place])
-
-
-def _letters(frame: DataFrame) -> list[Any]:
-    """Who they are, oldest first."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    properties = F.col("properties")
-    origin = F.coalesce(properties.getItem(names.RETRY_TOPIC), properties.getItem(names.DLQ_ORIGIN_TOPIC))
-    copied = properties.getItem(REDRIVEN_FROM)
-    marks = (*ORDER, "offset_message_id", "message_id", origin.alias("origin_topic"), copied.alias("redriven_from"))
-    found: list[Any] = frame.select(*marks).orderBy(*ORDER).collect()
-    return found
 
 
 def originals_of(letters: Iterable[SparkRow]) -> OriginalMessages:

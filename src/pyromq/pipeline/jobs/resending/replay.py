@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -20,18 +21,18 @@ from pyromq.operate.resend.outgoing import Item
 from pyromq.pipeline.core.keywords import settings_from
 from pyromq.pipeline.jobs.common.html import ShownSummary
 from pyromq.pipeline.jobs.common.queries import failures_in_words
-from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
+from pyromq.pipeline.jobs.common.selection import Selection
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
+from pyromq.pipeline.jobs.resending.chosen import REPLAY, chosen_rows
 from pyromq.pipeline.jobs.resending.options import ReplayOptions, ReplaySettings
-from pyromq.pipeline.jobs.resending.outgoing import COLUMNS, outgoing, source_of
+from pyromq.pipeline.jobs.resending.outgoing import outgoing, source_of
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 from pyromq.wording import shown_time
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 REPLAYED_FROM: Final = "REPLAYED_FROM"
-REPLAY: Final = "REPLAY"
 SAMPLE: Final = 10
 FAILURES_MAX: Final = 100
 
@@ -65,26 +66,28 @@ class ReplaySummary(ShownSummary, frozen=True, kw_only=True):
     failures: tuple[ItemOutcome, ...] = ()
 
 
-def replay(spark: SparkSession, selection: Selection, to_topic: str, **options: Unpack[ReplayOptions]) -> ReplaySummary:
+def replay(
+    spark: SparkSession | None, selection: Selection, to_topic: str, **options: Unpack[ReplayOptions]
+) -> ReplaySummary:
     """Count and show what would be sent; with ``dry_run=False`` send it, at most ``rate`` messages a second.
 
     ``count_max`` 0 means all. ``name`` makes it possible to go on after a failure. What is stored from now on is not
-    part of it, nor, when a topic is replayed into itself, what this replay sent there. Raises what the source raises,
-    and TypeError for an option that does not exist.
+    part of it, nor, when a topic is replayed into itself, what this replay sent there. With None for Spark this process
+    reads the messages and keeps them in memory; DuckDB answers ``where`` then. Raises what the source raises,
+    TooLargeForMemoryError, and TypeError for an option that does not exist.
     """
     settings = settings_from(ReplaySettings, options, "replay")
     validate_topic(to_topic)
     watch = Stopwatch(settings.clock)
     selection.require_properties_as_map()
-    with failures_in_words():
+    with failures_in_words() if spark is not None else nullcontext():
         selected = selection.frozen()
-        frame = selected.frame(spark).select(*dict.fromkeys((*COLUMNS, *ORDER)))
-        if settings.name and to_topic in selected.topics:
-            frame = _without_own(frame, settings.name)
-        there = frame.count()
+        own = settings.name if to_topic in selected.topics else ""
+        rows = chosen_rows(spark, selected, without_replay=own)
+        there = rows.count()
         found = min(there, settings.count_max) if settings.count_max else there
         if settings.dry_run:
-            shown = _samples(frame, min(SAMPLE, found))
+            shown = tuple(map(_sample, rows.first(min(SAMPLE, found))))
             return ReplaySummary(
                 to_topic=to_topic, name=settings.name, is_dry=True, found=found, samples=shown, took_s=watch.seconds
             )
@@ -97,7 +100,7 @@ def replay(spark: SparkSession, selection: Selection, to_topic: str, **options: 
         )
         tally = dict.fromkeys(ItemStatus, 0)
         failures: list[ItemOutcome] = []
-        messages = _messages(islice(in_order(frame, there), found), to_topic, run, is_checked=bool(settings.name))
+        messages = _messages(islice(rows.in_order(there), found), to_topic, run, is_checked=bool(settings.name))
         for each in sender.send_all(messages, total=found, tell=settings.tell):
             tally[each.status] += 1
             if each.status.is_problem and len(failures) < FAILURES_MAX:
@@ -126,16 +129,6 @@ def _messages(rows: Iterable[Any], to_topic: str, run: str, *, is_checked: bool)
         place = row["offset_message_id"]
         marks = ((REPLAYED_FROM, place), (REPLAY, run))
         yield outgoing(row, to_topic, replayed_id(run, place), marks, is_checked=is_checked)
-
-
-def _without_own(frame: DataFrame, run: str) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return frame.where(~F.col("properties").getItem(REPLAY).eqNullSafe(run))
-
-
-def _samples(frame: DataFrame, count: int) -> tuple[ReplaySample, ...]:
-    return tuple(map(_sample, frame.orderBy(*ORDER).limit(count).collect()))
 
 
 def _sample(row: Any) -> ReplaySample:
