@@ -9,10 +9,12 @@ from typing import Final
 import msgspec
 
 from pyromq.operate.brokers import BrokerRow
+from pyromq.operate.consumers.group_state import GroupDescription, GroupMember, GroupQueueRow
 from pyromq.operate.delays import DelayedMessage
 from pyromq.operate.health import ClusterFinding
 from pyromq.operate.letter_filter import LetterRow
 from pyromq.operate.lists import GroupRow, TopicGroupLag, TopicRow
+from pyromq.operate.offsets import MoveRow
 from pyromq.operate.reading.message_rows import MessageRow, MessageSummary
 from pyromq.operate.replication import BrokerCopy
 from pyromq.operate.resend.outcomes import ItemOutcome
@@ -23,6 +25,10 @@ ROWS: Final[tuple[tuple[type[msgspec.Struct], str], ...]] = (
     (TopicRow, "`admin.topics.list`, `pyromq topic ls -o json`, `GET /api/v1/topics`"),
     (TopicGroupLag, "`groups` of a TopicRow"),
     (GroupRow, "`admin.groups.list`, `pyromq group ls -o json`, `GET /api/v1/groups`"),
+    (GroupDescription, "`pyromq group describe -o json`, `GET /api/v1/groups/{group}`"),
+    (GroupMember, "`members` of a GroupDescription, and of `admin.groups.describe`"),
+    (GroupQueueRow, "`queues` of a GroupDescription"),
+    (MoveRow, "`pyromq group reset -o json`, `POST /api/v1/groups/{group}/reset/preview`"),
     (LetterRow, "`pyromq dlq ls GROUP --messages -o json`, `GET /api/v1/dead-letters/{group}`"),
     (MessageSummary, "`GET /api/v1/topics/{topic}/messages` (and an excerpt of the body)"),
     (

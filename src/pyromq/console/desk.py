@@ -23,6 +23,7 @@ from pyromq.console.lag_history import LagSampler
 from pyromq.console.queue_rates import QueueRates
 from pyromq.console.sampling import EVERY_MS, ClusterSample, Sampler
 from pyromq.console.settings import ConsoleSettings
+from pyromq.errors import MQError
 from pyromq.model.system_names import TopicKind
 from pyromq.operate.dead_letters import LetterCounts
 from pyromq.operate.jobs.book import Jobs
@@ -125,6 +126,12 @@ class Desk:
     async def topic_names(self) -> list[str]:
         """Sorted, those of the system included."""
         return await self.cache.get("topics", NAMES_MS, self.admin.topics.names)
+
+    async def offered_topics(self) -> list[str]:
+        """Names that a form offers: topics of applications, some of them; none where brokers are away."""
+        with suppress(MQError):
+            return [name for name in await self.topic_names() if not name.startswith("%")][:500]
+        return []
 
     async def group_names(self) -> list[str]:
         """Sorted, those of the system included."""

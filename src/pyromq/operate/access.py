@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from pyromq.client.admin.requests import AdminRequests
 from pyromq.errors import ConfigError, NotFoundError
 from pyromq.security.plain_acl import parse_plain_acl
@@ -25,7 +27,7 @@ from pyromq.wire.headers.auth import DeleteAclHeader
 from pyromq.wire.json.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 
 
-class AccessVerdict(NamedTuple):
+class AccessVerdict(msgspec.Struct, frozen=True):
     """Whether a user may do something, and why: the entry that decides, if one does."""
 
     allowed: bool

@@ -20,6 +20,7 @@ from pyromq.errors import GroupNotFoundError, TopicNotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.names import REDRIVE_PREFIX, dead_letter_topic, redrive_group, retry_topic
 from pyromq.model.queue import QueueId
+from pyromq.model.same_fields import same_fields
 from pyromq.operate.consumers.group_configs import create_group, require_group
 from pyromq.operate.delays import DelayFacet
 from pyromq.operate.error_groups import ErrorGroups
@@ -330,17 +331,11 @@ class DeadLetterFacet:
         return DeadLetter(
             group=group,
             topic=self._client.plain_name(origin_topic(message.properties)),
-            message_id=message.message_id,
-            broker=message.broker,
             queue=message.queue_id,
-            offset=message.offset,
-            born_ms=message.born_ms,
             dead_ms=message.stored_ms,
             attempts=message.delivery_attempt,
-            keys=message.keys,
-            tags=message.tags,
             body_bytes=len(message.packed_body),
-            offset_message_id=message.offset_message_id,
+            **same_fields(DeadLetter, message, "topic", "queue"),
             reason=message.get(names.DLQ_ERROR) or (story.newest.text if story is not None else ""),
             story=story,
         )

@@ -21,6 +21,7 @@ from pyromq.model import property_names as names
 from pyromq.model.delay_levels import DELAY_LADDER, parse_ladder
 from pyromq.model.names import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from pyromq.model.queue import QueueId
+from pyromq.model.same_fields import same_fields
 from pyromq.operate.offsets import OffsetFacet
 from pyromq.operate.reading.stored_messages import StoredMessages, no_message
 
@@ -167,17 +168,12 @@ class DelayFacet:
             handle = make_handle(target, message.broker, due_ms + 1, message.message_id)
         return DelayedMessage(
             topic=self._client.plain_name(topic),
-            message_id=message.message_id,
             due_ms=due_ms,
-            stored_ms=message.stored_ms,
-            broker=message.broker,
-            offset=message.offset,
             level=level,
             group=self._client.plain_name(group),
             attempt=message.delivery_attempt,
-            keys=message.keys,
-            tags=message.tags,
             handle=handle,
+            **same_fields(DelayedMessage, message, "topic"),
         )
 
 

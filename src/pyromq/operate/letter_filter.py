@@ -9,6 +9,7 @@ import msgspec
 
 from pyromq.model import failure, property_names
 from pyromq.model.failure import Failure, FailureStory, failure_from_text
+from pyromq.model.same_fields import same_fields
 
 LETTERS_MAX: Final = 100_000  # that are named one by one
 Texts = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=4096)], ...], msgspec.Meta(max_length=1_000)]
@@ -76,14 +77,13 @@ class LetterRow(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, letter: DeadLetter) -> LetterRow:
         """Return the row of a letter."""
         failure = letter.failure
-        fields = {name: getattr(letter, name) for name in cls.__struct_fields__ if hasattr(letter, name)}
         return cls(
             error_class=failure.error_class,
             stack=failure.stack,
             text=failure.text or letter.reason,
             version=failure.version,
             traceback=failure.traceback,
-            **fields,
+            **same_fields(cls, letter),
         )
 
 

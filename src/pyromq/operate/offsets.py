@@ -11,6 +11,7 @@ from pyromq.client.admin.requests import AdminRequests
 from pyromq.client.core.tasks import gather
 from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId
+from pyromq.model.same_fields import place_fields, same_fields
 from pyromq.operate.consumers.group_configs import require_group
 from pyromq.operate.consumers.members import MemberFacet
 from pyromq.wire.headers.shared import ResetOffsetHeader
@@ -53,6 +54,24 @@ class OffsetMove(msgspec.Struct, frozen=True):
     def left(self) -> int | None:
         """Messages that are left for the group afterwards; None if the end of the queue is not known."""
         return None if self.end is None else max(0, self.end - self.new)
+
+
+class MoveRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An OffsetMove as faces show it."""
+
+    topic: str
+    broker: str
+    queue: int
+    old: int | None
+    new: int
+    difference: int
+    delivered_again: int
+    skipped: int
+    left: int | None
+
+    @classmethod
+    def of(cls, move: OffsetMove, topic: str) -> MoveRow:
+        return cls(**{**same_fields(cls, move), **place_fields(move.queue), "topic": topic})
 
 
 class OffsetFacet:

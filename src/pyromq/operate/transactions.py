@@ -17,6 +17,7 @@ from pyromq.errors import BrokerError
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pyromq.model.queue import QueueId
+from pyromq.model.same_fields import same_fields
 from pyromq.model.system_names import TRANSACTION_GROUP
 from pyromq.operate.offsets import OffsetFacet
 from pyromq.operate.reading.stored_messages import StoredMessages
@@ -85,15 +86,9 @@ class TransactionFacet:
         checks = place.get(names.CHECK_TIMES) or "0"
         return OpenTransaction(
             topic=self._client.plain_name(place.get(names.REAL_TOPIC) or ""),
-            message_id=place.message_id,
             producer_group=self._client.plain_name(place.get(names.PRODUCER_GROUP) or ""),
-            broker=place.broker,
-            offset=place.offset,
-            born_ms=place.born_ms,
-            stored_ms=place.stored_ms,
             checks=checks_here + (int(checks) if checks.isdecimal() else 0),
-            keys=tuple(place.keys),
-            tags=place.tags,
+            **same_fields(OpenTransaction, place, "topic"),
         )
 
 

@@ -13,7 +13,7 @@ from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_adm
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import YesOption, confirm
-from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows
+from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows, write_structs
 from pyromq.cli.output.watching import watched
 from pyromq.errors import ConfigError
 
@@ -238,18 +238,12 @@ def test_access(
 ) -> None:
     """Say whether a user may do something, and which entry decides. Exit code 3 if it may not."""
     verdict = with_admin(nameserver, lambda admin: admin.access.explain(user, action, resource, ip=ip))
-    row = {
-        "allowed": verdict.allowed,
-        "reason": verdict.reason,
-        "policy": verdict.policy,
-        "entry": verdict.entry,
-    }
     columns = (
         Column("allowed", "allowed", show=lambda value: "yes" if value else "no"),
         Column("entry", "entry", optional=True),
         Column("reason", "reason"),
     )
     form = form_for(output, sys.stdout)
-    write_rows(sys.stdout, form if form is not Form.JSON else Form.JSONL, columns, [row])
+    write_structs(sys.stdout, form if form is not Form.JSON else Form.JSONL, columns, [verdict])
     if not verdict.allowed:
         raise click.exceptions.Exit(ExitCode.REFUSED)

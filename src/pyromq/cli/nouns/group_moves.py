@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
@@ -13,7 +13,7 @@ from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerO
 from pyromq.cli.declared import Option
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows, write_structs
 from pyromq.cli.output.times import parse_time
 from pyromq.wording import counted, shown_span
 
@@ -71,13 +71,15 @@ def reset(
     to_ms = to.time_ms()
     chosen = parse_queue(queue, topic) if queue else None
 
+    from pyromq.operate.offsets import MoveRow
+
     async def plan(admin: Admin) -> list[OffsetMove]:
         await admin.groups.require(group)
         return await admin.offsets.plan_reset(group, topic, to_ms=to_ms, offset=to.to_offset, queue=chosen)
 
     moves = with_admin(nameserver, plan)
     form = form_for(output, sys.stdout)
-    write_rows(sys.stdout, form, _MOVE_COLUMNS, map(_move_row, moves))
+    write_structs(sys.stdout, form, _MOVE_COLUMNS, [MoveRow.of(move, topic) for move in moves])
     if preview:
         return
     again, passed = sum(move.delivered_again for move in moves), sum(move.skipped for move in moves)
@@ -99,20 +101,6 @@ _MOVE_COLUMNS = (
 )
 
 
-def _move_row(move: OffsetMove) -> dict[str, Any]:
-    return {
-        "topic": move.queue.topic,
-        "broker": move.queue.broker,
-        "queue": move.queue.number,
-        "old": move.old,
-        "new": move.new,
-        "difference": move.difference,
-        "delivered_again": move.delivered_again,
-        "skipped": move.skipped,
-        "left": move.left,
-    }
-
-
 def park(
     group: GroupArgument,
     topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Topic of the queue.")],
@@ -126,6 +114,10 @@ def park(
 
     A member that is working on the message may still finish it: then it is both consumed and a dead letter.
     """
+    from msgspec.structs import asdict
+
+    from pyromq.operate.offsets import MoveRow
+
     chosen = parse_queue(queue, topic)
     message, move = with_admin(nameserver, lambda admin: admin.groups.plan_park(group, chosen, offset))
     age = shown_span(clock.now_ms() - message.stored_ms)
@@ -134,7 +126,8 @@ def park(
     )
     confirm(f"Move this message to the dead letters of {group}?", yes)
     parked: Parked = with_admin(nameserver, lambda admin: admin.groups.park(group, chosen, move.new - 1))
-    row = {**_move_row(parked.move), "message_id": parked.message_id, "dead_letter_topic": parked.dead_letter_topic}
+    ids = {"message_id": parked.message_id, "dead_letter_topic": parked.dead_letter_topic}
+    row = {**asdict(MoveRow.of(parked.move, topic)), **ids}
     columns = (
         Column("message_id", "message"),
         Column("dead_letter_topic", "is now in"),

@@ -10,7 +10,6 @@ from pyromq.wording import counted, shown_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
-    from pyromq.operate.consumers.blocked_queues import BlockedQueue
     from pyromq.operate.consumers.group_state import GroupMember
     from pyromq.wire.json.bodies import QueueProgress
 
@@ -81,17 +80,10 @@ async def describe_group(admin: Admin, group: str, topic: str) -> dict[str, Any]
     """Members, queues and settings as rows. Raises GroupNotFoundError."""
     import msgspec
 
+    from pyromq.operate.consumers.group_state import GroupDescription
+
     state = await admin.groups.describe(group, topic)
-    return {
-        "group": group,
-        "is_paused": state.is_paused,
-        "is_broadcasting": state.is_broadcasting,
-        "lag": state.lag,
-        "lag_ms": state.lag_ms,
-        "members": [_member_row(each) for each in state.members],
-        "queues": [_head_row(each) for each in state.queues],
-        "settings": [msgspec.to_builtins(each) for each in state.settings],
-    }
+    return {**msgspec.to_builtins(GroupDescription.of(state)), "members": [_member_row(each) for each in state.members]}
 
 
 def _member_row(member: GroupMember) -> dict[str, Any]:
@@ -101,29 +93,6 @@ def _member_row(member: GroupMember) -> dict[str, Any]:
     row = msgspec.to_builtins(member)
     rates = {name: round(row[name], 2) for name in ("ok_rate", "failed_rate", "consume_ms")}
     return {**row, **rates, "subscribes_to": member.subscribes_to if member.subscriptions else ""}
-
-
-def _head_row(head: BlockedQueue) -> dict[str, Any]:
-    return {
-        "topic": head.queue.topic,
-        "broker": head.queue.broker,
-        "queue": head.queue.number,
-        "committed": head.committed,
-        "end": head.end,
-        "lag": head.lag,
-        "in_flight": head.in_flight,
-        "invisible_until_ms": head.invisible_until_ms,
-        "client_id": head.client_id,
-        "offset": head.offset,
-        "message_id": head.message_id,
-        "keys": " ".join(head.keys),
-        "age_ms": head.age_ms if head.offset is not None else None,
-        "attempt": head.attempt,
-        "stage": head.stage,
-        "since_ms": head.since_ms,
-        "error": head.error,
-        "stack": head.stack,
-    }
 
 
 def show_group(out: TextIO, fields: dict[str, Any], *, stacks: bool) -> None:
@@ -173,7 +142,8 @@ def _head(row: dict[str, Any]) -> str:
     if row["offset"] is None:
         return ""
     parts = [f"offset {row['offset']}"] if row["offset"] != row["committed"] else []
-    parts += [f"key {row['keys']}" if row["keys"] else row["message_id"], f"{shown_span(row['age_ms'])} old"]
+    name = f"key {' '.join(row['keys'])}" if row["keys"] else row["message_id"]
+    parts += [name, f"{shown_span(row['age_ms'])} old"]
     parts += [f"attempt {row['attempt'] + 1}"] if row["attempt"] else []
     if row["stage"]:
         running_ms = clock.now_ms() - row["since_ms"] if row["since_ms"] else 0

@@ -12,7 +12,7 @@ from pyromq.console.views.brokers import require_broker
 from pyromq.console.views.groups import ResetPlan, ResetWish
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.tables import SIZES, TableQuery
-from pyromq.operate.consumers.used_settings import SettingsInUse, UsedSetting
+from pyromq.operate.consumers.group_state import GroupDescription
 from pyromq.operate.jobs.record import JobRecord
 from pyromq.operate.jobs.specs import NewJob, ResetOffsets
 from pyromq.operate.lists import GroupRow
@@ -49,76 +49,6 @@ class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     page: int
     problems: tuple[str, ...] = ()
-
-
-class MemberView(msgspec.Struct, frozen=True, kw_only=True):
-    """A connected consumer; ``agrees`` is null where brokers do not tell whether its subscription is the others'.
-
-    ``consume_ms`` is how long its listener takes, ``lag`` what it has not consumed of its queues, ``difference`` what
-    sets its subscriptions apart, ``listening_since_ms`` when its listener began with the message it has had longest.
-    ``held_pulls`` is how often flow control held a pull back, by rule; ``uses`` are settings of its own.
-    """
-
-    client_id: str
-    address: str
-    language: str
-    version: str
-    agrees: bool | None
-    queues: int | None
-    subscriptions: dict[str, str]
-    consume_ms: float
-    ok_rate: float
-    failed_rate: float
-    failed_hour: int
-    lag: int | None
-    listening_since_ms: int
-    difference: str
-    held_pulls: dict[str, int]
-    uses: SettingsInUse
-    problem: str
-
-
-class GroupQueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue of a group: where it stands, its owner, and the message it stands at (``offset`` null: none).
-
-    ``in_flight`` messages are with consumers of a group that pops (null: it pulls), the one it stands at until
-    ``invisible_until_ms``.
-    """
-
-    topic: str
-    broker: str
-    queue: int
-    committed: int
-    end: int
-    lag: int
-    owner: str
-    offset: int | None
-    message_id: str
-    keys: tuple[str, ...]
-    age_ms: int
-    attempt: int
-    stage: str
-    since_ms: int
-    error: str
-    in_flight: int | None
-    invisible_until_ms: int
-    stack: str
-
-
-class GroupDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """A group at this moment. Of one that broadcasts, ``lag`` is that of its slowest member."""
-
-    group: str
-    is_online: bool
-    is_paused: bool
-    is_broadcasting: bool
-    lag: int
-    lag_ms: int | None
-    in_flight: int | None
-    subscriptions: dict[str, str]
-    members: list[MemberView]
-    queues: list[GroupQueueView]
-    settings: tuple[UsedSetting, ...]
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,65 +99,9 @@ async def list_groups(call: Call, query: GroupsQuery) -> GroupPage:
 
 
 @functions.get("/groups/{group}", summary="One consumer group")
-async def get(call: Call, path: GroupPath) -> GroupDetails:
+async def get(call: Call, path: GroupPath) -> GroupDescription:
     """Members, queues with their owners, and what holds them up."""
-    state = await view.group_state(call.desk, path.group)
-    return GroupDetails(
-        group=state.group,
-        is_online=state.is_online,
-        is_paused=state.is_paused,
-        is_broadcasting=state.is_broadcasting,
-        lag=state.lag,
-        lag_ms=state.lag_ms,
-        in_flight=state.in_flight,
-        subscriptions={topic: each.sub_string for topic, each in state.subscriptions.items()},
-        members=[
-            MemberView(
-                client_id=each.client_id,
-                address=each.address,
-                language=each.language,
-                version=each.version_text,
-                agrees=each.agrees,
-                queues=each.queues,
-                subscriptions=each.subscriptions,
-                consume_ms=each.consume_ms,
-                ok_rate=each.ok_rate,
-                failed_rate=each.failed_rate,
-                failed_hour=each.failed_hour,
-                lag=each.lag,
-                listening_since_ms=each.listening_since_ms,
-                difference=each.difference,
-                held_pulls=each.held_pulls,
-                uses=each.uses,
-                problem=each.problem,
-            )
-            for each in state.members
-        ],
-        queues=[
-            GroupQueueView(
-                topic=each.queue.topic,
-                broker=each.queue.broker,
-                queue=each.queue.number,
-                committed=each.committed,
-                end=each.end,
-                lag=each.lag,
-                owner=each.client_id,
-                offset=each.offset,
-                message_id=each.message_id,
-                keys=each.keys,
-                age_ms=each.age_ms,
-                attempt=each.attempt,
-                stage=each.stage,
-                since_ms=each.since_ms,
-                error=each.error,
-                in_flight=each.in_flight,
-                invisible_until_ms=each.invisible_until_ms,
-                stack=each.stack,
-            )
-            for each in state.queues
-        ],
-        settings=state.settings,
-    )
+    return GroupDescription.of(await view.group_state(call.desk, path.group))
 
 
 @functions.get("/groups/{group}/trend", summary="The lag of a group over time")

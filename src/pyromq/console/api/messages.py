@@ -10,11 +10,11 @@ from pyromq.console.api.topics import TopicName, TopicPath
 from pyromq.console.views.messages import (
     MessageListRow,
     MessageView,
+    query_of,
     search,
     view_of,
 )
 from pyromq.console.views.tailing import tail_events
-from pyromq.console.views.times import read_moment
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.streams import Events
 from pyromq.operate.explaining.explanation import Explanation
@@ -94,22 +94,8 @@ async def lines(call: Call, path: TopicPath, query: SearchQuery) -> Lines:
 
 
 def _asked(call: Call, topic: str, query: SearchQuery) -> MessageQuery:
-    now_ms = call.desk.clock.now_ms()
-    begin_ms, end_ms = read_moment(query.begin, now_ms), read_moment(query.end, now_ms)
-    return MessageQuery(
-        topic=topic,
-        message_id=query.id,
-        key=query.key,
-        tag=query.tag,
-        sql=query.sql,
-        text=query.text,
-        begin_ms=begin_ms or 0,
-        queue=query.queue,
-        count_max=query.count,
-        scan_max=query.scan,
-        cursor=query.cursor,
-        **({} if end_ms is None else {"end_ms": end_ms}),
-    )
+    given = {name: str(value) for name, value in msgspec.structs.asdict(query).items()}
+    return query_of({**given, "topic": topic}, call.desk.clock.now_ms())
 
 
 @functions.get("/topics/{topic}/messages/stream", summary="Follow a topic")

@@ -72,13 +72,6 @@ class AccessQuestion(msgspec.Struct, frozen=True, kw_only=True):
     ip: str = "127.0.0.1"
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    allowed: bool
-    reason: str
-    policy: str = ""
-    entry: str = ""
-
-
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """``since``: 1 h, 1 d or 7 d. ``outcome``: done, asked or refused."""
 
@@ -143,9 +136,8 @@ async def give(call: Call, path: UserPath, body: RoleTemplate) -> Entries:
 
 
 @functions.get("/users/{user}/access", summary="Whether a user may do something, and which entry decides")
-async def explain(call: Call, path: UserPath, query: AccessQuestion) -> Verdict:
-    found: AccessVerdict = await call.desk.admin.access.explain(path.user, query.action, query.resource, ip=query.ip)
-    return Verdict(allowed=found.allowed, reason=found.reason, policy=found.policy, entry=found.entry)
+async def explain(call: Call, path: UserPath, query: AccessQuestion) -> AccessVerdict:
+    return await call.desk.admin.access.explain(path.user, query.action, query.resource, ip=query.ip)
 
 
 @functions.get("/audit", summary="Who changed what, and what was refused; the newest first")

@@ -9,9 +9,9 @@ from pyromq.charts import spark
 from pyromq.console.views import letters as view
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
+from pyromq.console.web.problems import or_problem
 from pyromq.console.web.tables import TableQuery, sorted_by
 from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
-from pyromq.errors import MQError
 from pyromq.operate.delays import DelayedMessage
 from pyromq.operate.jobs.specs import ITEMS_MAX, NewJob, Pace, Redrive
 from pyromq.operate.letter_filter import LetterFilter
@@ -43,11 +43,8 @@ async def letters(visit: Visit) -> Drawn:
         query = replace(query, descending=True)
     hides_redriven = wanted["redriven"] == "no"
     found = await view.list_letters(visit.desk, group, query, which, hides_redriven=hides_redriven)
-    errors, problem = None, ""
-    try:
-        errors = await visit.desk.admin.dead_letters.by_error(group, count_max=view.READ_MAX)
-    except MQError as error:
-        problem = str(error)
+    read = visit.desk.admin.dead_letters.by_error(group, count_max=view.READ_MAX)
+    errors, problem = await or_problem(read, None)
     model = {
         "group": group,
         "found": found,
@@ -75,7 +72,7 @@ async def redrive(visit: Visit) -> Moved:
     spec = Redrive.chosen(group, which, only_group=bool(form.get("only_group")))
     pace = Pace(rate=_rate(form.get("rate", "")), canary=int(_rate(form.get("canary", ""))))
     new = NewJob(spec=spec, pace=pace, dry_run=bool(form.get("dry_run")))
-    record = visit.desk.jobs.start(new, by=visit.who.name if visit.who else "")
+    record = visit.desk.jobs.start(new, by=visit.by)
     view.forget(visit.desk, group)
     return Moved(link("jobs", record.id))
 
@@ -106,11 +103,8 @@ def _mentions(each: DelayedMessage, needle: str) -> bool:
 @pages.page("/retries", title="Retries", nav=Nav("Consume", order=20, key="r", badge="retries"))
 async def retries(visit: Visit) -> Drawn:
     query = TableQuery.of(visit.query, sorts=("due", "group", "topic", "attempt"), kept=("group",))
-    problem, found = "", []
-    try:
-        found = await view.waiting_retries(visit.desk)
-    except MQError as error:
-        problem = f"Brokers do not tell what waits: {error}"
+    found, problem = await or_problem(view.waiting_retries(visit.desk), [])
+    problem = f"Brokers do not tell what waits: {problem}" if problem else ""
     group, needle = visit.query.get("group", ""), query.search.casefold()
     chosen = [each for each in found if (not group or each.group == group) and (not needle or _mentions(each, needle))]
     keys = {
@@ -122,9 +116,7 @@ async def retries(visit: Visit) -> Drawn:
     page = query.cut(sorted_by(chosen, query, keys))
     errors = None
     if group:
-        try:
-            errors = await visit.desk.admin.dead_letters.retries_by_error(group, count_max=2_000)
-        except MQError as error:
-            problem = str(error)
+        read = visit.desk.admin.dead_letters.retries_by_error(group, count_max=2_000)
+        errors, problem = await or_problem(read, None)
     model = {"page": page, "problem": problem, "group": group, "errors": errors}
     return Drawn("retries.html", model)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyromq.charts import Bar, column_chart
-from pyromq.console.views.delays import HOUR_MS, CancelOutcome, DelaysView, cancel, read_delays
+from pyromq.console.views.delays import HOUR_MS, DelaysView, Outcome, cancel, read_delays
 from pyromq.console.web.formatting import counted
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery, sorted_by
@@ -48,13 +48,13 @@ async def cancel_some(visit: Visit) -> Drawn | Moved:
     outcomes = await cancel(visit.desk, visit.all_of("handle"))
     if len(outcomes) == 1:
         only = outcomes[0]
-        if only.outcome is CancelOutcome.CONFIRMED:
+        if only.outcome is Outcome.CONFIRMED:
             return Moved("/delays", said=f"Message {only.message_id} is cancelled and will not be delivered.")
-        if only.outcome is CancelOutcome.UNCHANGED:
+        if only.outcome is Outcome.UNCHANGED:
             return Moved("/delays", said=f"Message {only.message_id} was not cancelled: {only.reason}", kind="bad")
         text = f"Whether message {only.message_id} is cancelled is not known: {only.reason}"
         return Moved("/delays", said=text, kind="warning")
-    confirmed = sum(1 for each in outcomes if each.outcome is CancelOutcome.CONFIRMED)
+    confirmed = sum(1 for each in outcomes if each.outcome is Outcome.CONFIRMED)
     title = f"{confirmed} of {counted(len(outcomes), 'message')} cancelled"
     return Drawn("delays_cancelled.html", {"outcomes": outcomes, "heading": title})
 

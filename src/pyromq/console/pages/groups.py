@@ -17,6 +17,7 @@ from pyromq.console.views.times import read_moment
 from pyromq.console.views.trends import trend_chart
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
+from pyromq.console.web.problems import or_problem
 from pyromq.console.web.tables import TableQuery
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
 from pyromq.errors import ConfigError, MQError
@@ -52,13 +53,14 @@ async def group(visit: Visit) -> Drawn:
     retries = [queue for queue in state.queues if queue.queue.topic.startswith(RETRY_PREFIX)]
     own = [queue for queue in state.queues if not queue.queue.topic.startswith(RETRY_PREFIX)]
     letters, errors, letters_problem = await _letters(visit, name)
+    waiting, _ = await or_problem(waiting_retries(visit.desk), None)
     model = {
         "group": name,
         "state": state,
         "queues": own,
         "lag": state.lag,
         "retries_ready": sum(max(0, queue.lag) for queue in retries),
-        "retries_waiting": await _waiting(visit, name),
+        "retries_waiting": None if waiting is None else sum(each.group == name for each in waiting),
         "blocking": blocking_of(state)[:_HEADS_SHOWN_MAX],
         "trend": trend_chart(visit.desk, visit.span, f"Lag of {name}", {"lag": group_lag(name)}),
         "span": visit.span,
@@ -80,14 +82,6 @@ async def _letters(visit: Visit, group: str) -> tuple[LetterCounts | None, Any, 
         return None, None, str(error)
 
 
-async def _waiting(visit: Visit, group: str) -> int | None:
-    """Failed messages that wait for their time; None where brokers do not let us look."""
-    try:
-        return sum(each.group == group for each in await waiting_retries(visit.desk))
-    except MQError:
-        return None
-
-
 def blocking_of(state: GroupState) -> list[BlockedQueue]:
     """The messages that hold queues up: failed ones at once, others after a while; listeners that run longest first."""
     held = [queue for queue in state.queues if queue.offset is not None and queue.lag > 0]
@@ -99,12 +93,8 @@ def blocking_of(state: GroupState) -> list[BlockedQueue]:
 async def member(visit: Visit) -> Drawn:
     """A member: what it does, the messages its listener has, and the stacks of its threads, asked for now."""
     name, client_id = visit.path["group"], visit.query.get("client", "")
-    problem, stack = "", ""
     state = await view.group_state(visit.desk, name)
-    try:
-        stack = await visit.desk.admin.members.stack(name, client_id)
-    except MQError as error:
-        problem = str(error)
+    stack, problem = await or_problem(visit.desk.admin.members.stack(name, client_id), "")
     queues = [queue for queue in state.queues if queue.client_id == client_id]
     model = {
         "group": name,
@@ -177,7 +167,7 @@ async def carry_out_reset(visit: Visit) -> Moved:
     if not moves:
         raise BadRequestError("there is nothing to move")
     spec = ResetOffsets(group=name, moves=moves, is_forced=bool(visit.form.get("is_forced")))
-    record = visit.desk.jobs.start(NewJob(spec=spec), by=visit.who.name if visit.who else "")
+    record = visit.desk.jobs.start(NewJob(spec=spec), by=visit.by)
     view.forget(visit.desk, name)
     return Moved(link("jobs", record.id))
 
@@ -239,6 +229,6 @@ async def carry_out_delete(visit: Visit) -> Moved:
     if visit.form.get("name", "") != name:
         raise BadRequestError(f"write the name of the group, {name}, to delete it")
     spec = Delete(what="group", names=(name,))
-    record = visit.desk.jobs.start(NewJob(spec=spec), by=visit.who.name if visit.who else "")
+    record = visit.desk.jobs.start(NewJob(spec=spec), by=visit.by)
     view.forget(visit.desk, name)
     return Moved(link("jobs", record.id))

@@ -13,7 +13,6 @@ from pyromq.console.web.forms import about_field
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery
 from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
-from pyromq.errors import MQError
 from pyromq.model.names import dead_letter_topic
 from pyromq.operate.jobs.book import describe
 from pyromq.operate.jobs.outcomes import Outcome
@@ -51,11 +50,8 @@ async def jobs(visit: Visit) -> Drawn:
 @pages.page("/jobs/copy", title="Copy messages")
 async def copy(visit: Visit) -> Drawn:
     names = ("topic", "to_topic", "tag", "sql", "begin", "end")
-    try:
-        topics = [name for name in await visit.desk.topic_names() if not name.startswith("%")][:500]
-    except MQError:
-        topics = []
-    return Drawn("job_copy.html", {"given": {name: visit.query.get(name, "") for name in names}, "topics": topics})
+    given = {name: visit.query.get(name, "") for name in names}
+    return Drawn("job_copy.html", {"given": given, "topics": await visit.desk.offered_topics()})
 
 
 @pages.action("/jobs/copy")
@@ -74,7 +70,7 @@ async def start_copy(visit: Visit) -> Moved:
     except msgspec.ValidationError as error:
         raise BadRequestError(f"the copy cannot be read: {error}") from error
     new = NewJob(spec=spec, pace=pace, dry_run=bool(form.get("dry_run")))
-    return Moved(link("jobs", visit.desk.jobs.start(new, by=visit.who.name if visit.who else "").id))
+    return Moved(link("jobs", visit.desk.jobs.start(new, by=visit.by).id))
 
 
 @pages.page("/jobs/{job_id}", title="Job")
@@ -127,11 +123,10 @@ def _topic_of(spec: JobSpec) -> str:
 async def ask(visit: Visit) -> Moved:
     """pause, resume, go, cancel, continue, or undo."""
     job_id, what = visit.path["job_id"], visit.path["what"]
-    by = visit.who.name if visit.who else ""
     if what == "continue":
-        return Moved(link("jobs", visit.desk.jobs.go_on(job_id, by=by).id))
+        return Moved(link("jobs", visit.desk.jobs.go_on(job_id, by=visit.by).id))
     if what == "undo":
-        return Moved(link("jobs", visit.desk.jobs.undo(job_id, by=by).id))
+        return Moved(link("jobs", visit.desk.jobs.undo(job_id, by=visit.by).id))
     if what not in ("pause", "resume", "go", "cancel"):
         raise BadRequestError("a job can pause, resume, go, cancel, continue or undo")
     visit.desk.jobs.ask(job_id, what)

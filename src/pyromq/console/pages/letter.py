@@ -11,6 +11,7 @@ from pyromq.console.views.letter_edits import changes, edit_of, form_in, form_of
 from pyromq.console.views.messages import BADGES, body_forms, view_of
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Pages
+from pyromq.console.web.problems import or_problem
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
 from pyromq.errors import MQError
 from pyromq.operate.explaining.explanation import Explanation
@@ -63,10 +64,8 @@ async def letter(visit: Visit) -> Drawn:
 async def _explained(visit: Visit, found: DeadLetter) -> tuple[Explanation | None, str]:
     if not found.topic:
         return None, "The letter does not say which topic it was sent to."
-    try:
-        return await visit.desk.admin.messages.explain(found.topic, found.message_id), ""
-    except MQError as error:
-        return None, f"The original is not there any more: {error}"
+    known, problem = await or_problem(visit.desk.admin.messages.explain(found.topic, found.message_id), None)
+    return known, f"The original is not there any more: {problem}" if problem else ""
 
 
 @pages.action("/dead-letters/{group}/{letter}/redrive")
@@ -80,7 +79,7 @@ async def redrive_letter(visit: Visit) -> Moved:
 async def _job_of_one(visit: Visit, spec: Redrive, what: str, done_text: str) -> Moved:
     """Start the job and wait for a moment: then the page of the letter says what happened, or that of the job."""
     group, place = spec.group, spec.letters[0]
-    record = visit.desk.jobs.start(NewJob(spec=spec), by=visit.who.name if visit.who else "")
+    record = visit.desk.jobs.start(NewJob(spec=spec), by=visit.by)
     view.forget(visit.desk, group)
     waiting = asyncio.ensure_future(visit.desk.jobs.wait(record.id))
     done, _ = await asyncio.wait([waiting], timeout=_WAIT_S)

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from pyromq.console.views.messages import (
     BADGES,
     EXPORT_MAX,
+    SearchView,
     body_forms,
     export_lines,
+    query_of,
     search,
     view_of,
+    whole_number,
 )
-from pyromq.console.views.times import read_moment
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
+from pyromq.console.web.problems import or_problem
 from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
-from pyromq.errors import MQError
+from pyromq.errors import ConfigError
 from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.operate.explaining.timeline import timeline_of
 from pyromq.operate.jobs.specs import NewJob, Resend
 from pyromq.operate.reading.message_rows import body_of
-from pyromq.operate.reading.search import COUNT_MAX, SCAN_MAX, MessageQuery
 from pyromq.operate.resend.outgoing import first_topic
 
 pages = Pages()
@@ -31,57 +33,29 @@ _FIELDS: Final = ("topic", "id", "key", "tag", "sql", "text", "begin", "end", "q
 _SCANS: Final = (1_000, 5_000, 20_000, 100_000)
 
 
-def query_of(given: Mapping[str, str], now_ms: int) -> MessageQuery:
-    """What the address of a search says; the same address finds the same again. Raises ConfigError."""
-    begin_ms, end_ms = read_moment(given.get("begin", ""), now_ms), read_moment(given.get("end", ""), now_ms)
-    more: dict[str, Any] = {} if end_ms is None else {"end_ms": end_ms}
-    return MessageQuery(
-        topic=given.get("topic", "").strip(),
-        message_id=given.get("id", "").strip(),
-        key=given.get("key", "").strip(),
-        tag=given.get("tag", "").strip(),
-        sql=given.get("sql", "").strip(),
-        text=given.get("text", ""),
-        begin_ms=begin_ms or 0,
-        queue=given.get("queue", "").strip(),
-        count_max=_number(given.get("count", ""), 50, COUNT_MAX),
-        scan_max=_number(given.get("scan", ""), 5_000, SCAN_MAX),
-        cursor=given.get("cursor", ""),
-        **more,
-    )
-
-
-def _number(text: str, default: int, most: int) -> int:
-    return min(int(text), most) if text.isascii() and text.isdigit() and len(text) < 8 and int(text) else default
+async def found_in(visit: Visit, given: Mapping[str, str]) -> tuple[SearchView | None, str]:
+    """Search as the fields of a form say; or say why it cannot be."""
+    try:
+        return await or_problem(search(visit.desk, query_of(given, visit.now_ms)), None)
+    except ConfigError as error:  # a time that is none
+        return None, str(error)
 
 
 @pages.page("/messages", title="Messages", nav=Nav("Messages", order=20, key="m"))
 async def messages(visit: Visit) -> Drawn:
     given = {name: visit.query.get(name, "") for name in _FIELDS}
-    found, problem = None, ""
-    if given["topic"]:
-        try:
-            found = await search(visit.desk, query_of(visit.query, visit.now_ms))
-        except MQError as error:
-            problem = str(error)
+    found, problem = await found_in(visit, given) if given["topic"] else (None, "")
     model = {
         "given": given,
         "found": found,
         "problem": problem,
-        "topics": await _topics(visit),
+        "topics": await visit.desk.offered_topics(),
         "scans": _SCANS,
         "older": link("messages", **{**given, "cursor": found.scan.cursor}) if found and found.scan.cursor else "",
         "export": link("messages", "export", **{**given, "cursor": ""}),
         "line": _command_of(given),
     }
     return Drawn("messages.html", model)
-
-
-async def _topics(visit: Visit) -> list[str]:
-    try:
-        return [name for name in await visit.desk.topic_names() if not name.startswith("%")][:500]
-    except MQError:
-        return []
 
 
 def _command_of(given: Mapping[str, str]) -> list[str]:
@@ -103,7 +77,7 @@ async def export(visit: Visit) -> File:
     if not query.topic:
         raise BadRequestError("an export needs a topic")
     await visit.desk.admin.topics.route(query.topic)
-    most = _number(visit.query.get("max", ""), 10_000, EXPORT_MAX)
+    most = whole_number(visit.query.get("max", ""), 10_000, EXPORT_MAX)
     return File(f"{query.topic}.jsonl", export_lines(visit.desk, query, most), "application/x-ndjson")
 
 
@@ -113,15 +87,8 @@ async def message(visit: Visit) -> Drawn:
     found = await visit.desk.admin.messages.get(topic, message_id)
     body, problem = body_of(found)
     home = first_topic(visit.desk.admin.client, found)
-    told, explain_problem = None, ""
-    try:
-        told = await visit.desk.admin.messages.explain(home, found.message_id)
-    except MQError as error:
-        explain_problem = str(error)
-    try:
-        groups = await visit.desk.admin.topics.groups(home)
-    except MQError:
-        groups = []
+    told, explain_problem = await or_problem(visit.desk.admin.messages.explain(home, found.message_id), None)
+    groups, _ = await or_problem(visit.desk.admin.topics.groups(home), [])
     view = view_of(found)
     model = {
         "topic": topic,
@@ -168,5 +135,5 @@ async def resend(visit: Visit) -> Moved:
         to_group=group if visit.form.get("where") == "group" else "",
     )
     new = NewJob(spec=spec, dry_run=bool(visit.form.get("dry_run")))
-    record = visit.desk.jobs.start(new, by=visit.who.name if visit.who else "")
+    record = visit.desk.jobs.start(new, by=visit.by)
     return Moved(link("jobs", record.id))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from pyromq.console.web.pages import Pages
+from pyromq.console.web.problems import or_problem
 from pyromq.console.web.visit import Drawn, Visit
-from pyromq.errors import MQError
-from pyromq.operate.reading.cluster_search import FoundInCluster
 from pyromq.operate.subjects import SubjectKind
 
 pages = Pages()
@@ -25,13 +24,9 @@ _HEADINGS: Final = {
 async def search(visit: Visit) -> Drawn:
     """Results by kind. With ``names`` only topics and groups are looked at: what the field shows while one types."""
     text, names_only = visit.query.get("q", "").strip(), bool(visit.query.get("names"))
-    found: FoundInCluster | None = None
-    problem = ""
+    found, problem = None, ""
     if text:
-        try:
-            found = await visit.desk.admin.search.find(text, names_only=names_only)
-        except MQError as error:
-            problem = str(error)
+        found, problem = await or_problem(visit.desk.admin.search.find(text, names_only=names_only), None)
     kinds = [(heading, found.of(kind)) for kind, heading in _HEADINGS.items()] if found else []
     model = {
         "text": text,

@@ -4,40 +4,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from pyromq.console.views.messages import query_of
 from pyromq.console.views.tailing import tail_events
 from pyromq.console.web.pages import Nav, Pages
+from pyromq.console.web.problems import or_problem
 from pyromq.console.web.streams import Event, Events
 from pyromq.console.web.visit import BadRequestError, Drawn, Visit
-from pyromq.errors import MQError
 from pyromq.operate.reading.search import MessageQuery
 
 pages = Pages()
 
 
 def _query(visit: Visit) -> MessageQuery:
-    query = visit.query
-    return MessageQuery(
-        topic=query.get("topic", "").strip(),
-        key=query.get("key", "").strip(),
-        tag=query.get("tag", "").strip(),
-        sql=query.get("sql", "").strip(),
-        text=query.get("text", ""),
-    )
+    given = {name: visit.query.get(name, "") for name in ("topic", "key", "tag", "sql", "text")}
+    return query_of(given, visit.now_ms)
 
 
 @pages.page("/tail", title="Live tail", nav=Nav("Messages", order=30, key="v"))
 async def tail(visit: Visit) -> Drawn:
     query, problem = _query(visit), ""
     if query.topic:
-        try:
-            await visit.desk.admin.topics.route(query.topic)
-        except MQError as error:
-            problem = str(error)
-    try:
-        topics = [name for name in await visit.desk.topic_names() if not name.startswith("%")][:500]
-    except MQError:
-        topics = []
-    return Drawn("tail.html", {"query": query, "problem": problem, "topics": topics})
+        _, problem = await or_problem(visit.desk.admin.topics.route(query.topic), None)
+    return Drawn("tail.html", {"query": query, "problem": problem, "topics": await visit.desk.offered_topics()})
 
 
 @pages.stream("/tail/stream")

@@ -21,8 +21,9 @@ from pyromq.console.web.commands import command_line
 from pyromq.console.web.formatting import link
 from pyromq.console.web.forms import about_field, form_values
 from pyromq.console.web.pages import Pages
+from pyromq.console.web.problems import or_problem
 from pyromq.console.web.visit import BadRequestError, Drawn, FieldError, Moved, Visit
-from pyromq.errors import ConfigError, MQError, printable
+from pyromq.errors import ConfigError
 from pyromq.model.times import span_ms
 
 pages = Pages()
@@ -36,14 +37,8 @@ _SPANS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000
 async def clients(visit: Visit) -> Drawn:
     name = visit.path["topic"]
     view = await topic_view(visit.desk, name)
-    try:
-        producers, problem = await producer_views(visit.desk), ""
-    except MQError as error:  # brokers before 4.9.3 do not know the request
-        producers, problem = [], f"This cluster does not tell its producers: {printable(str(error))}"
-    try:
-        senders, senders_problem = await visit.desk.admin.contents.senders(name), ""
-    except MQError as error:
-        senders, senders_problem = [], printable(str(error))
+    producers, problem = await or_problem(producer_views(visit.desk), [])  # unknown to brokers before 4.9.3
+    senders, senders_problem = await or_problem(visit.desk.admin.contents.senders(name), [])
     sending = {sender.client_id for sender in senders}
     others = [each for each in producers if each.client_id not in sending]
     model = {
@@ -52,7 +47,7 @@ async def clients(visit: Visit) -> Drawn:
         "senders_problem": senders_problem,
         "producers": others[:_PRODUCERS_MAX],
         "count": len(others),
-        "problem": problem,
+        "problem": f"This cluster does not tell its producers: {problem}" if problem else "",
     }
     return Drawn("topic_clients.html", {**model, "tab": "clients"}, title=name)
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from pyromq.console.desk import NUMBERS_MS
-from pyromq.console.pages.messages import query_of
-from pyromq.console.views.messages import search
+from pyromq.console.pages.messages import found_in
 from pyromq.console.views.topic import topic_head, topic_view
 from pyromq.console.views.topic_contents import RANGES, contents_view, topic_schemas
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Pages
+from pyromq.console.web.problems import or_problem
 from pyromq.console.web.tables import TableQuery
 from pyromq.console.web.visit import Drawn, Visit
-from pyromq.errors import MQError, printable
 
 pages = Pages()
 
@@ -26,12 +26,8 @@ async def topic(visit: Visit) -> Drawn:
     name = visit.path["topic"]
     head = await topic_head(visit.desk, name)
     given = {field: visit.query.get(field, "") for field in _FIELDS}
-    is_live, found, problem = visit.query.get("live") == "1", None, ""
-    if not is_live:
-        try:
-            found = await search(visit.desk, query_of({**given, "topic": name}, visit.now_ms))
-        except MQError as error:
-            problem = printable(str(error))
+    is_live = visit.query.get("live") == "1"
+    found, problem = (None, "") if is_live else await found_in(visit, {**given, "topic": name})
     cursor = found.scan.cursor if found else ""
     filtered = {key: value for key, value in given.items() if key != "cursor"}
     model = {
@@ -67,14 +63,9 @@ async def traffic(visit: Visit) -> Drawn:
 @pages.page("/topics/{topic}/dead-letters", title="Topic")
 async def letters(visit: Visit) -> Drawn:
     """Dead letters that were sent to this topic first, group by group."""
-    name, problem = visit.path["topic"], ""
+    name = visit.path["topic"]
     head = await topic_head(visit.desk, name)
-    groups = []
-    try:
-        groups = await visit.desk.cache.get(
-            ("letters of topic", name), NUMBERS_MS, lambda: visit.desk.admin.contents.letters(name)
-        )
-    except MQError as error:
-        problem = printable(str(error))
+    key, read = ("letters of topic", name), partial(visit.desk.admin.contents.letters, name)
+    groups, problem = await or_problem(visit.desk.cache.get(key, NUMBERS_MS, read), [])
     model = {"topic": head, "tab": "letters", "groups": groups, "problem": problem}
     return Drawn("topic_letters.html", model, title=name)

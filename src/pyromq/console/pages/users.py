@@ -8,8 +8,8 @@ from pyromq.console.views.users import ACTIONS, TEMPLATES, entry_of, new_secret,
 from pyromq.console.web.formatting import link
 from pyromq.console.web.forms import about_field
 from pyromq.console.web.pages import Nav, Pages
+from pyromq.console.web.problems import or_problem
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
-from pyromq.errors import MQError
 
 pages = Pages()
 
@@ -37,11 +37,8 @@ async def user(visit: Visit) -> Drawn:
     }
     if query.get("resource"):
         ip = query.get("ip") or "127.0.0.1"
-        try:
-            asked = visit.desk.admin.access.explain(name, query.get("action", ""), query["resource"], ip=ip)
-            model["verdict"] = await asked
-        except MQError as error:
-            model["mistake"] = str(error)
+        asked = visit.desk.admin.access.explain(name, query.get("action", ""), query["resource"], ip=ip)
+        model["verdict"], model["mistake"] = await or_problem(asked, None)
     return Drawn("user.html", model, title=name)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -13,6 +12,7 @@ from pyromq.console.desk import Desk
 from pyromq.console.views.brokers import require_broker
 from pyromq.errors import BrokerError, ConfigError, MQError
 from pyromq.operate.delays import DelayedMessage, read_handle
+from pyromq.operate.jobs.outcomes import Outcome
 
 HOUR_MS: Final = 3_600_000
 READ_MAX: Final = 5_000  # of one broker and kind of delay
@@ -36,21 +36,12 @@ class DelaysView(msgspec.Struct, frozen=True, kw_only=True):
     is_cut: bool
 
 
-class CancelOutcome(StrEnum):
-    """Outcome of one cancellation of many: ``unknown`` is never taken for done."""
-
-    CONFIRMED = "confirmed"
-    UNCHANGED = "unchanged"
-    UNKNOWN = "unknown"
-    NOT_ATTEMPTED = "not attempted"
-
-
 class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one that was to be cancelled."""
 
     message_id: str
     topic: str
-    outcome: CancelOutcome
+    outcome: Outcome
     reason: str = ""
 
 
@@ -95,19 +86,19 @@ async def cancel(desk: Desk, handles: Sequence[str]) -> list[Cancelled]:
     silent = ""
     for handle, (topic, _, _, message_id) in zip(handles, places, strict=True):
         if silent:
-            outcome, reason = CancelOutcome.NOT_ATTEMPTED, silent
+            outcome, reason = Outcome.NOT_ATTEMPTED, silent
         else:
             outcome, reason = await _recall(desk, handle)
-            silent = "the broker did not answer about the one before" if outcome is CancelOutcome.UNKNOWN else ""
+            silent = "the broker did not answer about the one before" if outcome is Outcome.UNKNOWN else ""
         outcomes.append(Cancelled(message_id=message_id, topic=topic, outcome=outcome, reason=reason))
     return outcomes
 
 
-async def _recall(desk: Desk, handle: str) -> tuple[CancelOutcome, str]:
+async def _recall(desk: Desk, handle: str) -> tuple[Outcome, str]:
     try:
         await desk.admin.delays.recall(handle)
     except BrokerError as error:  # it says no: too late, or it takes none back
-        return CancelOutcome.UNCHANGED, str(error)
+        return Outcome.UNCHANGED, str(error)
     except MQError as error:
-        return CancelOutcome.UNKNOWN, str(error)
-    return CancelOutcome.CONFIRMED, ""
+        return Outcome.UNKNOWN, str(error)
+    return Outcome.CONFIRMED, ""

@@ -14,7 +14,7 @@ from pyromq.errors import ConfigError, GroupOfflineError
 from pyromq.operate.consumers.group_state import GroupState
 from pyromq.operate.jobs.specs import Move
 from pyromq.operate.lists import GroupPage
-from pyromq.operate.offsets import EARLIEST, LATEST, OffsetMove
+from pyromq.operate.offsets import EARLIEST, LATEST, MoveRow, OffsetMove
 
 T = TypeVar("T")
 SORTS: Final = ("lag", "name", "retrying", "rate")
@@ -55,25 +55,12 @@ class ResetWish(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()
 
 
-class QueueMove(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue of a preview; ``left`` is what the group has to consume afterwards, null if that is not known."""
-
-    topic: str
-    broker: str
-    queue: int
-    old: int | None
-    new: int
-    delivered_again: int
-    skipped: int
-    left: int | None
-
-
 class ResetPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a reset would do, queue by queue; the moves go into a job as they are."""
 
     group: str
     moves: tuple[Move, ...]
-    queues: tuple[QueueMove, ...]
+    queues: tuple[MoveRow, ...]
     delivered_again: int
     skipped: int
     is_online: bool
@@ -104,19 +91,7 @@ async def plan_reset(desk: Desk, group: str, wish: ResetWish) -> ResetPlan:
 
 
 def plan_of(desk: Desk, group: str, moves: Sequence[OffsetMove], *, is_online: bool) -> ResetPlan:
-    planned = tuple(
-        QueueMove(
-            topic=desk.admin.client.plain_name(move.queue.topic),
-            broker=move.queue.broker,
-            queue=move.queue.number,
-            old=move.old,
-            new=move.new,
-            delivered_again=move.delivered_again,
-            skipped=move.skipped,
-            left=move.left,
-        )
-        for move in moves
-    )
+    planned = tuple(MoveRow.of(move, desk.admin.client.plain_name(move.queue.topic)) for move in moves)
     return ResetPlan(
         group=group,
         moves=tuple(

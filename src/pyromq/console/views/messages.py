@@ -5,16 +5,17 @@ A line is what ``pyromq consume -o jsonl`` writes and ``pyromq send --jsonl`` ta
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from pyromq.aio import ReceivedMessage
 from pyromq.console.desk import Desk
+from pyromq.console.views.times import read_moment
 from pyromq.operate.explaining.group_story import GroupStoryState
 from pyromq.operate.reading.message_rows import MessageRow, MessageSummary, body_of, row_of, summary_fields
-from pyromq.operate.reading.search import MessageQuery, Scan
+from pyromq.operate.reading.search import COUNT_MAX, SCAN_MAX, MessageQuery, Scan
 
 EXCERPT_CHARACTERS: Final = 300
 BODY_SHOWN_BYTES: Final = 64 << 10  # of each form; the whole body can be saved
@@ -43,6 +44,30 @@ class SearchView(msgspec.Struct, frozen=True, kw_only=True):
 
     messages: list[MessageListRow]
     scan: Scan
+
+
+def query_of(given: Mapping[str, str], now_ms: int) -> MessageQuery:
+    """What the address of a search says; the same address finds the same again. Raises ConfigError."""
+    begin_ms, end_ms = read_moment(given.get("begin", ""), now_ms), read_moment(given.get("end", ""), now_ms)
+    more: dict[str, Any] = {} if end_ms is None else {"end_ms": end_ms}
+    return MessageQuery(
+        topic=given.get("topic", "").strip(),
+        message_id=given.get("id", "").strip(),
+        key=given.get("key", "").strip(),
+        tag=given.get("tag", "").strip(),
+        sql=given.get("sql", "").strip(),
+        text=given.get("text", ""),
+        begin_ms=begin_ms or 0,
+        queue=given.get("queue", "").strip(),
+        count_max=whole_number(given.get("count", ""), 50, COUNT_MAX),
+        scan_max=whole_number(given.get("scan", ""), 5_000, SCAN_MAX),
+        cursor=given.get("cursor", ""),
+        **more,
+    )
+
+
+def whole_number(text: str, default: int, most: int) -> int:
+    return min(int(text), most) if text.isascii() and text.isdigit() and len(text) < 8 and int(text) else default
 
 
 async def search(desk: Desk, query: MessageQuery) -> SearchView:

@@ -11,8 +11,7 @@ from typing import Final
 import msgspec
 
 from pyromq.console.desk import Desk
-from pyromq.errors import MQError, TopicNotFoundError
-from pyromq.model.names import DEAD_LETTER_PREFIX
+from pyromq.errors import MQError
 from pyromq.operate.query_reports import QueryBatch, QueryReport, read_reports, reports_folder
 
 SILENT_MS: Final = 120_000  # a running query reports after every batch
@@ -76,18 +75,11 @@ async def _with_groups(desk: Desk, report: QueryReport) -> Pipeline:
 
 async def _asked(desk: Desk, state: PipelineGroup) -> PipelineGroup:
     try:
-        progress = await desk.admin.groups.lag(state.group)
+        progress, letters = await desk.admin.groups.lag(state.group), await desk.letter_counts(state.group)
     except MQError as error:
         return msgspec.structs.replace(state, problem=str(error))
     lag = sum(max(0, each.broker_offset - each.consumer_offset) for each in progress.values())
-    try:
-        stats = await desk.admin.topics.stats(DEAD_LETTER_PREFIX + state.group)
-        dead = sum(held.max_offset - held.min_offset for held in stats.values())
-    except TopicNotFoundError:
-        dead = 0
-    except MQError as error:
-        return msgspec.structs.replace(state, problem=str(error))
-    return msgspec.structs.replace(state, lag=lag, dead=dead)
+    return msgspec.structs.replace(state, lag=lag, dead=letters.total)
 
 
 def state_of(report: QueryReport, now_ms: int) -> State:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -59,6 +60,10 @@ class TooManyError(MQError):
     def __init__(self, text: str, *, wait_ms: int) -> None:
         super().__init__(text)
         self.wait_ms = wait_ms
+
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,3 +138,11 @@ def problem_response(error: Exception) -> Response:
     problem = problem_of(error)
     content = msgspec.json.encode(problem)
     return Response(content, problem.status, headers_of(error), media_type="application/problem+json")
+
+
+async def or_problem(work: Awaitable[T], otherwise: U) -> tuple[T | U, str]:
+    """Return what the cluster answers, and no text; or something else, and why it does not answer."""
+    try:
+        return await work, ""
+    except MQError as error:
+        return otherwise, printable(str(error))

@@ -74,6 +74,11 @@ class Visit:
         return self.who is not None and self.who.is_operator
 
     @property
+    def by(self) -> str:
+        """The name of who is signed in, for jobs that are started."""
+        return self.who.name if self.who else ""
+
+    @property
     def span(self) -> TimeSpan:
         """The time that charts of the page show: the field ``range`` of the query."""
         return TimeSpan.of(self.query.get("range", ""))

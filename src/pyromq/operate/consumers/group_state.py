@@ -10,6 +10,7 @@ import msgspec
 
 from pyromq.client.consumer.base.consume_stats import TopicRates
 from pyromq.model.queue import QueueId
+from pyromq.model.same_fields import place_fields, same_fields
 from pyromq.model.topic import GroupConfig
 from pyromq.operate.consumers.blocked_queues import BlockedQueue
 from pyromq.operate.consumers.members import ClientState
@@ -93,6 +94,60 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     def mismatched(self) -> tuple[str, ...]:
         """Members that subscribe to something else than the others."""
         return tuple(member.client_id for member in self.members if member.agrees is False)
+
+
+class GroupQueueRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a group stands in a queue, and the message that it stands at: none without a lag (``offset`` is None).
+
+    ``client_id`` is the member that has the queue. ``attempt``, ``stage``, ``since_ms`` and ``stack`` are known of
+    members that tell. ``in_flight`` is None of a group that pulls.
+    """
+
+    topic: str
+    broker: str
+    queue: int
+    committed: int
+    end: int
+    lag: int
+    in_flight: int | None
+    invisible_until_ms: int
+    client_id: str
+    offset: int | None
+    message_id: str
+    keys: tuple[str, ...]
+    age_ms: int | None
+    attempt: int
+    stage: str
+    since_ms: int
+    error: str
+    stack: str
+
+    @classmethod
+    def of(cls, head: BlockedQueue) -> GroupQueueRow:
+        age_ms = head.age_ms if head.offset is not None else None
+        return cls(age_ms=age_ms, **place_fields(head.queue), **same_fields(cls, head, "queue", "age_ms"))
+
+
+class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A group at one moment, as faces show it: GroupState with the subscriptions of its first member in words."""
+
+    group: str
+    is_online: bool
+    is_paused: bool
+    is_broadcasting: bool
+    lag: int
+    lag_ms: int | None
+    in_flight: int | None
+    subscriptions: dict[str, str]
+    members: tuple[GroupMember, ...]
+    queues: tuple[GroupQueueRow, ...]
+    settings: tuple[UsedSetting, ...]
+
+    @classmethod
+    def of(cls, state: GroupState) -> GroupDescription:
+        subscriptions = {topic: each.sub_string for topic, each in state.subscriptions.items()}
+        queues, same = map(GroupQueueRow.of, state.queues), same_fields(cls, state, "subscriptions", "queues")
+        return cls(subscriptions=subscriptions, queues=tuple(queues), **same)
 
 
 def state_of_group(

@@ -9,6 +9,7 @@ import msgspec
 
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import MQError
+from pyromq.model.same_fields import same_fields
 
 
 class MessageSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,21 +69,8 @@ def row_of(message: ReceivedMessage) -> MessageRow:
 
 def summary_fields(message: ReceivedMessage, body: bytes) -> dict[str, Any]:
     """Return the fields of a ``MessageSummary``."""
-    return {
-        "message_id": message.message_id,
-        "offset_message_id": message.offset_message_id,
-        "topic": message.topic,
-        "stored_topic": message.stored_topic,
-        "broker": message.broker,
-        "queue": message.queue_id,
-        "offset": message.offset,
-        "tags": message.tags,
-        "keys": message.keys,
-        "attempt": message.delivery_attempt,
-        "born_ms": message.born_ms,
-        "stored_ms": message.stored_ms,
-        "body_bytes": len(body),
-    }
+    counted = {"queue": message.queue_id, "attempt": message.delivery_attempt, "body_bytes": len(body)}
+    return {**same_fields(MessageSummary, message, "queue"), **counted}
 
 
 def body_of(message: ReceivedMessage) -> tuple[bytes, str]:

@@ -15,7 +15,7 @@ def test_a_listener_is_as_old_as_the_clock_says(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(clock, "in_use", ManualClock(NOW_MS))
     queue = {
         "topic": "orders", "broker": "broker-a", "queue": 3, "committed": 7, "end": 9, "lag": 2, "client_id": "c",
-        "offset": 7, "message_id": "ID", "keys": "", "age_ms": 60_000, "attempt": 1, "stage": "in the listener",
+        "offset": 7, "message_id": "ID", "keys": [], "age_ms": 60_000, "attempt": 1, "stage": "in the listener",
         "since_ms": NOW_MS - 5_000, "error": "ValueError: no", "stack": "",
     }  # fmt: skip
     out = StringIO()
