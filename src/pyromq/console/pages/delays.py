@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyromq.charts import Bar, column_chart
-from pyromq.console.views.delays import HOUR_MS, DelaysView, Outcome, cancel, read_delays
+from pyromq.console.views.delays import HOUR_MS, DelaysView, cancel, read_delays
 from pyromq.console.web.formatting import counted
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.tables import TableQuery, sorted_by
 from pyromq.console.web.visit import Drawn, Moved, Visit
 from pyromq.operate.delays import DelayedMessage
+from pyromq.operate.jobs.outcomes import Outcome
 from pyromq.wording import shown_time
 
 pages = Pages()
