@@ -9,13 +9,13 @@ use crate::layout::{
     i32_at, i64_at, record_at, Places, ANY_V6, ATTEMPT_AT, BORN_HOST_AT, BORN_MS_AT, COMPRESSED, OFFSET_AT,
     QUEUE_ID_AT, STORED_MS_AT, STORE_HOST_AT,
 };
-use crate::md5::md5;
+use crate::md5::md5_each;
 use crate::properties::{ITEM_END, NAME_END};
 use crate::protobuf::{put_bytes, put_field, put_number, put_time};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyBytes;
 use std::collections::HashSet;
 
 const ITEMS_MAX: usize = 128; // of one message: repeated names are looked for among all of them
@@ -23,6 +23,7 @@ const NORMAL: u64 = 1;
 const FIFO: u64 = 2;
 const MD5: u64 = 2;
 const IDENTITY: u64 = 1;
+const DIGEST_BYTES: usize = 32; // as text
 const ODD: [&[u8]; 6] =
     [b"TRAN_MSG", b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC", b"DELAY", b"_SYS_MSG_PRIORITY_"];
 
@@ -41,6 +42,19 @@ struct Scratch<'a> {
     text: Vec<u8>,
 }
 
+/// Messages that are encoded but for their digests and bodies.
+#[derive(Default)]
+struct Heads<'a> {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,    // of each in `bytes`
+    digests: Vec<usize>, // where the text of each belongs
+    bodies: Vec<&'a [u8]>,
+    body_bytes: usize,
+}
+
+/// Of a portion: runs of records, receipts up to the offset, and how many messages there are.
+type Popped = (Vec<PyBuffer<u8>>, Vec<u8>, usize);
+
 #[pyclass(frozen, module = "pyromq_core")]
 pub struct Deliveries {
     own: HashSet<Vec<u8>>, // names of properties that are no application's
@@ -53,73 +67,121 @@ impl Deliveries {
         Deliveries { own: own.into_iter().map(String::into_bytes).collect() }
     }
 
-    /// For each record of these runs its response, None where that is Python's. `topic` is encoded, `receipt` the text up to
-    /// the offset of the message. None: the runs are not whole records.
-    fn responses<'py>(
+    /// Responses with all of these messages, one behind the other, each with the prefix of gRPC; `topic` is encoded. None:
+    /// one of them is Python's, or they are not whole records, or not so many.
+    fn messages<'py>(
         &self,
         py: Python<'py>,
-        runs: Vec<PyBuffer<u8>>,
+        portions: Vec<Popped>,
         topic: &[u8],
-        receipt: &[u8],
         invisible_ms: u64,
-    ) -> PyResult<Option<Bound<'py, PyList>>> {
-        if runs.iter().any(|run| !run.is_c_contiguous()) {
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        if portions.iter().any(|(runs, ..)| runs.iter().any(|run| !run.is_c_contiguous())) {
             return Err(PyValueError::new_err("a run is one piece"));
         }
         guarded(|| {
-            let portion = Portion { topic, receipt, invisible_ms };
-            let found = PyList::empty(py);
-            for run in &runs {
-                // SAFETY: the buffer is contiguous and alive until this function returns, and nothing writes to it
-                // meanwhile: the GIL is held, and records are not written twice.
-                let data = unsafe { std::slice::from_raw_parts(run.buf_ptr().cast::<u8>(), run.len_bytes()) };
-                let (mut at, mut scratch) = (0, Scratch::default());
-                while at < data.len() {
-                    let Some(places) = record_at(data, at) else { return Ok(None) };
-                    at = places.end;
-                    match self.put(data, &places, &portion, &mut scratch) {
-                        Some(()) => found.append(response(py, data, &places, &portion, &scratch)?)?,
-                        None => found.append(py.None())?,
+            let mut heads = Heads::default();
+            for (runs, receipt, count) in &portions {
+                let portion = Portion { topic, receipt, invisible_ms };
+                let (before, mut scratch) = (heads.ends.len(), Scratch::default());
+                for run in runs {
+                    // SAFETY: the buffer is contiguous and alive until this function returns, and nothing writes to it
+                    // meanwhile: the GIL is held, and records are not written twice.
+                    let data = unsafe { std::slice::from_raw_parts(run.buf_ptr().cast::<u8>(), run.len_bytes()) };
+                    if self.put_run(data, &portion, &mut scratch, &mut heads).is_none() {
+                        return Ok(None);
                     }
                 }
+                if heads.ends.len() - before != *count {
+                    return Ok(None);
+                }
             }
-            Ok(Some(found))
+            heads.put_digests();
+            let size = heads.bytes.len() + heads.body_bytes;
+            PyBytes::new_with(py, size, |into| {
+                heads.copy_to(into);
+                Ok(())
+            })
+            .map(Some)
         })
     }
 }
 
-/// A message is made of what is in the scratch, and its body.
-fn response<'py>(
-    py: Python<'py>,
-    data: &[u8],
-    places: &Places,
-    portion: &Portion<'_>,
-    scratch: &Scratch<'_>,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let body = &data[places.body.clone()];
-    let mut head = Vec::with_capacity(portion.topic.len() + scratch.user.len() + scratch.system.len() + 32);
-    put_bytes(&mut head, 0x0A, portion.topic);
-    head.extend_from_slice(&scratch.user);
-    put_bytes(&mut head, 0x1A, &scratch.system);
-    if !body.is_empty() {
-        put_number(&mut head, 0x22);
-        put_number(&mut head, body.len() as u64);
+impl<'a> Heads<'a> {
+    /// Of what is in the scratch, with its body, whose digest comes later.
+    fn put(&mut self, body: &'a [u8], topic: &[u8], scratch: &Scratch<'_>, digest_at: usize) {
+        let system = scratch.system.len();
+        let mut size = field_bytes(topic.len()) + scratch.user.len() + field_bytes(system);
+        if !body.is_empty() {
+            size += field_bytes(body.len());
+        }
+        let into = &mut self.bytes;
+        into.push(0);
+        into.extend_from_slice(&(field_bytes(size) as u32).to_be_bytes());
+        put_number(into, 0x12);
+        put_number(into, size as u64);
+        put_bytes(into, 0x0A, topic);
+        into.extend_from_slice(&scratch.user);
+        put_number(into, 0x1A);
+        put_number(into, system as u64);
+        self.digests.push(into.len() + digest_at);
+        into.extend_from_slice(&scratch.system);
+        if !body.is_empty() {
+            put_number(into, 0x22);
+            put_number(into, body.len() as u64);
+        }
+        self.ends.push(into.len());
+        self.bodies.push(body);
+        self.body_bytes += body.len();
     }
-    let mut outer = Vec::with_capacity(16);
-    put_number(&mut outer, 0x12);
-    put_number(&mut outer, (head.len() + body.len()) as u64);
-    let (first, second) = (outer.len(), outer.len() + head.len());
-    PyBytes::new_with(py, second + body.len(), |into| {
-        into[..first].copy_from_slice(&outer);
-        into[first..second].copy_from_slice(&head);
-        into[second..].copy_from_slice(body);
-        Ok(())
-    })
+
+    fn put_digests(&mut self) {
+        const HEX: &[u8; 16] = b"0123456789ABCDEF";
+        for (digest, &at) in md5_each(&self.bodies).iter().zip(&self.digests) {
+            for (place, byte) in self.bytes[at..at + DIGEST_BYTES].chunks_exact_mut(2).zip(digest) {
+                place.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+            }
+        }
+    }
+
+    fn copy_to(&self, into: &mut [u8]) {
+        let (mut from, mut at) = (0, 0);
+        for (&end, body) in self.ends.iter().zip(&self.bodies) {
+            let middle = at + end - from;
+            into[at..middle].copy_from_slice(&self.bytes[from..end]);
+            into[middle..middle + body.len()].copy_from_slice(body);
+            (from, at) = (end, middle + body.len());
+        }
+    }
 }
 
 impl Deliveries {
-    /// Properties and system properties of a record into the scratch; None: it is Python's.
-    fn put<'a>(&self, data: &'a [u8], places: &Places, portion: &Portion<'_>, scratch: &mut Scratch<'a>) -> Option<()> {
+    /// All records of a run; None: one is Python's, or none.
+    fn put_run<'a>(
+        &self,
+        data: &'a [u8],
+        portion: &Portion<'_>,
+        scratch: &mut Scratch<'a>,
+        heads: &mut Heads<'a>,
+    ) -> Option<()> {
+        let mut at = 0;
+        while at < data.len() {
+            let places = record_at(data, at)?;
+            at = places.end;
+            let digest_at = self.put(data, &places, portion, scratch)?;
+            heads.put(&data[places.body.clone()], portion.topic, scratch, digest_at);
+        }
+        Some(())
+    }
+
+    /// Properties and system properties of a record into the scratch, and where the digest belongs; None: it is Python's.
+    fn put<'a>(
+        &self,
+        data: &'a [u8],
+        places: &Places,
+        portion: &Portion<'_>,
+        scratch: &mut Scratch<'a>,
+    ) -> Option<usize> {
         if places.sys_flag & (COMPRESSED | ANY_V6) != 0 {
             return None;
         }
@@ -138,7 +200,7 @@ impl Deliveries {
                 _ if ODD.contains(&name) => return None,
                 _ if self.own.contains(name) => {}
                 _ => {
-                    let size = entry_bytes(name) + entry_bytes(value);
+                    let size = field_bytes(name.len()) + field_bytes(value.len());
                     put_number(&mut scratch.user, 0x12);
                     put_number(&mut scratch.user, size as u64);
                     put_bytes(&mut scratch.user, 0x0A, name);
@@ -150,7 +212,7 @@ impl Deliveries {
             return None;
         }
         scratch.system.clear();
-        put_system(record, &data[places.body.clone()], &facts, portion, &mut scratch.system, &mut scratch.text)
+        put_system(record, &facts, portion, &mut scratch.system, &mut scratch.text)
     }
 }
 
@@ -166,12 +228,11 @@ struct Facts<'a> {
 
 fn put_system(
     record: &[u8],
-    body: &[u8],
     facts: &Facts<'_>,
     portion: &Portion<'_>,
     into: &mut Vec<u8>,
     text: &mut Vec<u8>,
-) -> Option<()> {
+) -> Option<usize> {
     if let Some(tag) = facts.tag {
         put_bytes(into, 0x0A, tag);
     }
@@ -179,7 +240,9 @@ fn put_system(
         put_bytes(into, 0x12, key);
     }
     put_bytes(into, 0x1A, facts.id);
-    put_digest(into, body);
+    into.extend_from_slice(&[0x22, 4 + DIGEST_BYTES as u8, 0x08, MD5 as u8, 0x12, DIGEST_BYTES as u8]);
+    let digest_at = into.len();
+    into.extend_from_slice(&[0; DIGEST_BYTES]);
     put_field(into, 0x28, IDENTITY);
     put_field(into, 0x30, if facts.group.is_some() { FIFO } else { NORMAL });
     put_time(into, 0x3A, u64::try_from(i64_at(record, BORN_MS_AT)).ok()?);
@@ -208,14 +271,14 @@ fn put_system(
     if let Some(trace) = facts.trace {
         put_bytes(into, 0x92, trace);
     }
-    Some(())
+    Some(digest_at)
 }
 
-/// Bytes of a text in an entry of a map: tag, size, text.
+/// Bytes of a field of so many bytes: tag, size, and themselves.
 #[inline]
-fn entry_bytes(text: &[u8]) -> usize {
-    let mut size = 2 + text.len();
-    let mut rest = text.len() >> 7;
+fn field_bytes(length: usize) -> usize {
+    let mut size = 2 + length;
+    let mut rest = length >> 7;
     while rest > 0 {
         size += 1;
         rest >>= 7;
@@ -227,16 +290,6 @@ fn entry_bytes(text: &[u8]) -> usize {
 #[inline]
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | 0x09..=0x0D | 0x1C..=0x1F)
-}
-
-fn put_digest(into: &mut Vec<u8>, body: &[u8]) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let mut text = [0u8; 32];
-    for (place, byte) in text.chunks_exact_mut(2).zip(md5(body)) {
-        place.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-    }
-    into.extend_from_slice(&[0x22, 36, 0x08, MD5 as u8]);
-    put_bytes(into, 0x12, &text);
 }
 
 /// An IPv4 address and a port, as text.
@@ -285,11 +338,11 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_entries() {
+    fn sizes_of_fields() {
         for size in [0, 1, 127, 128, 16_383, 16_384] {
             let (text, mut put) = (vec![b'x'; size], Vec::new());
             put_bytes(&mut put, 0x0A, &text);
-            assert_eq!(entry_bytes(&text), put.len());
+            assert_eq!(field_bytes(size), put.len());
         }
     }
 }

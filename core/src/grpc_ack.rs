@@ -28,13 +28,17 @@ pub struct Acks<'a> {
 
 /// The receipt in eight words or more, of this broker and no retry topic.
 fn receipt_of(text: &str, broker: &[u8]) -> Option<Receipt> {
-    let mut words = text.as_bytes().split(|&byte| byte == b' ');
+    receipt_words(text.as_bytes()).filter(|(_, kind, of)| *kind == 0 && *of == broker).map(|found| found.0)
+}
+
+/// A receipt in eight words or more, with its kind of topic and its broker.
+pub fn receipt_words(text: &[u8]) -> Option<(Receipt, u64, &[u8])> {
+    let mut words = text.split(|&byte| byte == b' ');
     let mut next = || number_of(words.next()?);
-    let (_start, popped_ms, _invisible_ms, number, 0) = (next()?, next()?, next()?, next()?, next()?) else {
-        return None;
-    };
-    (words.next()? == broker).then_some(())?;
-    Some(Receipt { queue_id: number_of(words.next()?)?, offset: number_of(words.next()?)?, number, popped_ms })
+    let (_start, popped_ms, _invisible_ms, number, kind) = (next()?, next()?, next()?, next()?, next()?);
+    let broker = words.next()?;
+    let receipt = Receipt { queue_id: number_of(words.next()?)?, offset: number_of(words.next()?)?, number, popped_ms };
+    Some((receipt, kind, broker))
 }
 
 fn number_of(word: &[u8]) -> Option<u64> {

@@ -24,6 +24,7 @@ pub mod java_hash;
 pub mod json;
 pub mod layout;
 pub mod md5;
+pub mod pop_ack;
 pub mod properties;
 pub mod protobuf;
 pub mod pull_header;
@@ -37,7 +38,7 @@ pub mod signature;
 use pyo3::prelude::*;
 
 /// Which functions there are and what they mean: moves whenever one of them changes. Python wants the one it knows.
-pub const INTERFACE: u32 = 7;
+pub const INTERFACE: u32 = 8;
 
 #[pymodule]
 fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -60,6 +61,7 @@ fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grpc_ack::read_acks, module)?)?;
     module.add_function(wrap_pyfunction!(index::index_entries, module)?)?;
     module.add_function(wrap_pyfunction!(index::scatter_words, module)?)?;
+    module.add_function(wrap_pyfunction!(pop_ack::take_pop_acks, module)?)?;
     module.add_function(wrap_pyfunction!(pulls::pull_entries, module)?)?;
     Ok(())
 }

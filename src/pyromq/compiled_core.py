@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
-INTERFACE: Final = 7
+INTERFACE: Final = 8
 """Which functions there are and what they mean; ``core/src/lib.rs`` has the same number."""
 
 SWITCH: Final = "PYROMQ_PURE"
@@ -44,6 +44,11 @@ TakenConsuming = tuple[
 
 Acknowledgements: the number of their group and topic, receipts as in ``ReadAcks``, and for each call its stream and how
 many of them are its own. A receive: stream, timeout and request.
+"""
+
+TakenPopAcks = tuple[int, str, str, list[tuple[int, int, int, int]], list[int], bytes]
+"""Where the rest begins; group and topic; of each receipt queue id, offset, number and time of the pop; correlation
+ids; and the responses that say that all is well.
 """
 
 TakenCalls = tuple[int, int, int, int, TakenSends]
@@ -202,9 +207,9 @@ class Http2Lane(Protocol):
 class Deliveries(Protocol):
     """Stored records as responses of a receive; ``core/src/deliveries.rs``, and in Python ``broker.grpc.messages``."""
 
-    def responses(
-        self, runs: list[bytes | memoryview], topic: bytes, receipt: bytes, invisible_ms: int
-    ) -> list[bytes | None] | None: ...
+    def messages(
+        self, portions: list[tuple[list[bytes | memoryview], bytes, int]], topic: bytes, invisible_ms: int
+    ) -> bytes | None: ...
 
 
 class NewHttp2Lane(Protocol):
@@ -255,6 +260,10 @@ class Core(Protocol):
     def read_acks(self, request: bytes, broker: bytes, status: bytes) -> ReadAcks | None: ...
 
     def sent_responses(self, data: Buffer, bytes_max: int) -> tuple[int, list[tuple[int, int, SentFacts]]]: ...
+
+    def take_pop_acks(
+        self, data: Buffer, frame_bytes_max: int, response: tuple[bytes, bytes]
+    ) -> TakenPopAcks | None: ...
 
     def take_consuming(
         self, lane: Any, data: bytes, at: int, bounds: tuple[int, int, int]

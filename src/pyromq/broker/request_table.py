@@ -76,18 +76,21 @@ class Handlers:
 
     def renew_lanes(self, lanes: Lanes, waiting: Container[Connection]) -> None:
         """Open or close each lane; nothing of a connection in ``waiting`` may be overtaken."""
+        if self.pops.lane is not None:
+            self.pops.lane.next_lane = self.pulls.lane
+            self.pops.lane.renew(is_open=lanes.acks, waiting=waiting)
         if self.sends.lane is not None:
-            self.sends.lane.next_lane = self.pulls.lane
+            self.sends.lane.next_lane = self.pops.lane or self.pulls.lane
             self.sends.lane.renew(is_open=lanes.sends, waiting=waiting)
         if self.pulls.lane is not None:
             self.pulls.lane.renew(is_open=lanes.pulls, waiting=waiting)
 
     def fast_path(self, connection: Connection) -> FastPath | None:
         """The lane that looks at the bytes of a connection first."""
-        sends, pulls = self.sends.lane, self.pulls.lane
+        sends, others = self.sends.lane, self.pops.lane or self.pulls.lane
         if sends is not None and sends.serves(connection):
-            return sends.take  # which hands pulls on
-        return pulls.take if pulls is not None else None
+            return sends.take  # which hands others on
+        return others.take if others is not None else None
 
     # --- handlers ---
 

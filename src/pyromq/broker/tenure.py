@@ -148,7 +148,7 @@ class Tenure:
     def _plan(self) -> RequestPlan:
         handlers, access = self.parts.handlers, self.access
         is_known = access is OPEN or (isinstance(access, GuardedAccess) and access.guard.is_by_signature)
-        possible = Lanes(is_known, is_known and handlers.pulls.is_plain)
+        possible = Lanes(is_known, is_known and handlers.pulls.is_plain, access is OPEN)
         return plan_requests(handlers.immediate(), handlers.deferred(), self._layers(), possible)
 
     def _layers(self) -> list[Layer]:

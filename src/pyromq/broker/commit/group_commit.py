@@ -112,6 +112,13 @@ class GroupCommit:
         """``work`` runs once, before the next commit; what it stages lies behind all else that was staged by then."""
         self._before_commit.append(work)
 
+    def with_commit(self, work: Callable[[], None]) -> None:
+        """``before_commit`` of a commit that comes in any case, at the end of this loop iteration at the latest."""
+        self._before_commit.append(work)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._commit)
+
     def commit_early(self) -> None:
         """All requests of one read are staged: no other connection sends, so none is waited for."""
         if (self._sends or self._hasty) and not self._scheduled:
@@ -123,11 +130,11 @@ class GroupCommit:
             self._commit()
 
     def _commit(self) -> None:
+        if self._before_commit:
+            self._run_before_commit()
         if self._scheduled and not (self._sends or self._hasty or self._internal):  # committed before its time came
             self._scheduled = False
             return
-        if self._before_commit:
-            self._run_before_commit()
         self._scheduled = False
         self._alone_commits += 1
         sends, internal, hasty, count = self._sends, _NOBODY, _NO_SENDS, len(self._sends) + self._more

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyromq.broker.commit.commit import OnStored
 from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.store.message_store import MessageStore, Placed
@@ -23,3 +25,7 @@ class InternalWrites:
         placed = self._store.stage(draft)
         self._group_commit.staged_internally((draft.topic, draft.queue_id), on_stored)
         return placed
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """``work`` runs once, right before the commit of this loop iteration, and may ``put`` something into it."""
+        self._group_commit.with_commit(work)

@@ -101,13 +101,14 @@ class Caller(Connection):
             body=body,
         )
         if not self._asked:
-            self._loop.call_soon(self._hand_over)
+            self._loop.call_soon(self.hand_over)
         self._asked.append(request)
         return number
 
-    def _hand_over(self) -> None:
+    def hand_over(self) -> None:
+        """Have everything served that was asked; the next loop iteration does so by itself."""
         asked, self._asked = self._asked, []
-        if self.is_open:
+        if asked and self.is_open:
             self.frames_in += len(asked)
             self._handler.on_requests(self, asked)
             self.flush()

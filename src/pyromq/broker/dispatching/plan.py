@@ -42,6 +42,7 @@ UNDELAYED: Final = QUICK | {
 
 _SEND_LANE: Final = (Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
 _PULL_LANE: Final = (Code.PULL_MESSAGE,)
+_ACK_LANE: Final = (Code.ACK_MESSAGE,)
 
 
 class Lanes(NamedTuple):
@@ -49,6 +50,7 @@ class Lanes(NamedTuple):
 
     sends: bool = False
     pulls: bool = False
+    acks: bool = False  # of pops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,11 @@ def plan_requests(
         immediate={code: _behind(layers, code, handler, _of_immediate) for code, handler in immediate.items()},
         deferred=found,
         quick={code: found[code] for code in QUICK if code in found},
-        lanes=Lanes(possible.sends and _is_free(layers, _SEND_LANE), possible.pulls and _is_free(layers, _PULL_LANE)),
+        lanes=Lanes(
+            possible.sends and _is_free(layers, _SEND_LANE),
+            possible.pulls and _is_free(layers, _PULL_LANE),
+            possible.acks and _is_free(layers, _ACK_LANE),
+        ),
     )
 
 

@@ -72,6 +72,7 @@ class GrpcCallLane:
         self._clients: list[GrpcClient] = []  # by their numbers in the core
         self._pairs: dict[tuple[int, int], tuple[str, str]] = {}  # groups and topics, by numbers of client and pair
         self._token: tuple[object, ...] = ()
+        self._consumes = False  # what was taken last was an acknowledgement or a receive: so will be the next
 
     @property
     def known(self) -> int:
@@ -175,13 +176,14 @@ class GrpcCallLane:
         receives = self._connection.limits.calls_per_turn
         while True:
             before = at
-            if lane.may_take_of(callers):
+            if not self._consumes and lane.may_take_of(callers):
                 at = self._take_sends(lane, data, at)
-            if receives:
+            if receives and at < len(data):
                 at, is_receive = self._take_consuming(data, at)
                 receives -= is_receive
-            if at == before:
+            if at == len(data) or (at == before and not self._consumes):
                 return at
+            self._consumes = self._consumes and at > before  # else sends are looked for, too
 
     def _take_sends(self, lane: SendLane, data: bytes, at: int) -> int:
         clock, sending = self._ground.clock, self._sending
@@ -202,7 +204,7 @@ class GrpcCallLane:
         if taken is None:
             return at, False
         number, at, last_id, data_bytes, acks, receive = taken
-        client = self._clients[number]
+        client, self._consumes = self._clients[number], True
         client.seen_ms = self._ground.clock.monotonic_ms()
         if acks is not None:
             pair, receipts, calls = acks

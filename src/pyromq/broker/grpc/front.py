@@ -105,6 +105,10 @@ class GrpcFront:
     def method(self, path: bytes) -> CallMethod | None:
         return self._methods.get(path)
 
+    def on_read(self) -> None:
+        """Have what the calls of one read asked for served together, in this loop iteration."""
+        self._ground.hand_over()
+
     def on_disconnected(self, connection: Http2Connection) -> None:
         self.clients.disconnected(connection)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyromq.broker.base.access import Access, GuardedAccess
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.dispatching.caller import Caller, OnAnswer
 from pyromq.broker.dispatching.dispatcher import RequestDispatcher
 from pyromq.broker.grpc.statuses import StatusError
 from pyromq.broker.state.tables import Tables
@@ -31,6 +32,7 @@ class FrontGround:
     dispatcher: RequestDispatcher
     current_tenure: Callable[[], Tenure | None]
     address: Address
+    _asked: dict[Caller, None] = field(default_factory=dict)  # while a read is handled
 
     @property
     def tenure(self) -> Tenure:
@@ -47,6 +49,21 @@ class FrontGround:
     @property
     def access(self) -> Access:
         return self.tenure.access
+
+    def ask(self, caller: Caller, code: int, header: object, on_answer: OnAnswer) -> None:
+        """``Caller.ask`` while a read is handled: served at its end, and not in the next loop iteration.
+
+        Raises ConnectionLostError, TooManyRequestsError.
+        """
+        caller.ask(code, header, b"", on_answer)
+        self._asked[caller] = None
+
+    def hand_over(self) -> None:
+        """The read has been handled."""
+        if self._asked:
+            asked, self._asked = self._asked, {}
+            for caller in asked:
+                caller.hand_over()
 
     def topic(self, name: str, session: Session) -> TopicConfig:
         """Configuration of a topic. Raises StatusError: nothing creates topics over gRPC, and a user that may do

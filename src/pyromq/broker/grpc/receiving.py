@@ -39,6 +39,7 @@ from pyromq.net.http2 import GrpcCall
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.grpc.codes import FilterKind, StatusCode
 from pyromq.wire.grpc.definitions import FilterExpression, Resource, Status, status_of, time_of
+from pyromq.wire.grpc.framing import with_prefix, without_prefixes
 from pyromq.wire.grpc.services import ReceiveMessageRequest, ReceiveMessageResponse
 from pyromq.wire.headers.pop import PopHeader
 from pyromq.wire.received import Received
@@ -48,7 +49,10 @@ logger = logging.getLogger(__name__)
 
 INVISIBLE_MS_MIN: Final = 10_000
 _NEWEST: Final = 1
+_KNOWN_MAX: Final = 1_024  # requests
+_KNOWN_BYTES_MAX: Final = 512
 _OK_RESPONSE: Final = ReceiveMessageResponse(status=status_of(StatusCode.OK)).encode()
+_OK_PREFIXED: Final = with_prefix(_OK_RESPONSE)
 
 
 class Receiving:
@@ -60,10 +64,11 @@ class Receiving:
         self._settling = settling
         self._deliveries = core.Deliveries(sorted(OWN_PROPERTIES)) if core is not None else None
         self._tasks: set[asyncio.Task[None]] = set()  # those that wait for a turn
+        self._known: dict[bytes, _Request] = {}  # a consumer asks with the same bytes, again and again
 
     def receive(self, call: GrpcCall, data: bytes) -> None:
         """Answered when there is something, or when its time is over; nothing waits in a task for that."""
-        request = read_message(ReceiveMessageRequest, data)
+        request = self._read(data)
         try:
             client = self._clients.of(call)
         except MQError as error:
@@ -73,53 +78,51 @@ class Receiving:
 
     def receive_of(self, client: GrpcClient, call: GrpcCall, data: bytes) -> None:
         """``receive`` of a client that is known."""
-        self._wait(client, call, read_message(ReceiveMessageRequest, data))
+        self._wait(client, call, self._read(data))
 
-    def _wait(self, client: GrpcClient, call: GrpcCall, request: ReceiveMessageRequest) -> None:
+    def _read(self, data: bytes) -> _Request:
+        """The request that these bytes are. Raises GrpcError."""
+        known = self._known.get(data)
+        if known is None:
+            known = _Request(read_message(ReceiveMessageRequest, data))
+            if known.message.attempt_id is None and len(data) <= _KNOWN_BYTES_MAX:
+                if len(self._known) >= _KNOWN_MAX:
+                    self._known.clear()
+                self._known[data] = known
+        return known
+
+    def _wait(self, client: GrpcClient, call: GrpcCall, request: _Request) -> None:
         try:
             check_room(call)
-            header, topic = self._pop_header(client, request, call)
-            waiting = _Receive(self, call, client, self._clients.receiver(client), header, topic, request.auto_renew)
+            header = self._pop_header(client, request, call)
+            waiting = _Receive(self, call, client, self._clients.receiver(client), header, request)
             call.on_closed = waiting.given_up
-            waiting.caller.ask(RequestCode.POP_MESSAGE, header, b"", waiting.answered)
+            self._ground.ask(waiting.caller, RequestCode.POP_MESSAGE, header, waiting.answered)
         except MQError as error:
             self.finish(call, status_of_error(error))
 
     def rest(self, client: GrpcClient, caller: Caller) -> None:
         self._clients.rest(client, caller)
 
-    def _pop_header(
-        self, client: GrpcClient, request: ReceiveMessageRequest, call: GrpcCall
-    ) -> tuple[PopHeader, Resource]:
+    def _pop_header(self, client: GrpcClient, request: _Request, call: GrpcCall) -> PopHeader:
         """Build the pop request of a receive. Raises StatusError."""
-        queue = request.message_queue
-        topic = topic_name(queue.topic if queue else None, client.namespace)
-        group = group_name(request.group, client.namespace)
-        broker = queue.broker.name if queue and queue.broker else ""
-        if broker and broker != self._ground.settings.name:
-            text = f"broker {broker} is not here, this is {self._ground.settings.name}; query the route again"
-            raise StatusError(StatusCode.BAD_REQUEST, text)
-        if request.batch_size < 1:
-            text = f"a receive asks for 1 to {COUNT_MAX} messages, not {request.batch_size}"
-            raise StatusError(StatusCode.BAD_REQUEST, text)
+        group, topic = request.names(client.namespace, self._ground.settings.name)
         self._ground.topic(topic, client.session)
         config = self._ground.tables.groups.table.get(group)
-        expression, kind = expression_of(request.filter_expression)
-        header = PopHeader(
+        message, (expression, kind) = request.message, request.expression
+        return PopHeader(
             consumer_group=group,
             topic=topic,
             queue_id=-1,
-            max_msg_nums=min(request.batch_size, COUNT_MAX),
-            invisible_time=_invisible_ms(request),
-            poll_time=polling_ms(request.long_polling_timeout, call, client, self._ground.clock.monotonic_ms()),
+            max_msg_nums=min(message.batch_size, COUNT_MAX),
+            invisible_time=_invisible_ms(message),
+            poll_time=polling_ms(message.long_polling_timeout, call, client, self._ground.clock.monotonic_ms()),
             init_mode=_NEWEST,
             exp=expression,
             exp_type=kind,
             order=True if config is not None and config.consume_message_orderly else None,
-            attempt_id=request.attempt_id,
+            attempt_id=message.attempt_id,
         )
-        assert queue is not None and queue.topic is not None
-        return header, queue.topic
 
     def deliver_later(self, receive: _Receive, result: PopResult) -> None:
         """This connection was given enough for one loop iteration: deliver in a later one."""
@@ -134,53 +137,65 @@ class Receiving:
 
     def deliver(self, receive: _Receive, result: PopResult) -> None:
         """Send what was popped; what has no room, or no reader any more, is given back."""
-        call, renewals = receive.call, receive.client.renewals
+        call, count = receive.call, result.count
         if not call.is_open:
             self.give_back(receive, receipts_of(result))
             return
-        call.send(_OK_RESPONSE)
-        before, count = call.unsent_messages, result.count
-        responses = self._encoded(receive, result)
-        if responses is not None:
-            call.send_all(responses)
-        else:
-            count = self._send_each(receive, result)
-        if receive.renew or count < result.count or call.unsent_messages > before:
+        messages = self._encoded(receive, result)
+        if messages is None:
+            messages, count = self._encoded_each(receive, result)
+        end = ReceiveMessageResponse(delivery_timestamp=time_of(self._ground.clock.now_ms())).encode()
+        is_sent = call.respond_with(b"".join((_OK_PREFIXED, messages, with_prefix(end))))
+        waits = not is_sent and self._send_each(call, messages)
+        if receive.renew or count < result.count or waits:
             receipts = receipts_of(result)
             self.give_back(receive, receipts[count:])
             if receive.renew:
-                now_ms, header = self._ground.clock.monotonic_ms(), receive.header
-                for receipt in receipts[:count]:
-                    renewals.keep(header.consumer_group, header.topic, receipt.text(), now_ms)
-            if call.unsent_messages > before:
+                self._keep_renewing(receive, receipts[:count])
+            if waits:
                 call.on_closed = partial(self._unsent, receive, receipts[:count])
-        call.send(ReceiveMessageResponse(delivery_timestamp=time_of(self._ground.clock.now_ms())).encode())
-        call.finish()
+        if not is_sent:
+            call.send(end)
+            call.finish()
 
-    def _encoded(self, receive: _Receive, result: PopResult) -> list[bytes] | None:
+    def _keep_renewing(self, receive: _Receive, receipts: list[Receipt]) -> None:
+        now_ms, header = self._ground.clock.monotonic_ms(), receive.header
+        for receipt in receipts:
+            receive.client.renewals.keep(header.consumer_group, header.topic, receipt.text(), now_ms)
+
+    def _encoded(self, receive: _Receive, result: PopResult) -> bytes | None:
         """All messages by the compiled core; None when that leaves them to Python, or they may be more than fits."""
-        size = sum(portion.size_bytes for portion in result.portions)
-        if self._deliveries is None or size > room_bytes(receive.call) or is_dead_letters(receive.topic):
+        if self._deliveries is None or is_dead_letters(receive.topic):
             return None
-        topic, found = receive.topic.encode(), list[bytes]()
+        size, portions = 0, []
         for portion in result.portions:
+            size += portion.size_bytes
             before = result.receipt(portion, 0).text()[:-1].encode()  # up to the offset
-            encoded = self._deliveries.responses(list(portion.runs), topic, before, result.invisible_ms)
-            if encoded is None or None in encoded or len(encoded) != len(portion.offsets):
-                return None
-            found += encoded  # type: ignore[arg-type]  # none is missing
-        return found
+            portions.append((list(portion.runs), before, len(portion.offsets)))
+        if size > room_bytes(receive.call):
+            return None
+        return self._deliveries.messages(portions, receive.request.topic_bytes, result.invisible_ms)
 
-    def _send_each(self, receive: _Receive, result: PopResult) -> int:
-        """Send the messages one by one, and say how many had room."""
-        room, receipts = Room(receive.call), receipts_of(result)
-        for index, (record, receipt) in enumerate(zip(records_of(result), receipts, strict=True)):
+    @staticmethod
+    def _encoded_each(receive: _Receive, result: PopResult) -> tuple[bytes, int]:
+        """Encode as many messages as there is room for; returns them, and how many these are."""
+        room, receipts, found = Room(receive.call), receipts_of(result), list[bytes]()
+        for record, receipt in zip(records_of(result), receipts, strict=True):
             delivery = Delivery(receive.topic, receipt.text(), record.delivery_attempt + 1, receipt.invisible_ms)
             message = delivered(record, delivery)
             if not room.has(message):
-                return index
-            receive.call.send(ReceiveMessageResponse(message=message).encode())
-        return len(receipts)
+                break
+            found.append(with_prefix(ReceiveMessageResponse(message=message).encode()))
+        return b"".join(found), len(found)
+
+    @staticmethod
+    def _send_each(call: GrpcCall, messages: bytes) -> bool:
+        """Send the messages one by one, and say whether some wait for a window."""
+        call.send(_OK_RESPONSE)
+        before = call.unsent_messages
+        for message in without_prefixes(messages):
+            call.send(message)
+        return call.unsent_messages > before
 
     def _unsent(self, receive: _Receive, receipts: list[Receipt]) -> None:
         """The client gave up while messages waited for its window: the last ones never left."""
@@ -199,10 +214,39 @@ class Receiving:
         call.finish()
 
 
+class _Request:
+    """A request that was read, and what follows from it alone."""
+
+    __slots__ = ("_checked", "expression", "message", "topic", "topic_bytes")
+
+    def __init__(self, message: ReceiveMessageRequest) -> None:
+        self.message = message
+        self.expression = expression_of(message.filter_expression)
+        self.topic = (message.message_queue.topic if message.message_queue else None) or Resource()
+        self.topic_bytes = self.topic.encode()
+        self._checked: tuple[str, str, str] | None = None  # a namespace, and names of group and topic in it
+
+    def names(self, namespace: str, broker: str) -> tuple[str, str]:
+        """Group and topic as the broker knows them. Raises StatusError for what no broker of that name can serve."""
+        if self._checked is None or self._checked[0] != namespace:
+            queue, count = self.message.message_queue, self.message.batch_size
+            topic = topic_name(queue.topic if queue else None, namespace)
+            group = group_name(self.message.group, namespace)
+            wanted = queue.broker.name if queue and queue.broker else ""
+            if wanted and wanted != broker:
+                text = f"broker {wanted} is not here, this is {broker}; query the route again"
+                raise StatusError(StatusCode.BAD_REQUEST, text)
+            if count < 1:
+                text = f"a receive asks for 1 to {COUNT_MAX} messages, not {count}"
+                raise StatusError(StatusCode.BAD_REQUEST, text)
+            self._checked = namespace, group, topic
+        return self._checked[1:]
+
+
 class _Receive:
     """A receive that waits: there may be thousands, so it is small."""
 
-    __slots__ = ("_receiving", "call", "caller", "client", "header", "renew", "topic")
+    __slots__ = ("_receiving", "call", "caller", "client", "header", "request")
 
     def __init__(
         self,
@@ -211,16 +255,22 @@ class _Receive:
         client: GrpcClient,
         caller: Caller,
         header: PopHeader,
-        topic: Resource,
-        renew: bool,
+        request: _Request,
     ) -> None:
         self._receiving = receiving
         self.call = call
         self.client = client
         self.caller = caller
         self.header = header
-        self.topic = topic
-        self.renew = renew
+        self.request = request
+
+    @property
+    def topic(self) -> Resource:
+        return self.request.topic
+
+    @property
+    def renew(self) -> bool:
+        return self.request.message.auto_renew
 
     def given_up(self) -> None:
         """Its client does not wait any longer: nothing is handed out for it."""

@@ -105,7 +105,7 @@ class Settling:
                     receipt = parse_receipt(current)
                     words[index] = receipt.queue_id, receipt.offset, receipt.number, receipt.popped_ms
         try:
-            client.caller.ask(RequestCode.ACK_MESSAGE, AckTogether(*names, words, sizes), b"", on_answer)
+            self._ground.ask(client.caller, RequestCode.ACK_MESSAGE, AckTogether(*names, words, sizes), on_answer)
         except MQError as error:
             on_answer(error)
 
@@ -176,7 +176,8 @@ class Settling:
             indexes, receipts = zip(*found, strict=True)
             answered = partial(acks.answered, indexes)
             try:
-                client.caller.ask(RequestCode.ACK_MESSAGE, AckTogether(group, real, receipts), b"", answered)
+                together = AckTogether(group, real, receipts)
+                self._ground.ask(client.caller, RequestCode.ACK_MESSAGE, together, answered)
             except MQError as error:
                 acks.settled(indexes, [status_of_error(error)] * len(indexes))
         if not places:

@@ -7,7 +7,6 @@ acks, changes ─────▶ written with the turn, applied and answered whe
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
@@ -30,6 +29,10 @@ Then = Callable[[MQError | None], None]
 """Hears what became of a change: None when it is as safe as the store promises, else why it is not."""
 
 
+Soon = Callable[[Callable[[], None]], None]
+"""Signature of ``InternalWrites.soon``."""
+
+
 class Put(Protocol):
     """Signature of ``InternalWrites.put``."""
 
@@ -39,20 +42,22 @@ class Put(Protocol):
 class _Turn:
     """The changes of one turn."""
 
-    __slots__ = ("acks", "changed", "handed_out", "offset", "size", "thens")
+    __slots__ = ("acks", "changed", "handed_out", "offset", "settling", "size", "thens")
 
     def __init__(self) -> None:
         self.handed_out: list[Change] = []
         self.changed: list[tuple[InFlightQueue, Changed]] = []
         self.acks: dict[InFlightQueue, list[int]] = {}
         self.thens: list[Then] = []
+        self.settling: list[Change] = []  # what is applied when it is safe, once it is staged
         self.size = 0
         self.offset = 0  # in the journal, once it is staged
 
-    def settling(self) -> list[Change]:
-        """What is applied when it is safe."""
+    def close(self) -> list[Change]:
+        """Everything that happened, in the order of its application."""
         acks = [Acked(*queue.name, runs_of(sorted(offsets))) for queue, offsets in self.acks.items()]
-        return [*(change for _, change in self.changed), *acks]
+        self.settling = [*(change for _, change in self.changed), *acks]
+        return [*self.handed_out, *self.settling]
 
     def touched(self) -> set[InFlightQueue]:
         return {queue for queue, _ in self.changed} | self.acks.keys()
@@ -61,11 +66,11 @@ class _Turn:
 class PopJournal:
     """Owner of the way from a change to the disk; ``on_settled`` hears of queues whose rows changed."""
 
-    def __init__(self, table: InFlightTable, put: Put, clock: Clock) -> None:
+    def __init__(self, table: InFlightTable, put: Put, soon: Soon, clock: Clock) -> None:
         self._table = table
         self._put = put
+        self._soon = soon
         self._clock = clock
-        self._loop = asyncio.get_running_loop()
         self._turn = _Turn()
         self._unwritten: list[Change] = []  # hand-outs of turns that a full disk refused
         self.waiting = 0  # turns that are not safe yet
@@ -119,7 +124,7 @@ class PopJournal:
     def _grown(self, changes: int = 1) -> None:
         turn = self._turn
         if not turn.size:
-            self._loop.call_soon(self._write_turn, turn)
+            self._soon(partial(self._write_turn, turn))
         turn.size += changes
         if turn.size >= _CHANGES_MAX:
             self.write()
@@ -137,7 +142,7 @@ class PopJournal:
             return
         self._turn = _Turn()
         turn.handed_out[:0], self._unwritten = self._unwritten, []
-        body = encode_changes([*turn.handed_out, *turn.settling()])
+        body = encode_changes(turn.close())
         draft = Draft(topic=POP_JOURNAL_TOPIC, queue_id=0, body=body, born_ms=self._clock.now_ms())
         self.waiting += 1
         try:
@@ -164,7 +169,7 @@ class PopJournal:
             queue.settling.difference_update(offsets)
         touched = turn.touched()
         if error is None:
-            self._table.apply(turn.settling())
+            self._table.apply(turn.settling)
             self._table.applied = max(self._table.applied, turn.offset + 1)
         else:
             for queue in touched:  # they may have expired meanwhile

@@ -22,11 +22,13 @@ from pyromq.broker.base.request_times import HELD
 from pyromq.broker.base.responses import BODY_BYTES_MAX, send_refusal, send_response
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.dispatching.caller import Caller
+from pyromq.broker.popping.ack_lane import AckLane
 from pyromq.broker.popping.calls import AckErrors, AckTogether, PopRequest, PopResult
 from pyromq.broker.popping.journal import Then
 from pyromq.broker.popping.plans import PopPlan
 from pyromq.broker.popping.pops import Pops
 from pyromq.broker.popping.receipts import InvalidReceiptError, Receipt, parse_receipt, real_topic
+from pyromq.compiled_core import core
 from pyromq.errors import MQError
 from pyromq.net.connection import UNJOINED_BYTES, Connection
 from pyromq.security.errors import AccessDeniedError
@@ -63,6 +65,7 @@ class PopHandler:
         self._access: Access = environment.access
         self._pops = pops
         self._times = counters.requests
+        self.lane = AckLane(core, pops, environment.clock, counters.requests) if core is not None else None
 
     # --- pop ---
 

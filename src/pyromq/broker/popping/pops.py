@@ -19,7 +19,7 @@ from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE
 from pyromq.broker.popping.calls import AckErrors, AckTogether, PopRequest, PopResult, Portion
 from pyromq.broker.popping.dead import DeadLetters
-from pyromq.broker.popping.journal import PopJournal, Put, Then
+from pyromq.broker.popping.journal import PopJournal, Put, Soon, Then
 from pyromq.broker.popping.plans import INVISIBLE_MS_MAX, Plans, PopPlan, Source
 from pyromq.broker.popping.receipts import (
     InvalidReceiptError,
@@ -57,6 +57,7 @@ class Pops:
         tables: Tables,
         store: MessageStore,
         put: Put,
+        soon: Soon,
         table: InFlightTable,
         counters: Counters,
     ) -> None:
@@ -67,7 +68,7 @@ class Pops:
         self._groups = tables.groups
         self._counters = counters
         self.table = table
-        self.journal = PopJournal(table, put, environment.clock)
+        self.journal = PopJournal(table, put, soon, environment.clock)
         self.journal.on_settled = self._settled
         self.plans = Plans(environment, tables)
         self._taker = Taker(store, self.journal, self._settings.name)
@@ -305,22 +306,28 @@ class Pops:
         """Acknowledge those whose receipts are good; ``then`` hears of all of them when these are safe, or are not."""
         errors: AckErrors = []
         good: dict[InFlightQueue, list[int]] = {}
-        known: dict[int, InFlightQueue | None] = {}
+        group, last_id = acks.consumer_group, -1
+        queue: InFlightQueue | None = None
+        offsets: list[int] = []
         for queue_id, offset, number, popped_ms in acks.receipts:
-            if queue_id not in known:
-                known[queue_id] = self.table.queues.get(QueueName(acks.consumer_group, acks.topic, queue_id))
-            try:
-                queue = _good_for(known[queue_id], acks.consumer_group, offset, number, popped_ms)
-            except InvalidReceiptError as error:
-                errors.append(error)
+            if queue_id != last_id:
+                queue, last_id = self.table.queues.get(QueueName(group, acks.topic, queue_id)), queue_id
+                offsets = good.get(queue, []) if queue is not None else []
+            out = queue.rows.get(offset) if queue is not None else None
+            if (
+                queue is None
+                or out is None
+                or out.number != number
+                or out.popped_ms != popped_ms
+                or offset in queue.settling
+            ):
+                errors.append(_reason(queue, out, group, number, popped_ms))
                 continue
             errors.append(None)
             queue.settling.add(offset)  # it may be here twice
-            offsets = good.get(queue)
-            if offsets is None:
-                good[queue] = [offset]
-            else:
-                offsets.append(offset)
+            if not offsets:
+                good[queue] = offsets
+            offsets.append(offset)
         if not good:
             then(errors, None)
             return
@@ -461,10 +468,17 @@ class Pops:
 def _good_for(queue: InFlightQueue | None, group: str, offset: int, number: int, popped_ms: int) -> InFlightQueue:
     """The queue, if a receipt is good for a row of it. Raises InvalidReceiptError."""
     out = queue.rows.get(offset) if queue is not None else None
-    if queue is None or out is None:
-        raise InvalidReceiptError(f"no message of group {group} is in flight at that place")
-    if out.number != number or out.popped_ms != popped_ms:
-        raise InvalidReceiptError("it is not that of the newest delivery of the message")
-    if offset in queue.settling:
-        raise InvalidReceiptError("it was used a moment ago")
+    if queue is None or out is None or out.number != number or out.popped_ms != popped_ms or offset in queue.settling:
+        raise _reason(queue, out, group, number, popped_ms)
     return queue
+
+
+def _reason(
+    queue: InFlightQueue | None, out: HandOut | None, group: str, number: int, popped_ms: int
+) -> InvalidReceiptError:
+    """Why a receipt is not good."""
+    if queue is None or out is None:
+        return InvalidReceiptError(f"no message of group {group} is in flight at that place")
+    if out.number != number or out.popped_ms != popped_ms:
+        return InvalidReceiptError("it is not that of the newest delivery of the message")
+    return InvalidReceiptError("it was used a moment ago")

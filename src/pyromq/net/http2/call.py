@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.wire.grpc.framing import GrpcStatus, MessageCutter, message_text, with_prefix
@@ -136,21 +136,18 @@ class GrpcCall:
         self.send(message)
         self.finish()
 
+    def respond_with(self, messages: bytes) -> bool:
+        """All messages, each with its prefix, and the end; False when there is no room, and nothing was sent."""
+        if not self.is_open or self.is_finished or self.has_sent_head:
+            return False
+        return self._connection.respond_at_once(self, RESPONSE_HEAD, messages, TRAILERS_OK)
+
     def send(self, message: bytes) -> None:
         """One message of a response; does nothing once the call has ended."""
         if not self.is_open or self.is_finished:
             return
         self._send_head()
         self._connection.send_data(self, with_prefix(message))
-
-    def send_all(self, messages: Sequence[bytes]) -> None:
-        """Several messages of a response, in one piece if there is room for it."""
-        if not self.is_open or self.is_finished or not messages:
-            return
-        self._send_head()
-        if not self._connection.send_together(self, messages):
-            for message in messages:
-                self._connection.send_data(self, with_prefix(message))
 
     def finish(self, status: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
         """The end, after everything that was sent."""

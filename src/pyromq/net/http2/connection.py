@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, cast
 
 from pyromq.clock import Clock
@@ -229,9 +229,13 @@ class Http2Connection(asyncio.Protocol):
         try:
             if self.lane is not None:
                 data = self._left_by_lane(self.lane, self._frames.joined(data))
-            self._receive(self._frames.feed(data))
+            if data:
+                self._receive(self._frames.feed(data))
+            else:
+                self._note_half_read()
         except Http2Error as error:
             self._fail(error)
+        self._handler.on_read()
 
     def _left_by_lane(self, lane: CallLane, data: bytes) -> bytes:
         """What the lane does not take; control frames between calls do not end it. Raises Http2Error."""
@@ -353,6 +357,7 @@ class Http2Connection(asyncio.Protocol):
             self._fail(error)
         if not self._later:
             self._resume()
+        self._handler.on_read()
 
     def _pause(self) -> None:
         if self._transport is not None:
@@ -385,10 +390,6 @@ class Http2Connection(asyncio.Protocol):
         call.is_finished = True
         self._streams.finished(call)
         return True
-
-    def send_together(self, call: GrpcCall, messages: Sequence[bytes]) -> bool:
-        """Several messages in one piece, if windows allow it."""
-        return self._out.send_together(call, messages)
 
     def send_data(self, call: GrpcCall, data: bytes) -> None:
         self._out.send(call, data)

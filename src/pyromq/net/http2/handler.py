@@ -39,5 +39,8 @@ class CallHandler(Protocol):
     def method(self, path: bytes) -> CallMethod | None:
         """What answers calls of this path; None: nothing does."""
 
+    def on_read(self) -> None:
+        """What one read brought has been handled, as far as its turn goes."""
+
     def on_disconnected(self, connection: Http2Connection) -> None:
         """A connection is gone; ``on_closed`` of its calls was called before."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from pyromq.net.http2.turns import ByteTurns
-from pyromq.wire.grpc.framing import PREFIX_BYTES, data_frames
 from pyromq.wire.http2.frames import (
     DATA,
     END_HEADERS,
@@ -97,9 +96,9 @@ class Outgoing:
     # --- responses ---
 
     def write_response(self, call: GrpcCall, head: bytes, data: bytes, trailers: bytes) -> bool:
-        """All of it at once, when windows and this turn have room and it fits a frame."""
+        """All of it at once, when windows and this turn have room for it."""
         size, turns = len(data), self.turns
-        if size > self.window or size > call.send_window or size > FRAME_BYTES_MAX or self.is_paused:
+        if size > self.window or size > call.send_window or self.is_paused:
             return False
         if size > turns.left:
             return False
@@ -113,27 +112,12 @@ class Outgoing:
                 (
                     frame_head(HEADERS, END_HEADERS, number, len(head)),
                     head,
-                    frame_head(DATA, 0, number, size),
-                    data,
+                    *_data_frames(number, data),
                     frame_head(HEADERS, _LAST, number, len(trailers)),
                     trailers,
                 )
             )
         )
-        return True
-
-    def send_together(self, call: GrpcCall, messages: Sequence[bytes]) -> bool:
-        """Messages in a frame each, when windows and this turn have room for all of them and each fits a frame."""
-        largest, size = max(map(len, messages)), sum(map(len, messages)) + PREFIX_BYTES * len(messages)
-        if size > self.window or size > call.send_window or largest + PREFIX_BYTES > FRAME_BYTES_MAX:
-            return False
-        if self.is_paused or call.pending or size > self.turns.left:
-            return False
-        self.turns.left -= size
-        self.turns.given += size
-        self.window -= size
-        call.send_window -= size
-        self.write(data_frames(call.stream_id, messages))
         return True
 
     def send(self, call: GrpcCall, data: bytes) -> None:
@@ -230,3 +214,16 @@ class Outgoing:
         if self._data_out != self._data_seen or not self.pending_bytes:
             self._data_seen, self._data_ms = self._data_out, now_ms
         return now_ms - min(self._moved_ms, self._data_ms)
+
+
+def _data_frames(stream_id: int, data: bytes) -> Iterator[bytes | memoryview]:
+    """DATA in frames that a peer takes by default: where messages begin and end does not matter."""
+    if len(data) <= FRAME_BYTES_MAX:
+        yield frame_head(DATA, 0, stream_id, len(data))
+        yield data
+        return
+    view = memoryview(data)
+    for at in range(0, len(data), FRAME_BYTES_MAX):
+        part = view[at : at + FRAME_BYTES_MAX]
+        yield frame_head(DATA, 0, stream_id, len(part))
+        yield part

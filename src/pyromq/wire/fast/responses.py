@@ -39,6 +39,12 @@ def success(request: Received[Any]) -> bytes:
     return encode_response(_SUCCESS_CODE, request.correlation_id, serialize_type=request.serialize_type)
 
 
+def success_pieces() -> tuple[bytes, bytes]:
+    """The header of ``success`` around the correlation id, for the compiled core."""
+    before, _, behind = _SUCCESS.partition(b"%d")
+    return before, behind
+
+
 def with_status(responses: bytes, code: int, remark: str) -> Iterator[bytes]:
     """Rewrite responses under another code and with a remark: what stands between is carried over unread.
 

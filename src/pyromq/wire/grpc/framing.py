@@ -7,17 +7,15 @@ byte   0            1        5
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
 from typing import Final
 from urllib.parse import quote
 
 from pyromq.errors import RemoteProtocolError
-from pyromq.wire.http2.frames import DATA
 
 _PREFIX: Final = Struct(">BI")
-_HEAD_AND_PREFIX: Final = Struct(">BHBBIBI")  # of a frame of DATA, and of the message that it consists of
 PREFIX_BYTES: Final = _PREFIX.size
 _TIMEOUT_UNITS: Final = {b"H": 3_600_000.0, b"M": 60_000.0, b"S": 1_000.0, b"m": 1.0, b"u": 1e-3, b"n": 1e-6}
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
@@ -57,13 +55,13 @@ def with_prefix(message: bytes) -> bytes:
     return _PREFIX.pack(0, len(message)) + message
 
 
-def data_frames(stream_id: int, messages: Iterable[bytes]) -> bytes:
-    """Messages, each in a frame of DATA of its own, which it fits."""
-    pack, parts = _HEAD_AND_PREFIX.pack, list[bytes]()
-    for message in messages:
-        size = len(message)
-        parts += (pack(0, size + PREFIX_BYTES, DATA, 0, stream_id, 0, size), message)
-    return b"".join(parts)
+def without_prefixes(data: bytes) -> Iterator[bytes]:
+    """Messages that lie one behind the other, each with its prefix; none is compressed or cut."""
+    at = 0
+    while at < len(data):
+        end = at + PREFIX_BYTES + int.from_bytes(data[at + 1 : at + PREFIX_BYTES], "big")
+        yield data[at + PREFIX_BYTES : end]
+        at = end
 
 
 class MessageCutter:

@@ -15,6 +15,7 @@ from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.grpc.codes import StatusCode
 from pyromq.wire.grpc.definitions import Resource, status_of
+from pyromq.wire.grpc.framing import with_prefix
 from pyromq.wire.grpc.hot import STATUS_OK, read_resource
 from pyromq.wire.grpc.protobuf import ProtobufError, decode
 from pyromq.wire.grpc.services import AckMessageEntry, AckMessageRequest, ReceiveMessageResponse
@@ -71,36 +72,57 @@ def record_of(rng: Random) -> bytes:
     )
 
 
+def by_python(records: list[bytes], topic: Resource, receipt: Receipt) -> bytes:
+    """Messages, each with its prefix."""
+    found = b""
+    for record in map(decode_record, records):
+        text = receipt._replace(offset=record.offset).text()
+        delivery = Delivery(topic, text, record.delivery_attempt + 1, receipt.invisible_ms)
+        found += with_prefix(ReceiveMessageResponse(message=delivered(record, delivery)).encode())
+    return found
+
+
 @needs_core
 @pytest.mark.parametrize("seed", seeds(8))
 def test_messages_are_delivered_as_python_delivers_them(seed: int) -> None:
     assert core is not None
     rng, deliveries = Random(seed), core.Deliveries(sorted(OWN_PROPERTIES))
-    taken = 0
-    for _ in range(30):
-        runs = [[record_of(rng) for _ in range(rng.choice((1, 2, 6)))] for _ in range(rng.choice((1, 3)))]
+    taken = several = 0
+    for _ in range(100):
         topic = Resource(name="orders", resource_namespace=rng.choice(("", "shop")))
-        receipt = Receipt(3, 1_700_000_000_000, rng.choice((1_000, 60_000, 61_500)), 99, 0, "broker-a", 2, 0)
-        before = receipt.text()[:-1].encode()
-        joined: list[Any] = [memoryview(b"".join(run)) for run in runs]
-        found = deliveries.responses(joined, topic.encode(), before, receipt.invisible_ms)
-        records = [decode_record(each) for run in runs for each in run]
-        assert found is not None and len(found) == len(records)
-        for data, record in zip(found, records, strict=True):
-            if data is not None:
-                taken += 1
-                text = receipt._replace(offset=record.offset).text()
-                delivery = Delivery(topic, text, record.delivery_attempt + 1, receipt.invisible_ms)
-                assert data == ReceiveMessageResponse(message=delivered(record, delivery)).encode()
-    assert taken > 50, "what is plain has to be taken"
+        invisible_ms, portions, expected, count = rng.choice((1_000, 60_000, 61_500)), list[Any](), b"", 0
+        for number in range(rng.choice((1, 1, 3))):
+            runs = [[record_of(rng) for _ in range(rng.choice((1, 1, 2, 20)))] for _ in range(rng.choice((1, 1, 3)))]
+            runs = runs if rng.random() < 0.2 else [[each for each in run if is_plain(each)] for run in runs]
+            receipt = Receipt(3, 1_700_000_000_000, invisible_ms, 99 + number, 0, "broker-a", 2, 0)
+            records = [each for run in runs for each in run]
+            joined = [memoryview(b"".join(run)) for run in runs]
+            portions.append((joined, receipt.text()[:-1].encode(), len(records)))
+            expected += by_python(records, topic, receipt)
+            count += len(records)
+        found = deliveries.messages(portions, topic.encode(), invisible_ms)
+        if found is not None:
+            taken, several = taken + 1, several + (count > 8)
+            assert found == expected
+    assert taken > 50 and several > 20, "what is plain has to be taken"
+
+
+def is_plain(record: bytes) -> bool:
+    """Whether the core delivers the record."""
+    assert core is not None
+    deliveries = core.Deliveries(sorted(OWN_PROPERTIES))
+    return deliveries.messages([([record], b"", 1)], b"", 0) is not None
 
 
 @needs_core
 def test_bytes_that_are_no_records_are_left_to_python() -> None:
     assert core is not None
-    deliveries, record = core.Deliveries([]), record_of(Random(1))
+    deliveries, rng = core.Deliveries([]), Random(1)
+    record = next(each for each in iter(lambda: record_of(rng), b"") if is_plain(each))
     for cut in (1, 40, len(record) - 1):
-        assert deliveries.responses([record[:cut]], b"", b"", 0) is None
+        assert deliveries.messages([([record[:cut]], b"", 1)], b"", 0) is None
+    assert deliveries.messages([([record], b"", 1)], b"", 0) is not None
+    assert deliveries.messages([([record], b"", 2)], b"", 0) is None, "one of them is missing"
 
 
 def odd_handle(rng: Random, handle: str) -> str:

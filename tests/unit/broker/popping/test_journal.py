@@ -1,6 +1,7 @@
 """The journal of pops: how much becomes one record."""
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 from pyromq.broker.base.authority import outcome_unknown
@@ -38,9 +39,13 @@ def handed_out(count: int) -> HandedOut:
     )
 
 
+def soon(work: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(work)
+
+
 async def test_acknowledgements_of_many_messages_in_one_call_count_as_many_changes() -> None:
     puts, heard = Puts(), list[MQError | None]()
-    journal = PopJournal(InFlightTable(), puts, ManualClock())
+    journal = PopJournal(InFlightTable(), puts, soon, ManualClock())
     offsets = scattered(3_000)
     queue = journal.hand_out(handed_out(len(offsets)), offsets)
     for begin in range(0, len(offsets), 1_000):
@@ -54,7 +59,7 @@ async def test_acknowledgements_of_many_messages_in_one_call_count_as_many_chang
 
 async def test_an_acknowledgement_of_nothing_is_answered() -> None:
     puts, heard = Puts(), list[MQError | None]()
-    journal = PopJournal(InFlightTable(), puts, ManualClock())
+    journal = PopJournal(InFlightTable(), puts, soon, ManualClock())
     queue = journal.hand_out(handed_out(1), scattered(1))
     journal.write()
     journal.ack(queue, (), heard.append)
@@ -67,7 +72,7 @@ async def test_an_acknowledgement_of_nothing_is_answered() -> None:
 async def test_hand_outs_that_could_not_be_written_are_in_the_next_record() -> None:
     """Found by ``make sim SEED=30018``: a disk was full, and after a restart the group never got them again."""
     puts = Puts()
-    journal = PopJournal(InFlightTable(), puts, ManualClock())
+    journal = PopJournal(InFlightTable(), puts, soon, ManualClock())
     journal.hand_out(HandedOut("billing", "orders", 0, 0, 3, 1, 1, 60_000, 0, [0, 3]), range(3))
     journal.write()
     puts.waiting.pop()(DiskFullError("no space"))
@@ -92,7 +97,7 @@ def in_record(body: bytes) -> list[HandedOut]:
 
 async def test_hand_outs_of_several_turns_that_could_not_be_written_stay_in_order() -> None:
     puts = Puts()
-    journal = PopJournal(InFlightTable(), puts, ManualClock())
+    journal = PopJournal(InFlightTable(), puts, soon, ManualClock())
     changes = [given(0, 1), given(1, 2), given(0, 3)]  # the first one again, after its time
     for change in changes[:2]:
         journal.hand_out(change, change.runs[:1])
@@ -107,7 +112,7 @@ async def test_hand_outs_of_several_turns_that_could_not_be_written_stay_in_orde
 async def test_a_record_that_may_be_in_the_log_is_not_written_again() -> None:
     """An acknowledgement that stands behind it would be followed by the hand-out of what it acknowledges."""
     puts = Puts()
-    journal = PopJournal(InFlightTable(), puts, ManualClock())
+    journal = PopJournal(InFlightTable(), puts, soon, ManualClock())
     journal.hand_out(given(0, 1), [0])
     journal.write()
     puts.waiting.pop()(outcome_unknown())
@@ -118,7 +123,7 @@ async def test_a_record_that_may_be_in_the_log_is_not_written_again() -> None:
 
 async def test_nothing_more_is_handed_out_while_a_thousand_could_not_be_written() -> None:
     puts = Puts()
-    journal = PopJournal(InFlightTable(), puts, ManualClock())
+    journal = PopJournal(InFlightTable(), puts, soon, ManualClock())
     for number in range(1_000):
         assert journal.takes_hand_outs
         journal.hand_out(given(number, number), [number])

@@ -127,7 +127,7 @@ class LaneRig:
         await self.broker.tenure.cancel_tasks()  # time is the test's
         self.broker.parts.services.delay_runner.halt()  # likewise: it has timers of its own
         if not self.with_core:
-            self.sends.lane = self.pulls.lane = None
+            self.sends.lane = self.pulls.lane = self.pops.lane = None
         self.clients = [Peer(self.broker, self.clock, number) for number in range(self.peers)]
         self.gone: list[Peer] = []
         return self
@@ -147,6 +147,10 @@ class LaneRig:
     @property
     def pulls(self) -> Any:
         return self.broker.parts.handlers.pulls
+
+    @property
+    def pops(self) -> Any:
+        return self.broker.parts.handlers.pops
 
     def arrive(self, number: int, data: bytes) -> None:
         """One read; a client whose connection has ended connects again."""

@@ -68,6 +68,9 @@ class Calls:
         if self.answer is not None:
             self.answer(call, message)
 
+    def on_read(self) -> None:
+        """Calls are answered at once."""
+
     def on_disconnected(self, connection: Http2Connection) -> None:
         self.disconnected += 1
 

@@ -498,18 +498,20 @@ async def test_what_was_answered_in_this_turn_counts_as_unsent() -> None:
 @run
 async def test_messages_are_sent_together_or_as_windows_allow() -> None:
     talk = Talk().greet()
-    sent = [bytes([number]) * 100 for number in range(5)]
+    sent, at_once = [bytes([number]) * 100 for number in range(5)], list[bool]()
 
     def answer(call: GrpcCall, message: bytes) -> None:
-        call.send_all([])
-        call.send_all(sent)
-        call.finish()
+        at_once.append(call.respond_with(b"".join(map(with_prefix, sent))))
+        if not at_once[-1]:
+            for each in sent:
+                call.send(each)
+            call.finish()
 
     talk.handler.answer = answer
     await talk.read()
     talk.call(1)
     found = await talk.read()
-    assert [each[:3] for each in found] == [(1, 4, 1), *[(0, 0, 1)] * 5, (1, 5, 1)]
+    assert [each[:3] for each in found] == [(1, 4, 1), (0, 0, 1), (1, 5, 1)]
     assert messages(found, 1) == sent
     talk.feed(frames.encode_settings([(4, 250)]))  # room for two of them, and a part of the third
     await talk.read()
@@ -521,14 +523,17 @@ async def test_messages_are_sent_together_or_as_windows_allow() -> None:
     found += await talk.read()
     assert messages(found, 3) == sent
     assert found[-1][:3] == (1, 5, 3)
+    assert at_once == [True, False]
 
 
 @run
-async def test_a_message_that_fits_no_frame_is_cut() -> None:
+async def test_messages_that_fit_no_frame_are_cut() -> None:
     talk = Talk().greet()
-    sent = [b"x" * (frames.FRAME_BYTES_MAX - 4), b"y"]
-    talk.handler.answer = lambda call, message: (call.send_all(sent), call.finish())
+    sent = [b"x" * (frames.FRAME_BYTES_MAX - 4), b"y", b"z" * frames.FRAME_BYTES_MAX]
+    talk.handler.answer = lambda call, message: call.respond_with(b"".join(map(with_prefix, sent)))
     await talk.read()
     talk.call(1)
     found = await talk.read()
+    sizes = [len(each[3]) for each in found if each[0] == frames.DATA]
+    assert sizes == [frames.FRAME_BYTES_MAX] * 2 + [12]
     assert messages(found, 1) == sent
