@@ -18,6 +18,7 @@ class SimDisk(FaultyDisk):
     def __init__(self) -> None:
         super().__init__()
         self.is_full = False
+        self.is_quota = False  # that is used up: the disk itself has room, so nothing is deleted to make some
         self.needs_restart = False  # a sync has failed: what is opened on it never trusts it again
         self.on_operation: Callable[[str], None] = lambda kind: None
 
@@ -46,7 +47,7 @@ class SimDisk(FaultyDisk):
 
     def usage(self, path: object) -> DiskUsage:
         total = 1 << 40
-        used = total if self.is_full else total // 100
+        used = total if self.is_full and not self.is_quota else total // 100
         return DiskUsage(total, used, total - used)
 
     def _need_space(self, size: int) -> None:

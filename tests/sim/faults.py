@@ -15,7 +15,8 @@ from pyromq.failover.rules import asked_to_hand_over
 from tests.sim.clients import SimClient
 from tests.sim.cluster import CLUSTER, LEASES_AT, Cluster, Member, World
 from tests.sim.loop import Machine, Process
-from tests.sim.plan import Fault
+from tests.sim.operators import Operators
+from tests.sim.plan import OPERATIONS, QUIET_FROM, Fault
 
 _SNAPSHOT_S: Final = 1.5  # between two backups of the lease store
 _BACKUPS_MAX: Final = 400  # that are kept
@@ -40,6 +41,7 @@ class Faults:
         self._open: dict[int, End] = {}
         self._backups: list[Any] = []
         self._operator = world.process("operator", world.machine("operator", "10.0.4.1"))
+        self.operators = Operators(world, cluster, self._operator)
         self.was_set_back = False  # and nobody has put that right
         self.was_ever_set_back = False
 
@@ -67,7 +69,10 @@ class Faults:
             return
         rng = Random(fault.luck)
         self._lasts_s = fault.lasts_s
-        begun = getattr(self, "_" + fault.kind.replace(" ", "_"))(rng)
+        if fault.kind in OPERATIONS:
+            begun = self.operators.begin(fault.kind, rng)
+        else:
+            begun = getattr(self, "_" + fault.kind.replace(" ", "_"))(rng)
         if begun is None:
             return
         facts, end = begun
@@ -100,6 +105,8 @@ class Faults:
         self.world.network.kick()
         for client in self.clients:
             client.start()
+        for group in sorted(self.operators.deeds.paused):
+            self.operators.resume(group)
 
     def _set_back(self) -> None:
         self.was_set_back = self.was_ever_set_back = True
@@ -374,6 +381,7 @@ class Faults:
         member = self._member(rng)
         disk = member.disk
         disk.is_full = True
+        disk.is_quota = self.world.plan.seed >= QUIET_FROM  # these have files that a full disk would delete, as it may
 
         def end() -> None:
             member.disk.is_full = False

@@ -54,6 +54,8 @@ _SHORT, _MEDIUM, _LONG = (0.05, 1.5), (1.5, 8.0), (8.0, 25.0)
 PRODUCERS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
 CONSUMERS: Final = ("push", "orderly", "pull", "broadcast")
 POPS: Final = "pop"  # chosen by itself: it came later, and the plans of seeds stayed what they were
+OPERATIONS: Final = ("reset", "redrive", "topics", "pause group")
+OPERATIONS_FROM: Final = 50_000  # likewise, of operators who do more than change masters
 QUIET: Final = "q"
 QUIET_FROM: Final = 40_000  # seeds that came before quiet phases have none, and stay what they were
 POPPERS: Final = ("popper", "popper5", "shared popper", "shared popper5")  # of ``pop_ledger`` alone
@@ -186,9 +188,9 @@ def _with_quiet(plan: Plan, rng: Random) -> Plan:
         Quiet(round(rng.uniform(*_QUIET_S), 4), round(rng.uniform(8.0, 25.0), 4))
         for _ in range(rng.choice((0, 0, 1, 2)))
     )
+    found = [*plan.faults, *_operations(plan)]
     if not quiet:
-        return plan
-    found = list(plan.faults)
+        return replace(plan, faults=tuple(found))
     for burst, each in enumerate(quiet, start=1):
         more = _faults(rng, plan.kinds, each.burst_s)
         found += [
@@ -198,6 +200,16 @@ def _with_quiet(plan: Plan, rng: Random) -> Plan:
     duration_s = rng.choice((4.0, 8.0, 15.0))
     timing = replace(Timing.of(duration_s, alone_s=plan.timing.alone_s), look_s=duration_s / 10)
     return replace(plan, faults=tuple(found), quiet=quiet, is_usual=True, timing=timing)
+
+
+def _operations(plan: Plan) -> tuple[Fault, ...]:
+    """What operators do in the first burst; numbered as faults are, behind them."""
+    rng = Random(f"{plan.seed}/operations")
+    kinds = tuple(each for each in OPERATIONS if rng.random() < 0.5)
+    if plan.seed < OPERATIONS_FROM or not kinds:
+        return ()
+    found = _faults(rng, kinds, plan.faults_end_s - BEGIN_S)
+    return tuple(replace(each, number=len(plan.faults) + each.number) for each in found)
 
 
 def _faults(rng: Random, kinds: tuple[str, ...], lasts_s: float) -> tuple[Fault, ...]:

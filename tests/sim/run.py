@@ -178,7 +178,8 @@ async def _ask_operators(world: World, cluster: Cluster, faults: Faults, verdict
     await asyncio.sleep(operators_view.SETTLE_S)
     loop.spawn(faults._operator, look(), "doctor")
     await is_done
-    for each in operators_view.compare(world, cluster, seen):
+    was_redriven = bool(world.history.counts["redriven"])
+    for each in operators_view.compare(world, cluster, seen, was_redriven=was_redriven):
         verdict.fail(each)
 
 

@@ -100,15 +100,27 @@ class Story:
         decides_s = begun_s + _DECIDES_S
         while world.loop.true_s < begun_s + bound_s and not verdict.failures:
             await self._look_after(_LOOK_S)
-            if not what_is_left(world, self._cluster, self._clients):
+            if not self._left():
                 world.history.note("calm")
+                self._judge_deeds()
                 return
             if faults.was_set_back and world.loop.true_s > decides_s:  # agents leave it to a person, and say so
                 decides_s += _DECIDES_S
                 self._let_operators_decide()
         if not verdict.failures:
-            for each in what_is_left(world, self._cluster, self._clients)[:5]:
+            for each in self._left()[:5]:
                 verdict.fail(f"{bound_s:g} s after the last fault: {each}")
+
+    def _left(self) -> list[str]:
+        if missing := what_is_left(self._world, self._cluster, self._clients):
+            return missing + self._faults.operators.left()
+        return self._faults.operators.left()
+
+    def _judge_deeds(self) -> None:
+        """After a lease store was set back a member may be master that had missed what operators did."""
+        if not self._faults.was_set_back:
+            for each in self._faults.operators.lost():
+                self._verdict.fail(each)
 
     def _let_operators_decide(self) -> None:
         for name in self._world.plan.sets:

@@ -22,6 +22,7 @@ import msgspec
 from pyromq.broker.base.authority import not_master
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.replicating.members import ReplicaMembers
 from pyromq.broker.wiring import Parts
 from pyromq.errors import MQError
 from pyromq.replication.settings import Role
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 _LAST_LOOK_S: Final = 0.5  # at the tables of a master that is still there
 _UNHEARD_LOOK_S: Final = 0.15  # of one that was not heard for a while: it is idle, or it hangs and clients wait
 _UNHEARD_MS: Final = 1_000
-_REPORTED_S: Final = 3.0  # a change of topics waits so long until replicas have it
+_REPORTED_S: Final = 3.0  # a change of topics or groups waits so long until replicas have it
 _LOOK_AGAIN_S: Final = 0.02
 _LOST_REPORTED_MAX: Final = 20
 _HUNG_DISK_MS: Final = 3_000  # a flush that takes so long may never end
@@ -120,19 +121,23 @@ class RoleChanges:
 
     def told(self, registered: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """What a response to a change of topics waits for: name servers, and the replicas that the lease names."""
-        members = self._broker.parts.replication.members if self._lease is not None else None
+        members, number = self._members(), self._broker.parts.replication.metadata_number
         if members is None:
             return registered
-        number = self._broker.parts.replication.metadata_number
 
         async def both() -> None:
             await registered
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_REPORTED_S):
-                    while not members.have_metadata(number):  # noqa: ASYNC110, reports come several times a second
-                        await asyncio.sleep(_LOOK_AGAIN_S)
+            await _until_replicated(members, number)
 
         return both()
+
+    def replicated(self) -> Coroutine[Any, Any, None] | None:
+        """Wait until the replicas that the lease names have the topics and groups of now; None without a lease."""
+        members = self._members()
+        return _until_replicated(members, self._broker.parts.replication.metadata_number) if members else None
+
+    def _members(self) -> ReplicaMembers | None:
+        return self._broker.parts.replication.members if self._lease is not None else None
 
     def _complete(self, status: BrokerStatus) -> BrokerStatus:
         lost = [
@@ -275,3 +280,10 @@ class RoleChanges:
         if role is not Role.REPLICA:
             return 0
         return self._given_id or self._given.replica_id
+
+
+async def _until_replicated(members: ReplicaMembers, number: int) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_REPORTED_S):
+            while not members.have_metadata(number):  # noqa: ASYNC110, reports come several times a second
+                await asyncio.sleep(_LOOK_AGAIN_S)

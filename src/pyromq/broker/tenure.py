@@ -199,6 +199,9 @@ class Tenure:
             return None
         return self._roles.told(self.parts.services.registrar.told())
 
+    def replicated(self) -> Coroutine[Any, Any, None] | None:
+        return self._roles.replicated()
+
     def collect(self) -> Generator[None, None, list[Family]]:
         """Its metrics, in steps; none when it ends in between, for its files may be closed then."""
         steps = self._collector.collect()

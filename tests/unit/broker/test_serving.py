@@ -16,7 +16,7 @@ from pyromq.broker.base.long_responses import LongResponses, Steps, nothing
 from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.dispatching.dispatcher import RequestDispatcher, Service
-from pyromq.broker.dispatching.plan import Lanes, plan_requests
+from pyromq.broker.dispatching.plan import ANSWERED_AFTER_REPLICATION, Lanes, plan_requests
 from pyromq.net import Address, Connection
 from pyromq.net.turns import FEW, TURN_S
 from pyromq.testing import ManualClock
@@ -63,6 +63,7 @@ def service(**facts: Any) -> Service:
         "disconnected": lambda connection: None,
         "renew_lanes": lambda lanes, waiting: None,
         "announced": lambda: None,
+        "replicated": lambda: None,
     }
     return cast(Service, SimpleNamespace(**usual | facts))
 
@@ -177,6 +178,21 @@ class Registrar:
 
     async def told(self) -> None:
         await self.knows.wait()
+
+
+@pytest.mark.parametrize("code", sorted(ANSWERED_AFTER_REPLICATION))
+async def test_who_changes_a_group_or_deletes_a_topic_is_answered_when_replicas_have_it(code: RequestCode) -> None:
+    """A group that was resumed stays so when the next moment brings another master."""
+    peer, replicas = Peer(), Registrar()
+    dispatcher = RequestDispatcher(ManualClock())
+    plan = plan_requests({code: lambda connection, request: None}, {}, [], Lanes())
+    dispatcher.serve(service(replicated=replicas.told), plan)
+    dispatcher.on_requests(cast(Connection, peer), requests(1, code))
+    await turn()
+    assert peer.sent == []
+    replicas.knows.set()
+    await turn()
+    assert peer.codes() == [(0, ResponseCode.SUCCESS)]
 
 
 @pytest.mark.parametrize("code", [RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST])

@@ -21,7 +21,14 @@ from pyromq.broker.base.responses import BODY_BYTES_MAX, Response, send_failure,
 from pyromq.broker.base.session import Session
 from pyromq.broker.dispatching.caller import Caller, OnRequest
 from pyromq.broker.dispatching.layers import BETWEEN_ROLES, STOPPING
-from pyromq.broker.dispatching.plan import ANSWERED_AFTER_REGISTRATION, NOTHING, UNDELAYED, Lanes, RequestPlan
+from pyromq.broker.dispatching.plan import (
+    ANSWERED_AFTER_REGISTRATION,
+    ANSWERED_AFTER_REPLICATION,
+    NOTHING,
+    UNDELAYED,
+    Lanes,
+    RequestPlan,
+)
 from pyromq.clock import Clock
 from pyromq.compiled_core import core
 from pyromq.errors import MQError
@@ -65,6 +72,9 @@ class Service(Protocol):
 
     def announced(self) -> Coroutine[Any, Any, None] | None:
         """Ends when everybody knows of a change of topics who has to; None: there is nobody to notify."""
+
+    def replicated(self) -> Coroutine[Any, Any, None] | None:
+        """Ends when replicas that the lease names have the topics and groups of now; None: there is no lease."""
 
 
 class RequestDispatcher(Handler):
@@ -250,10 +260,12 @@ class RequestDispatcher(Handler):
         announced = None
         if request.code in ANSWERED_AFTER_REGISTRATION and self._service is not None:
             announced = self._service.announced()
+        elif request.code in ANSWERED_AFTER_REPLICATION and self._service is not None:
+            announced = self._service.replicated()
         if announced is None:
             send_response(connection, request, response)
             return
-        task = asyncio.get_running_loop().create_task(announced, name="tell name servers")
+        task = asyncio.get_running_loop().create_task(announced, name="tell name servers or replicas")
         self._announcing.add(task)
         task.add_done_callback(self._announcing.discard)
         task.add_done_callback(lambda _: send_response(connection, request, response))

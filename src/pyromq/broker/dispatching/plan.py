@@ -19,6 +19,16 @@ from pyromq.wire.codes import RequestCode as Code
 ANSWERED_AFTER_REGISTRATION: Final = frozenset((Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST))
 """The response leaves when name servers know the topic: the client may send at once, to the queues that it has."""
 
+ANSWERED_AFTER_REPLICATION: Final = frozenset(
+    (
+        Code.DELETE_TOPIC_IN_BROKER,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        Code.DELETE_SUBSCRIPTIONGROUP,
+    )
+)
+"""The response leaves when the replicas that the lease names have the change: it outlives a failover."""
+
 QUICK: Final = frozenset(
     (
         Code.SEND_MESSAGE,
