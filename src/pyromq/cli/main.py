@@ -64,7 +64,7 @@ _PLACES: Final = {
     "pipeline": Place(
         "pyromq.cli.pipeline.commands",
         "app",
-        "Jobs on Spark: archive, replay, redrive, report, dedupe, store, run; table without it.",
+        "Jobs on Spark: archive, replay, redrive, report, dedupe, store, run; table, mirror without.",
     ),
     "sql": Place("pyromq.cli.pipeline.sql", "sql", "Answer a question in SQL about topics."),
     "context": Place(

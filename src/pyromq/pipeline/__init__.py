@@ -14,9 +14,10 @@
     store_files  store folders without a broker
     sink         rows to requests, sent until confirmed
     tables       SQL and Delta tables without Spark
+    mirroring    topics and groups in another cluster
 
-Nothing of Spark is imported before it is used; ``core``, ``arrow``, ``payload``, ``reading`` and ``tables`` do not know
-it at all.
+Nothing of Spark is imported before it is used; ``core``, ``arrow``, ``payload``, ``reading``, ``tables`` and
+``mirroring`` do not know it at all.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyromq.pipeline.consuming.options import ConsumeOptions
     from pyromq.pipeline.consuming.rows import Record
     from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry
+    from pyromq.pipeline.mirroring.job import MirrorRound, mirror
     from pyromq.pipeline.spark.progress import ProgressListener
     from pyromq.pipeline.spark.session import register, session
     from pyromq.pipeline.spark.sql_frames import sql_frame
@@ -38,11 +40,13 @@ __all__ = [
     "DONE",
     "ConsumeOptions",
     "Dead",
+    "MirrorRound",
     "ProgressListener",
     "Record",
     "Retry",
     "consume",
     "fill_table",
+    "mirror",
     "read_store",
     "register",
     "session",
@@ -58,6 +62,7 @@ _HOMES = {
     "read_store": "spark.store_frames",
     "sql_frame": "spark.sql_frames",
     **dict.fromkeys(("fill_table", "table_versions", "where_is"), "tables.filling"),
+    **dict.fromkeys(("MirrorRound", "mirror"), "mirroring.job"),
     "consume": "consuming.group",
     "ConsumeOptions": "consuming.options",
     "Record": "consuming.rows",

@@ -28,6 +28,7 @@ from pyromq.cli.pipeline.options import (
     FollowOption,
     KeyOptions,
     LetterOptions,
+    MirrorFlags,
     ParquetCompression,
     RedriveFlags,
     ReplayFlags,
@@ -39,6 +40,7 @@ from pyromq.cli.pipeline.options import (
     one_of,
     one_target,
     page_file,
+    pairs,
     place_of,
     selection,
     time_of,
@@ -59,7 +61,7 @@ from pyromq.cli.pipeline.tables import (
 from pyromq.errors import StoreNotFoundError
 
 _LETTERS_SHOWN = 10
-app = Commands(help="Jobs on Spark: archive, replay, redrive, report, dedupe, store, run; table without it.")
+app = Commands(help="Jobs on Spark: archive, replay, redrive, report, dedupe, store, run; table, mirror without.")
 
 
 @app.command()
@@ -402,3 +404,28 @@ def table(
             progress=tell,
         )  # fmt: skip
     write_summary(sys.stdout, output, "table", done)
+
+
+@app.command()
+@unfolded
+def mirror(
+    topics: TopicsArgument,
+    *,
+    sending: MirrorFlags,
+    cluster: ClusterOptions,
+    output: FormOption = None,
+) -> None:
+    """Keep topics in another cluster, with the progress of groups; without Spark.
+
+    A run goes on where the copies end, however the run before it ended. Groups can go on over there where they stand
+    here.
+    """
+    from pyromq.pipeline import mirror as job
+
+    check_topics(cluster, *topics)
+    with bar("mirroring") as tell:
+        done = job(
+            topics, cluster.nameserver, sending.to, groups=sending.group or (), follow_s=sending.follow or None,
+            name=sending.name, options=cluster.source_options, to_options=pairs(sending.to_option), progress=tell,
+        )  # fmt: skip
+    write_summary(sys.stdout, output, "mirror", done)

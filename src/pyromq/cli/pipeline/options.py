@@ -237,6 +237,25 @@ class TableFlags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorFlags:
+    """Where ``mirror`` sends, and whose progress it brings over."""
+
+    to: Annotated[str, Option("--to", metavar="HOST:PORT", help="Name servers of the other cluster.")]
+    group: Annotated[
+        list[str] | None,
+        Option("--group", "-g", metavar="GROUP", help="Bring the progress of this group over; may be repeated."),
+    ] = None
+    name: Annotated[str, Option("--name", metavar="GROUP", help="Consumer group that shows the lag of the mirror.")] = (
+        "pyromq-mirror"
+    )
+    to_option: Annotated[
+        list[str] | None,
+        Option("--to-option", metavar="NAME=VALUE", help="Option of the other cluster; may be repeated."),
+    ] = None
+    follow: FollowOption = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableQuestions:
     """Questions that ``table`` answers about a table instead of filling it."""
 

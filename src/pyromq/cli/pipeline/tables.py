@@ -47,6 +47,14 @@ def _sinks(value: list[dict[str, Any]]) -> str:
     return ", ".join(f"{each['name']} ({each['kind']}): {_rows_of_sink(each)}" for each in value)
 
 
+def _groups(value: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{each['group']}: {_number(each['behind'])} behind{_not_exact(each)}" for each in value)
+
+
+def _not_exact(group: dict[str, Any]) -> str:
+    return "" if group["is_exact"] else " (ahead of the mirror, or consumes there)"
+
+
 def _rows_of_sink(sink: dict[str, Any]) -> str:
     rows, read = sink["rows"], sink["read"]
     written = "done" if rows is None else _number(rows)
@@ -96,6 +104,14 @@ FIELDS: Final = {
         Column("commits", "commits", show=_number),
         Column("merged_files", "files merged", show=_number),
         Column("expired", "messages expired", show=_number),
+    ),
+    "mirror": (
+        Column("topics", "topics", show=", ".join),
+        Column("queues", "queues", show=_number),
+        Column("copied", "copied", show=_number),
+        Column("repeated", "repeated", show=_number),
+        Column("lag", "lag", show=_number),
+        Column("groups", "groups", show=_groups),
     ),
     "store": (Column("path", "written to"), Column("rows", "rows", show=_number), _TOOK),
     "dedupe": (
