@@ -13,7 +13,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,6 +38,7 @@ from pyromq.net.settings import TlsMode
 from pyromq.operate.admin import Admin
 from pyromq.security.settings import InnerCredentials, with_inner_credentials
 from pyromq.service_manager import ServiceManager
+from pyromq.waiting import set_within
 
 logger = logging.getLogger(__name__)
 
@@ -218,9 +219,7 @@ async def _drain(broker: Broker, for_s: float, second_signal: asyncio.Event, man
     manager.status(f"draining for {for_s:g} s")
     logger.info("draining: seconds=%g", for_s)
     await broker.leave_routes()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(for_s):
-            await second_signal.wait()
+    await set_within(second_signal, for_s)
 
 
 async def _endpoint(settings: BrokerSettings | NameServerSettings | None, stack: AsyncExitStack) -> Endpoint | None:

@@ -25,6 +25,7 @@ from typing import Any, Final
 from pyromq.app.health import RunHealth
 from pyromq.app.reloading import POLL_S, Sources
 from pyromq.app.worker_link import FD_VARIABLE, LINE_BYTES_MAX, read_report
+from pyromq.waiting import set_within
 
 WORKERS_MAX: Final = 256
 NUMBER_VARIABLE: Final = "PYROMQ_WORKER"
@@ -151,9 +152,7 @@ class Supervisor:
                 pause_s = self._first_pause_s
             worker.restarts += 1
             self._report(f"worker {worker.number} ended {_how(code)}: starting another one in {pause_s:.1f} s")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._stopping.wait()
+            await set_within(self._stopping, pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     async def _live(self, worker: Worker) -> int:

@@ -14,6 +14,7 @@ from pyromq.failover.peers import MemberPeers
 from pyromq.failover.record import BrokerStatus
 from pyromq.failover.rules import Timing
 from pyromq.failover.store import LeaseStore
+from pyromq.waiting import set_within
 
 logger = logging.getLogger(__name__)
 
@@ -65,9 +66,5 @@ async def _first_status(broker: BrokerBeside, stop: asyncio.Event) -> BrokerStat
             if not status.managed:
                 raise ConfigError(f"the broker at {broker.address} decides by itself: start it with --failover")
             return status
-        try:
-            async with asyncio.timeout(_LOOK_AGAIN_S):
-                await stop.wait()
-        except TimeoutError:
-            continue
+        await set_within(stop, _LOOK_AGAIN_S)
     return None

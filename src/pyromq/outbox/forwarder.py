@@ -21,6 +21,7 @@ from pyromq.clock import Clock
 from pyromq.errors import ClientClosedError, MQError, NoRouteError, SendFailedError
 from pyromq.model.message import Message
 from pyromq.outbox.kept import KeptMessages
+from pyromq.waiting import set_within
 
 logger = logging.getLogger(__name__)
 
@@ -80,11 +81,7 @@ class Forwarder:
     async def progress(self, timeout_ms: int) -> None:
         """Waits for the end of a round."""
         self._round_over.clear()
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._round_over.wait()
-        except TimeoutError:
-            return
+        await set_within(self._round_over, timeout_ms / 1000)
 
     async def close(self) -> None:
         """Finishes the message that is on its way, deletes the rows of those that were sent, gives the lease back."""
@@ -114,11 +111,7 @@ class Forwarder:
                 pause_ms = self._poll_ms
             self._round_over.set()
             if pause_ms > 0 and not self._is_closing:
-                try:
-                    async with asyncio.timeout(pause_ms / 1000):
-                        await self._wake.wait()
-                except TimeoutError:
-                    continue
+                await set_within(self._wake, pause_ms / 1000)
 
     async def _round(self) -> int:
         """Milliseconds until the next one."""

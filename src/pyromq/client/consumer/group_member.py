@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any, Final, Self, TypeAlias
 
 from pyromq.client.consumer.assigning.group_view import RebalanceView, Subscriptions
@@ -48,6 +48,7 @@ from pyromq.errors import (
 from pyromq.model.names import RETRY_PREFIX, validate_topic
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.route import TopicRoute
+from pyromq.waiting import set_within
 from pyromq.wire.headers.shared import ConsumerRunningInfoHeader, ResetOffsetHeader
 from pyromq.wire.json.heartbeat import ConsumerData, ConsumeType, MessageModel, Subscription
 
@@ -207,9 +208,7 @@ class GroupMember(ConsumerRole, PullTarget):
         """What must be there before messages come."""
 
     async def _settle_in(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.client.settings.request_timeout_ms / 1000):
-                await self._rebalancer.first_round.wait()
+        await set_within(self._rebalancer.first_round, self.client.settings.request_timeout_ms / 1000)
         self._view.round_over()
 
     def _join(self) -> None:

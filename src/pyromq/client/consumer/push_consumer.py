@@ -51,6 +51,7 @@ from pyromq.errors import NoPermissionError
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.times import Span, given_ms, given_timeout_ms
+from pyromq.waiting import set_within
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader
 from pyromq.wire.json.heartbeat import ConsumeType
 
@@ -186,9 +187,7 @@ class PushConsumer(GroupMember):
 
     async def _until_stopped(self, messages: int | None) -> None:
         while not self._stop.is_set() and self.refusal is None and (messages is None or self.counts.ok < messages):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if messages is None else _COUNT_S):
-                    await self._stop.wait()
+            await set_within(self._stop, None if messages is None else _COUNT_S)
 
     def _on_refusal(self, error: NoPermissionError) -> None:
         if self._is_run:
@@ -244,9 +243,7 @@ class PushConsumer(GroupMember):
         if self._pop_loops is None:
             await super()._settle_in()
             return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.client.settings.request_timeout_ms / 1000):
-                await self._pop_loops.first_round.wait()
+        await set_within(self._pop_loops.first_round, self.client.settings.request_timeout_ms / 1000)
 
     async def _finish(self) -> None:
         try:

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Final, Protocol
 
@@ -24,6 +23,7 @@ from pyromq.errors import MQError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.names import GROUP_CHARACTERS_MAX
+from pyromq.waiting import set_within
 from pyromq.wire.message_id import MalformedMessageIdError, decode_offset_id
 from pyromq.wire.trace import (
     DEFAULT_REGION,
@@ -126,9 +126,7 @@ class TraceDispatcher:
     async def _run(self) -> None:
         is_last = False
         while not is_last:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._flush_ms / 1000):
-                    await self._is_due.wait()
+            await set_within(self._is_due, self._flush_ms / 1000)
             is_last = self._is_closing
             self._is_due.clear()
             while self._queue:

@@ -27,6 +27,7 @@ from pyromq.operate.jobs.files import JobFiles, JobFolderError
 from pyromq.operate.jobs.outcomes import ItemResult, Outcome
 from pyromq.operate.jobs.record import MOVES, JobRecord, JobState
 from pyromq.operate.resend.pacing import Pacer
+from pyromq.waiting import set_within
 
 logger = logging.getLogger(__name__)
 
@@ -151,10 +152,7 @@ class JobRun:
         await self._may_go_on.wait()
         wait_ms = 0.0 if self.record.dry_run else self._pacer.wait_ms(1)
         if wait_ms > 0:
-            try:
-                async with asyncio.timeout(wait_ms / 1000):
-                    await self._cancelled.wait()
-            except TimeoutError:
+            if not await set_within(self._cancelled, wait_ms / 1000):
                 await self._may_go_on.wait()  # it may have been paused meanwhile
 
     def _look_at_canary(self) -> None:

@@ -17,6 +17,7 @@ from pyromq.client.consumer.rules.assign import Assign
 from pyromq.client.consumer.rules.assignment import LOCK_FAILED_MS, REBALANCE_MIN_MS, Assignment, Moves, wanted_queues
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
+from pyromq.waiting import set_within
 from pyromq.wire.json.heartbeat import MessageModel
 
 logger = logging.getLogger(__name__)
@@ -81,11 +82,7 @@ class Rebalancer:
                 wait_ms = self._soon_ms()
             self._group.round_over()
             self.first_round.set()
-            try:
-                async with asyncio.timeout(wait_ms / 1000):
-                    await self._wanted.wait()
-            except TimeoutError:
-                pass
+            await set_within(self._wanted, wait_ms / 1000)
 
     async def round(self) -> int:
         """One round; returns how long until the next when nothing else asks for one."""

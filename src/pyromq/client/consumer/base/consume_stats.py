@@ -45,35 +45,20 @@ class Totals(NamedTuple):
     dead: int = 0  # of those that failed: dead letters at once, because no retry can help
 
 
-class TopicCounts:
-    """The counters of one topic."""
+class TopicCounts(msgspec.Struct, eq=False):
+    """The counters of one topic, named as in ``Totals``, and samples of them with their times."""
 
-    __slots__ = (
-        "consume_s",
-        "dead",
-        "failed",
-        "late",
-        "ok",
-        "pull_s",
-        "pulled",
-        "pulls",
-        "samples",
-        "skipped",
-        "timed_out",
-    )
-
-    def __init__(self, now_ms: int) -> None:
-        self.pulls = 0
-        self.pulled = 0
-        self.pull_s = 0.0
-        self.ok = 0
-        self.failed = 0
-        self.consume_s = 0.0
-        self.timed_out = 0
-        self.late = 0
-        self.skipped = 0
-        self.dead = 0
-        self.samples: deque[tuple[int, Totals]] = deque([(now_ms, Totals())], maxlen=_HOUR_SAMPLES + 1)
+    samples: deque[tuple[int, Totals]]
+    pulls: int = 0
+    pulled: int = 0
+    pull_s: float = 0.0
+    ok: int = 0
+    failed: int = 0
+    consume_s: float = 0.0
+    timed_out: int = 0
+    late: int = 0
+    skipped: int = 0
+    dead: int = 0
 
     def pulled_some(self, count: int, seconds: float) -> None:
         self.pulls += 1
@@ -87,18 +72,7 @@ class TopicCounts:
         self.consume_s += seconds * (ok + failed)
 
     def totals(self) -> Totals:
-        return Totals(
-            self.pulls,
-            self.pulled,
-            self.pull_s,
-            self.ok,
-            self.failed,
-            self.consume_s,
-            self.timed_out,
-            self.late,
-            self.skipped,
-            self.dead,
-        )
+        return Totals(*[getattr(self, name) for name in Totals._fields])
 
 
 class ConsumeStats:
@@ -139,5 +113,6 @@ class ConsumeStats:
     def of(self, topic: str) -> TopicCounts:
         counts = self._topics.get(topic)
         if counts is None:
-            counts = self._topics[topic] = TopicCounts(self._clock.monotonic_ms())
+            samples = deque([(self._clock.monotonic_ms(), Totals())], maxlen=_HOUR_SAMPLES + 1)
+            counts = self._topics[topic] = TopicCounts(samples)
         return counts

@@ -22,6 +22,7 @@ from pyromq.client.consumer.rules.failure_capture import (
     masked,
     raised_of,
 )
+from pyromq.client.consumer.rules.outcome import STAGE_DECODE, Letters
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.clock import Clock
 from pyromq.model.failure import FACT_BYTES_MAX, Failure, failure_from_text, printable, story_after
@@ -65,6 +66,13 @@ class FailureRecorder:
                 self._note(messages, raised.failure(self._masks, self._traceback_bytes))
             except Exception:
                 _log_unreported(messages)
+
+    def gave_up(self, batch: Sequence[ReceivedMessage], error: BaseException, letters: Letters) -> None:
+        """Record why messages are dead letters at once: each has its reason where bodies cannot be decoded."""
+        if letters.stage == STAGE_DECODE:
+            self.reasons(batch, error, letters.reasons)
+        else:
+            self.raised(batch, error)
 
     def reasons(self, batch: Sequence[ReceivedMessage], error: BaseException, reasons: Mapping[int, str]) -> None:
         """A listener could not be given these, each for a reason of its own, by place."""

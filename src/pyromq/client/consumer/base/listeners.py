@@ -201,3 +201,15 @@ def checked(result: Any, kinds: Sequence[type[Any]]) -> Any:
         raise TypeError("the listener returned a coroutine: define it with async def, so that it runs on the loop")
     expected = " or ".join(kind.__name__ for kind in kinds)
     raise TypeError(f"the listener returned {type(result).__name__}; {expected} or nothing was expected")
+
+
+def verdict_of(
+    result: Any, error: Exception | None, kinds: Sequence[type[Any]]
+) -> tuple[Any, Exception | None]:  # one of both is None
+    """Return what a listener decided, or why its messages failed: what it raised, or that its result is none."""
+    if error is not None:
+        return None, error
+    try:
+        return checked(result, kinds), None
+    except TypeError as none:
+        return None, none

@@ -37,6 +37,7 @@ from pyromq.client.consumer.rules.queue_state import (
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.clock import Clock
 from pyromq.model.queue import QueueId
+from pyromq.waiting import set_within
 
 _BUNCH: Final = 32
 
@@ -184,10 +185,7 @@ class OwnedQueue:
         self.is_held = True
         self._changed.clear()
         try:
-            async with asyncio.timeout(wait_ms / 1000):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
+            await set_within(self._changed, wait_ms / 1000)
         finally:
             self.is_held = False
 

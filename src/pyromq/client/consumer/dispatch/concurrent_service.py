@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from pyromq.client.consumer.base.hook_runner import HookRunner
-from pyromq.client.consumer.base.listeners import Listener, checked
+from pyromq.client.consumer.base.listeners import Listener, verdict_of
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.dead_letters import report_dead_letters
@@ -24,7 +24,6 @@ from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunne
 from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import (
-    STAGE_DECODE,
     TIMED_OUT_LEVEL,
     BatchResult,
     ConsumeStatus,
@@ -122,16 +121,10 @@ class ConcurrentService:
         if isinstance(error, DeadLetterError):
             self._give_up(owned, batch, error, seconds)
             return
-        verdict: ConsumeStatus | BatchResult | None = None
-        failure: Exception | None = None
-        try:
-            if error is not None:
-                raise error
-            verdict = checked(result, _KINDS)
-        except Exception as cause:  # the listener's own, or its result is none: the messages have failed
-            failure = cause
+        verdict, failure = verdict_of(result, error, _KINDS)
+        if failure is not None:
             facts = (self._group, owned.queue, batch[0].offset, batch[0].message_id)
-            logger.warning("listener failed: group=%s queue=%s offset=%d id=%s", *facts, exc_info=cause)
+            logger.warning("listener failed: group=%s queue=%s offset=%d id=%s", *facts, exc_info=failure)
         settings = self._settings
         outcome = decide(batch, verdict, model=settings.model, ladder=settings.retry_levels)
         self._report([item.message for item in outcome.send_back], failure)
@@ -143,10 +136,7 @@ class ConcurrentService:
         """Dead letters at once; what was taken with them is handed out again."""
         letters = letters_of(error, len(batch))
         report_dead_letters(self._group, owned, batch, letters, seconds)
-        if letters.stage == STAGE_DECODE:
-            self._recorder.reasons(batch, error, letters.reasons)
-        else:
-            self._recorder.raised(batch, error)
+        self._recorder.gave_up(batch, error, letters)
         self._settle(owned, give_up(batch, letters, model=self._settings.model))
         if again := [message for place, message in enumerate(batch) if place not in letters.reasons]:
             owned.settle().put_back(again, failed=False)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.clock import Clock
+from pyromq.waiting import set_within
 
 Late = Callable[[OwnedQueue, list[ReceivedMessage]], None]
 
@@ -37,12 +38,7 @@ class ConsumeTimeouts:
     async def run(self, queues: Callable[[], Iterable[OwnedQueue]]) -> None:
         while True:
             self._changed.clear()
-            wait_ms = self.look(list(queues()))
-            try:
-                async with asyncio.timeout(wait_ms / 1000):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
+            await set_within(self._changed, self.look(list(queues())) / 1000)
 
     def look(self, queues: Iterable[OwnedQueue]) -> int:
         """Gives up on those whose time is over; returns how long until the next look."""

@@ -26,7 +26,7 @@ from pyromq.client.consumer.rules.orderly_outcome import (
     decide_orderly,
     give_up_orderly,
 )
-from pyromq.client.consumer.rules.outcome import STAGE_DECODE, Letters, attempts_max, letters_of
+from pyromq.client.consumer.rules.outcome import Letters, attempts_max, letters_of
 from pyromq.client.consumer.rules.queue_state import RunState
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
@@ -168,8 +168,8 @@ class OrderlyService:
             status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
             if status is OrderlyStatus.SUSPEND:
                 recorder.returned_retry(batch)
-        elif letters is not None and letters.stage == STAGE_DECODE:
-            recorder.reasons(batch, error, letters.reasons)
+        elif letters is not None:
+            recorder.gave_up(batch, error, letters)
         else:
             recorder.raised(batch, error)
 

@@ -20,6 +20,7 @@ from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner, this_task
 from pyromq.clock import Clock
+from pyromq.waiting import set_within
 
 OwnerT = TypeVar("OwnerT")  # what a batch belongs to: its queue, or in pop mode the counters of its topic
 Work = tuple[OwnerT, list[ReceivedMessage]]
@@ -214,7 +215,5 @@ class ThreadRunner(Generic[OwnerT]):
         self._is_closed = True
         self._idle.clear()
         if self._busy:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout_ms / 1000):
-                    await self._idle.wait()
+            await set_within(self._idle, timeout_ms / 1000)
         return not self._busy

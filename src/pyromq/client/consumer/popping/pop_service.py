@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pyromq.client.consumer.base.consume_stats import TopicCounts
 from pyromq.client.consumer.base.hook_runner import HookRunner
-from pyromq.client.consumer.base.listeners import Listener, checked
+from pyromq.client.consumer.base.listeners import Listener, verdict_of
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import POP_BATCH_MAX, PushConsumerSettings
 from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
@@ -28,7 +28,6 @@ from pyromq.client.consumer.popping.renewals import LeaseRenewals
 from pyromq.client.consumer.popping.settlements import Settlements
 from pyromq.client.consumer.rules.outcome import (
     DEAD_LETTER_LEVEL,
-    STAGE_DECODE,
     BatchResult,
     ConsumeStatus,
     Outcome,
@@ -169,16 +168,12 @@ class PopService:
             return Outcome(finished=batch)
         if isinstance(error, DeadLetterError):
             return self._given_up(batch, error)
-        verdict: ConsumeStatus | BatchResult | None = None
-        try:
-            if error is not None:
-                raise error
-            verdict = checked(result, _KINDS)
-        except Exception as cause:  # the listener's own, or its result is none: the messages have failed
+        verdict, failure = verdict_of(result, error, _KINDS)
+        if failure is not None:
             if batch:
                 facts = (batch[0].queue, batch[0].offset, batch[0].message_id)
-                logger.warning("listener failed: queue=%s offset=%d id=%s", *facts, exc_info=cause)
-            self._recorder.raised(batch, cause)
+                logger.warning("listener failed: queue=%s offset=%d id=%s", *facts, exc_info=failure)
+            self._recorder.raised(batch, failure)
         else:
             self._recorder.returned_retry(batch)
         return decide(batch, verdict, model=self._settings.model, ladder=self._settings.retry_levels)
@@ -186,10 +181,7 @@ class PopService:
     def _given_up(self, batch: list[LeasedMessage], error: DeadLetterError) -> Outcome[LeasedMessage]:
         """Dead letters at once; what was taken with them comes again."""
         letters = letters_of(error, len(batch))
-        if letters.stage == STAGE_DECODE:
-            self._recorder.reasons(batch, error, letters.reasons)
-        else:
-            self._recorder.raised(batch, error)
+        self._recorder.gave_up(batch, error, letters)
         dead = give_up(batch, letters, model=self._settings.model)
         again = [message for place, message in enumerate(batch) if place not in letters.reasons]
         return Outcome(send_back=[*dead.send_back, *(SendBack(message, Settlements.AT_ONCE) for message in again)])
