@@ -426,6 +426,12 @@ class OffsetOutOfRangeError(StoreError):
         self.end = end
 
 
+def require(holds: bool, text: str) -> None:
+    """Raise ConfigError with the text unless it holds."""
+    if not holds:
+        raise ConfigError(text)
+
+
 def quoted(text: str, characters_max: int = 80) -> str:
     """Foreign text for an error or the log: quoted, control characters escaped, cut when absurdly long."""
     return repr(text) if len(text) <= characters_max else f"{text[:characters_max]!r}… ({len(text)} characters)"

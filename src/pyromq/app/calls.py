@@ -18,10 +18,8 @@ from typing import Any
 
 from pyromq.app.providers import Provider, ProviderScope, enter, enter_async
 from pyromq.app.signatures import MISSING, ParameterKind, ParameterSlot, Signature, item_type
-from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.errors import BodyError, ConfigError
-from pyromq.typed import decoder_for
-from pyromq.typed.listeners import UndecodableError, batch_reader
+from pyromq.errors import ConfigError
+from pyromq.typed.listeners import batch_reader, body_reader
 
 Call = Callable[[Any], Any]
 Fill = Callable[[Any], Any]
@@ -43,19 +41,6 @@ class Values:
         if source is ParameterKind.APP:
             return self.app
         return self.producer if is_coroutine else self.sync_producer
-
-
-def read_with(annotation: Any) -> Fill:
-    """A message to its body. Raises ConfigError; what it returns raises UndecodableError."""
-    decode = decoder_for(annotation)
-
-    def read(message: ReceivedMessage) -> Any:
-        try:
-            return decode(message.body, message)
-        except BodyError as error:
-            raise UndecodableError({0: error.summary}) from error
-
-    return read
 
 
 def read_batch_with(annotation: Any) -> Fill:
@@ -86,7 +71,7 @@ def build_call(signature: Signature, values: Values, *, is_batch: bool = False) 
         return _call(signature, values, _Reads(_itself, _itself))
     if is_batch:
         return _call(signature, values, _Reads(_itself, read_batch_with(item_type(signature.what, signature.body))))
-    return _call(signature, values, _Reads(_itself, read_with(signature.body)))
+    return _call(signature, values, _Reads(_itself, body_reader(signature.body)))
 
 
 def build_hook(signature: Signature, values: Values) -> Callable[[], Any]:

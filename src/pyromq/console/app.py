@@ -112,7 +112,7 @@ class Console:
                 admitted = admit(request, self.desk, page.role, by_token=False)
                 visit = await self._visit(request, page, admitted)
                 response = self._answer(await page.handler(visit), visit, page, admitted)
-            except Exception as error:
+            except Exception as error:  # also a mistake of ours: the visitor gets a page that says so, and it is logged
                 response = await self._shown_again(error, visit, page) or self._page_problem(error, visit)
             _note(request, visit.who, response)
             return response
@@ -202,7 +202,7 @@ class Console:
                 if isinstance(result, Events):
                     return stream_response(result, self.desk, lambda: admitted.is_welcome(self.desk))
                 response = result
-            except Exception as error:
+            except Exception as error:  # as for pages
                 _log(error, request)
                 response = problem_response(error)
             _note(request, who, response)

@@ -226,16 +226,18 @@ def _depth(*parts: Node) -> int:
 
 
 def _operands(*parts: Node) -> int:
-    count = sum(part.operands for part in parts)
-    if count > OPERANDS_MAX:
-        raise InvalidFilterError(f"the expression has more than {OPERANDS_MAX} properties and constants")
-    return count
+    return _bounded(
+        sum(part.operands for part in parts), OPERANDS_MAX, "the expression has", "properties and constants"
+    )
 
 
 def _strings(*parts: Node) -> int:
-    count = sum(part.strings for part in parts)
-    if count > STRINGS_MAX:
-        raise InvalidFilterError(f"the IN lists have more than {STRINGS_MAX} strings together")
+    return _bounded(sum(part.strings for part in parts), STRINGS_MAX, "the IN lists have", "strings together")
+
+
+def _bounded(count: int, most: int, what: str, of_what: str) -> int:
+    if count > most:
+        raise InvalidFilterError(f"{what} more than {most} {of_what}")
     return count
 
 

@@ -32,7 +32,7 @@ from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
 from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
-from pyromq.client.consumer.dispatch.runners import ThreadRunner, Work
+from pyromq.client.consumer.dispatch.runners import ListenerRunner, Work
 from pyromq.client.consumer.group_member import Topics
 from pyromq.client.consumer.offsets.offset_keeper import BrokerOffsets, OffsetKeeper
 from pyromq.client.consumer.popping.pop_service import PopService
@@ -106,7 +106,7 @@ class AcknowledgingConsumer(PushConsumer):
     # --- life ---
 
     def _make_service(self) -> ConcurrentService | OrderlyService | PopService:
-        self._acknowledging = _AcknowledgingService(*self._service_parts())
+        self._acknowledging = _AcknowledgingService(self._service_parts())
         self._acknowledging.connect(arrived=self._wake, finished=self._commit_soon)
         return self._acknowledging
 
@@ -309,7 +309,7 @@ class _AcknowledgingService(ConcurrentService):
         self._finished()
 
 
-class NoRunner(ThreadRunner[Any]):
+class NoRunner(ListenerRunner[Any]):
     """Where others call listeners, this one says that there are messages."""
 
     def __init__(self, arrived: Callable[[], object]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pyromq.errors import ConfigError, quoted
+from pyromq.errors import ConfigError, quoted, require
 from pyromq.metrics.settings import MetricsSettings
 from pyromq.nameserver.config_keys import KEYS
 from pyromq.nameserver.errors import ProtectedSettingError
@@ -83,14 +83,14 @@ class NameServerSettings:
     limits: NameServerLimits = field(default_factory=NameServerLimits)
 
     def __post_init__(self) -> None:
-        _require(0 <= self.port <= 65_535, f"port {self.port} is outside [0, 65535]")
-        _require(100 <= self.scan_interval_ms <= 600_000, "scan_interval_ms must lie between 100 and 600000")
+        require(0 <= self.port <= 65_535, f"port {self.port} is outside [0, 65535]")
+        require(100 <= self.scan_interval_ms <= 600_000, "scan_interval_ms must lie between 100 and 600000")
         silence_ms_max = self.limits.silence_ms_max
-        _require(
+        require(
             1 <= self.broker_silence_ms_max <= silence_ms_max,
             f"broker_silence_ms_max must lie between 1 and {silence_ms_max}",
         )
-        _require(0 <= self.wait_seconds_for_service <= 3600, "wait_seconds_for_service must lie between 0 and 3600")
+        require(0 <= self.wait_seconds_for_service <= 3600, "wait_seconds_for_service must lie between 0 and 3600")
         _ = self.listener  # building it checks it
 
     @property
@@ -101,11 +101,6 @@ class NameServerSettings:
     def listener(self) -> ListenerSettings:
         """What the listening side is given. Raises ConfigError."""
         return ListenerSettings.of(self)
-
-
-def _require(condition: bool, reason: str) -> None:
-    if not condition:
-        raise ConfigError(reason)
 
 
 # --- in RocketMQ's words ------------------------------------------------------------------------------------------

@@ -83,23 +83,23 @@ class BrokerFacet:
 
     async def config(self, broker: str) -> dict[str, str]:
         """Return the configuration of a broker in RocketMQ's words."""
-        return await self._requests.config(await self._directory.address(broker))
+        return await self._requests.config(broker)
 
     async def update_config(self, broker: str, values: dict[str, str]) -> None:
         """Change settings of a broker. Raises ConfigError for what cannot be written as ``key=value``."""
-        await self._requests.update_config(await self._directory.address(broker), values)
+        await self._requests.update_config(broker, values)
 
     async def runtime(self, broker: str) -> dict[str, str]:
         """Return what a broker is doing."""
-        return await self._requests.runtime(await self._directory.address(broker))
+        return await self._requests.runtime(broker)
 
     async def stats(self, broker: str, name: str, key: str) -> StatsData | None:
         """Return one of RocketMQ's statistics, such as TOPIC_PUT_NUMS of a topic; None when nothing happened yet."""
-        return await self._requests.stats(await self._directory.address(broker), name, key)
+        return await self._requests.stats(broker, name, key)
 
     async def progress(self, broker: str, *, ordered_only: bool = False) -> BrokerConsumeStats:
         """Return how far every group of a broker is in every topic it consumes."""
-        return await self._requests.progress_of_all(await self._directory.address(broker), ordered_only=ordered_only)
+        return await self._requests.progress_of_all(broker, ordered_only=ordered_only)
 
     async def wipe_write_permission(self, broker: str) -> dict[str, int]:
         """Make producers leave a broker, which consumers go on reading; return how many topics changed, by server."""

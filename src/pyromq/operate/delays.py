@@ -95,8 +95,7 @@ class DelayFacet:
     async def recall(self, handle: str) -> str:
         """Call a delayed message back; return its id. Raises ConfigError, BrokerError when it is too late."""
         topic, broker, _, _ = read_handle(handle)
-        address = await self._requests.directory.address(broker)
-        return await self._requests.brokers.recall(address, topic, handle)
+        return await self._requests.brokers.recall(broker, topic, handle)
 
     async def cancel(self, message_id: str, topic: str = "") -> DelayedMessage:
         """Find a delayed message by its id and call it back. Raises NotFoundError, ConfigError for a level."""
@@ -116,12 +115,12 @@ class DelayFacet:
 
     async def levels_ms(self, broker: str) -> tuple[int, ...]:
         """Return how long each level of a broker is."""
-        config = await self._requests.brokers.config(await self._requests.directory.address(broker))
+        config = await self._requests.brokers.config(broker)
         return parse_ladder(config.get("messageDelayLevel") or DELAY_LADDER)
 
     async def offsets(self, broker: str) -> Mapping[int, int]:
         """Return by level the offset up to which everything is delivered."""
-        return await self._requests.brokers.delay_offsets(await self._requests.directory.address(broker))
+        return await self._requests.brokers.delay_offsets(broker)
 
     # --- levels ---
 

@@ -294,13 +294,12 @@ class ClusterLists:
         """Ask the brokers of a topic what it holds and takes; those before 5.2 report the rate apart from that."""
         messages, rate, last_ms, brokers = 0, 0.0, 0, self._requests.brokers
         for broker in sweep.topics.get(name, ()):
-            address = await self._requests.directory.address(broker)
-            stats = await brokers.topic_stats(address, name)
+            stats = await brokers.topic_stats(broker, name)
             messages += sum(max(0, held.max_offset - held.min_offset) for held in stats.offset_table.values())
             stored_ms = max((held.last_update_timestamp for held in stats.offset_table.values()), default=0)
             last_ms, put_rate = max(last_ms, stored_ms), stats.topic_put_tps
             if not put_rate and self._client.clock.now_ms() - stored_ms < _RATE_MS:
-                counted = await brokers.stats(address, "TOPIC_PUT_NUMS", name)
+                counted = await brokers.stats(broker, "TOPIC_PUT_NUMS", name)
                 put_rate = counted.stats_minute.tps if counted is not None else 0.0
             rate += put_rate
         return {"messages": messages, "put_rate": rate, "last_stored_ms": last_ms}

@@ -86,8 +86,8 @@ class OffsetFacet:
 
     async def range(self, queue: QueueId) -> TopicOffset:
         """Return the first offset that is still there, and the one that the next message will get."""
-        address, brokers = await self._requests.directory.address(queue.broker), self._requests.brokers
-        first, end = await brokers.first_offset(address, queue), await brokers.end_offset(address, queue)
+        brokers = self._requests.brokers
+        first, end = await brokers.first_offset(queue), await brokers.end_offset(queue)
         return TopicOffset(min_offset=max(0, first), max_offset=max(0, end))
 
     async def ends(self, topic: str) -> dict[QueueId, int]:
@@ -96,8 +96,7 @@ class OffsetFacet:
 
     async def at(self, queue: QueueId, time_ms: int) -> int:
         """Return the first offset of a queue that was stored at that time or later."""
-        address = await self._requests.directory.address(queue.broker)
-        return await self._requests.brokers.offset_at(address, queue, time_ms)
+        return await self._requests.brokers.offset_at(queue, time_ms)
 
     async def progress(self, group: str, topic: str = "") -> dict[QueueId, QueueProgress]:
         """Return how far a group is in each queue: ``broker_offset - consumer_offset`` is what it has not consumed.
@@ -127,15 +126,13 @@ class OffsetFacet:
 
     async def committed(self, group: str, queue: QueueId) -> int | None:
         """Return where a group stands in a queue; None if it never said so. Raises GroupNotFoundError."""
-        address = await self._requests.directory.address(queue.broker)
-        return await self._requests.brokers.committed(address, self._client.wire_name(group), queue)
+        return await self._requests.brokers.committed(self._client.wire_name(group), queue)
 
     # --- moving ---
 
     async def commit(self, group: str, queue: QueueId, offset: int) -> None:
         """Write an offset of a group as one of its members would. Raises GroupNotFoundError."""
-        address = await self._requests.directory.address(queue.broker)
-        await self._requests.brokers.commit(address, self._client.wire_name(group), queue, offset)
+        await self._requests.brokers.commit(self._client.wire_name(group), queue, offset)
 
     async def clone(self, from_group: str, to_group: str, topic: str) -> None:
         """Let a group go on where another one stands. Raises GroupNotFoundError."""
@@ -173,9 +170,8 @@ class OffsetFacet:
             offset=offset,
             push_to_clients=True,
         )
-        directory = self._requests.directory
-        addresses = [await directory.address(queue.broker)] if queue else (await directory.brokers_of(topic)).values()
-        tables = await gather([self._requests.brokers.reset_offset(address, header) for address in addresses])
+        brokers = [queue.broker] if queue else (await self._requests.directory.brokers_of(topic)).values()
+        tables = await gather([self._requests.brokers.reset_offset(broker, header) for broker in brokers])
         return dict(sorted((queue, offset) for table in tables for queue, offset in table.items()))
 
     async def _require_clustering(self, group: str) -> None:

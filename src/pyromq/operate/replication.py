@@ -73,14 +73,14 @@ class ReplicationFacet:
 
     async def state(self, broker: str) -> ReplicationState:
         """Return a master (its name, or its address) with its replicas as it sees them, or how a replica follows."""
-        return await self._requests.brokers.replication_state(await self._requests.directory.address(broker))
+        return await self._requests.brokers.replication_state(broker)
 
     async def status(self, broker: str) -> BrokerStatus | None:
         """Return role, lease, positions and replicas of a broker (its name: of its master; or its address).
 
         None for Apache RocketMQ, which says nothing of the kind.
         """
-        return await self._requests.brokers.status(await self._requests.directory.address(broker))
+        return await self._requests.brokers.status(broker)
 
     async def _copy(self, process: BrokerProcess) -> BrokerCopy:
         state = None

@@ -22,13 +22,12 @@ class StoreFacet:
 
         None for Apache RocketMQ, which says nothing of the kind.
         """
-        return await self._requests.brokers.store_facts(await self._requests.directory.address(broker))
+        return await self._requests.brokers.store_facts(broker)
 
     async def retention(self, broker: str) -> LogRetention:
         """Return how long a broker (its name, or its address) keeps messages at the rate of the last ten minutes."""
-        address = await self._requests.directory.address(broker)
-        told, facts = await self._requests.brokers.runtime(address), await self.facts(broker)
-        config = await self._requests.brokers.config(address) if facts is None else {}
+        told, facts = await self._requests.brokers.runtime(broker), await self.facts(broker)
+        config = await self._requests.brokers.config(broker) if facts is None else {}
         return log_retention(broker, told, config, facts)
 
     async def queue_entries(self, queue: QueueId, offset: int, count: int = 10, *, group: str = "") -> QueueView:
@@ -40,4 +39,4 @@ class StoreFacet:
             count=count,
             consumer_group=self._client.wire_name(group) if group else None,
         )
-        return await self._requests.brokers.queue_entries(await self._requests.directory.address(queue.broker), header)
+        return await self._requests.brokers.queue_entries(queue.broker, header)

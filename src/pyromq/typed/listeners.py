@@ -83,8 +83,11 @@ def reader_for(function: Function) -> Reader | None:
     Raises ConfigError for an annotation that nothing can be decoded as. The reader raises UndecodableError.
     """
     annotation = first_annotation(function)
-    if annotation is None or takes_the_message(annotation):
-        return None
+    return None if annotation is None or takes_the_message(annotation) else body_reader(annotation)
+
+
+def body_reader(annotation: Any) -> Reader:
+    """Return what decodes the body of a message. Raises ConfigError; what it returns raises UndecodableError."""
     decode = decoder_for(annotation)
 
     def read(message: ReadMessage) -> Any:

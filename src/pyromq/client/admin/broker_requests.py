@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from pyromq.client.admin.directory import BrokerDirectory
 from pyromq.client.admin.settings_text import settings_in, settings_text
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage, split_messages
@@ -119,14 +120,15 @@ class _GroupTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class BrokerRequests:
-    """What one broker is asked, by its address."""
+    """What one broker is asked, by its address or its name. Raises NotFoundError for a name that is not known."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, directory: BrokerDirectory) -> None:
         self._client = client
+        self._directory = directory
 
     async def ask(
         self,
-        address: str,
+        broker: str,
         code: RequestCode,
         header: Ext = None,
         body: bytes = b"",
@@ -134,7 +136,7 @@ class BrokerRequests:
         timeout_ms: int = 0,
         expect: Collection[int] = _OK,
     ) -> Received[Any]:
-        link = self._client.brokers.link(address)
+        link = self._client.brokers.link(await self._directory.address(broker))
         return await self._client.ask(link, code, header, body, timeout_ms=timeout_ms, expect=expect)
 
     async def _ask_for_all(self, address: str, code: RequestCode, header: Ext = None) -> bytes:
@@ -254,35 +256,37 @@ class BrokerRequests:
         body = await self._ask_for_all(address, RequestCode.GET_BROKER_CONSUME_STATS, header)
         return bodies.decode_broker_consume_stats(body)
 
-    async def first_offset(self, address: str, queue: QueueId) -> int:
+    async def first_offset(self, queue: QueueId) -> int:
         header = QueueHeader(topic=queue.topic, queue_id=queue.number)
-        return (await self.ask(address, RequestCode.GET_MIN_OFFSET, header)).header_as(OffsetResponseHeader).offset
+        return (await self.ask(queue.broker, RequestCode.GET_MIN_OFFSET, header)).header_as(OffsetResponseHeader).offset
 
-    async def end_offset(self, address: str, queue: QueueId) -> int:
+    async def end_offset(self, queue: QueueId) -> int:
         header = GetMaxOffsetHeader(topic=queue.topic, queue_id=queue.number)
-        return (await self.ask(address, RequestCode.GET_MAX_OFFSET, header)).header_as(OffsetResponseHeader).offset
+        return (await self.ask(queue.broker, RequestCode.GET_MAX_OFFSET, header)).header_as(OffsetResponseHeader).offset
 
-    async def offset_at(self, address: str, queue: QueueId, time_ms: int) -> int:
+    async def offset_at(self, queue: QueueId, time_ms: int) -> int:
         header = SearchOffsetHeader(topic=queue.topic, queue_id=queue.number, timestamp=time_ms)
-        response = await self.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        response = await self.ask(queue.broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return response.header_as(OffsetResponseHeader).offset
 
-    async def committed(self, address: str, group: str, queue: QueueId) -> int | None:
+    async def committed(self, group: str, queue: QueueId) -> int | None:
         """Return None for a group that never committed in this queue."""
         header = QueryConsumerOffsetHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.number, set_zero_if_not_found=False
         )
         try:
-            response = await self.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
-        except NotFoundError:
+            response = await self.ask(queue.broker, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except NotFoundError as error:
+            if error.code == ResponseCode.BROKER_NOT_EXIST:
+                raise
             return None
         return response.header_as(OffsetResponseHeader).offset
 
-    async def commit(self, address: str, group: str, queue: QueueId, offset: int) -> None:
+    async def commit(self, group: str, queue: QueueId, offset: int) -> None:
         header = UpdateConsumerOffsetHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.number, commit_offset=offset
         )
-        await self.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self.ask(queue.broker, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def reset_offset(self, address: str, header: ResetOffsetHeader) -> dict[QueueId, int]:
         """Return where the group goes on, by queue."""
@@ -295,7 +299,7 @@ class BrokerRequests:
 
     # --- messages ---
 
-    async def read(self, address: str, queue: QueueId, offset: int, count_max: int = READ_AT_ONCE) -> QueuePage:
+    async def read(self, queue: QueueId, offset: int, count_max: int = READ_AT_ONCE) -> QueuePage:
         """Return messages from an offset on, as many as the broker gives at once; no group moves by it."""
         header = PullHeader(
             consumer_group=TOOL_GROUP,
@@ -310,7 +314,7 @@ class BrokerRequests:
             sub_version=0,
             expression_type="TAG",
         )
-        response = await self.ask(address, RequestCode.PULL_MESSAGE, header, expect=_FOUND_OR_NOT)
+        response = await self.ask(queue.broker, RequestCode.PULL_MESSAGE, header, expect=_FOUND_OR_NOT)
         facts = response.header_as(PullResponseHeader)
         messages = self._messages(response, queue.broker)
         return QueuePage(messages, facts.next_begin_offset, facts.min_offset, facts.max_offset)

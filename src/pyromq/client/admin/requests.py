@@ -10,11 +10,11 @@ from pyromq.client.core.client import Client
 
 
 class AdminRequests:
-    """Requests by whom they are for: brokers by address, name servers, servers that keep users."""
+    """Requests by whom they are for: brokers by name or address, name servers, servers that keep users."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.brokers = BrokerRequests(client)
         self.nameservers = NameServerRequests(client)
-        self.access = AccessRequests(self.brokers, self.nameservers)
         self.directory = BrokerDirectory(client, self.nameservers)
+        self.brokers = BrokerRequests(client, self.directory)
+        self.access = AccessRequests(self.brokers, self.nameservers)

@@ -29,6 +29,7 @@ from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
 from pyromq.client.consumer.dispatch.consume_timeouts import ConsumeTimeouts
 from pyromq.client.consumer.dispatch.direct_consume import consume_directly
 from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
+from pyromq.client.consumer.dispatch.runners import ServiceParts
 from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.group_member import GroupMember, Topics
 from pyromq.client.consumer.popping.pop_calls import PopCalls
@@ -43,10 +44,8 @@ from pyromq.client.core.hooks import ConsumeHook, with_installed
 from pyromq.client.core.options import check_options, checked_group, client_for, with_given
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stop_signals import stop_signals
-from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.producer.producer import trace_dispatcher
 from pyromq.client.producer.trace import ConsumerTrace, TraceDispatcher, trace_topic_of
-from pyromq.clock import Clock
 from pyromq.errors import NoPermissionError
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import Offset, QueueId
@@ -211,15 +210,15 @@ class PushConsumer(GroupMember):
         parts = self._service_parts()
         if self.settings.mode == "pop":
             calls = PopCalls(self.client, self.group)
-            service = self._pop_service(*parts, calls, self._stats.of)
+            service = self._pop_service(parts, calls, self._stats.of)
             wanted = lambda: list(self._subscriptions.effective.values())  # noqa: E731
             self._pop_loops = PopLoops(self.client, calls, self.settings, wanted, service, self._admission.refuse)
             return service
         if self.settings.orderly:
-            return OrderlyService(*parts, self._share.abandon_soon if self._uses_locks else None)
-        return ConcurrentService(*parts)
+            return OrderlyService(parts, self._share.abandon_soon if self._uses_locks else None)
+        return ConcurrentService(parts)
 
-    def _service_parts(self) -> tuple[Listener, PushConsumerSettings, TaskOwner, SendBacks, HookRunner, Clock]:
+    def _service_parts(self) -> ServiceParts:
         settings = self.settings
         recorder = FailureRecorder(
             self._clock,
@@ -229,7 +228,7 @@ class PushConsumer(GroupMember):
             traceback_bytes=settings.traceback_bytes,
         )
         send_backs = SendBacks(self.client, self._calls, self.group, attempts_max(settings.attempts_max), recorder)
-        return self._listener, settings, self._tasks, send_backs, self._hook_runner, self._clock
+        return ServiceParts(self._listener, settings, self._tasks, send_backs, self._hook_runner, self._clock)
 
     def _join(self) -> None:
         if self._pop_loops is None:

@@ -32,11 +32,6 @@ class LatencyTable:
 TABLE_5: Final = LatencyTable(
     (50, 100, 550, 1_800, 3_000, 5_000, 15_000), (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000), failure_ms=10_000
 )
-TABLE_4: Final = LatencyTable(
-    (50, 100, 550, 1_000, 2_000, 3_000, 15_000),
-    (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000),
-    failure_ms=30_000,
-)
 
 
 class BrokerHealth:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from pyromq.client.core.broker_health import TABLE_5, LatencyTable
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, require
 from pyromq.model.names import DEFAULT_TOPIC, validate_topic
 from pyromq.net import Backoff, ConnectionSettings, TlsSettings
 from pyromq.net.nameserver_list import check_nameservers, parse_nameservers
@@ -79,10 +79,10 @@ class ClientSettings:
             require_number(name, getattr(self, name), 1)
         require_number("probe_ms", self.probe_ms, 0)  # 0: never
         for part in (self.instance_name, self.unit_name):
-            _require("@" not in part, f"{part!r}: @ separates the parts of a client id")
+            require("@" not in part, f"{part!r}: @ separates the parts of a client id")
         if self.namespace:
             validate_topic(self.namespace)
-            _require("%" not in self.namespace, f"namespace {self.namespace!r}: % separates it from names")
+            require("%" not in self.namespace, f"namespace {self.namespace!r}: % separates it from names")
 
     @property
     def tls_settings(self) -> TlsSettings | None:
@@ -120,7 +120,7 @@ class ProducerSettings:
             require_number("timeout_ms", self.timeout_ms, 1)
         if self.nowait_retries is not None:
             require_number("nowait_retries", self.nowait_retries, 0)
-        _require(
+        require(
             isinstance(self.latency_fault, bool), f"latency_fault must be True or False, not {self.latency_fault!r}"
         )
         if not isinstance(self.compression, Compression):
@@ -181,7 +181,7 @@ def credentials_from(environment: Mapping[str, str]) -> Credentials | None:
             secret_key = Path(file).read_text(encoding="utf-8").partition("\n")[0].strip()
         except (OSError, UnicodeError) as error:
             raise ConfigError(f"PYROMQ_SECRET_KEY_FILE {file} cannot be read: {error}") from error
-    _require(bool(secret_key), "PYROMQ_ACCESS_KEY is set: set PYROMQ_SECRET_KEY or PYROMQ_SECRET_KEY_FILE too")
+    require(bool(secret_key), "PYROMQ_ACCESS_KEY is set: set PYROMQ_SECRET_KEY or PYROMQ_SECRET_KEY_FILE too")
     return Credentials(access_key, secret_key, environment.get("PYROMQ_SECURITY_TOKEN", ""))
 
 
@@ -212,14 +212,9 @@ def require_number(name: str, value: object, smallest: int, largest: int | None 
 
 def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
     text = environment.get(name, "").strip().lower()
-    _require(text in ("", "1", "true", "0", "false"), f"{name}={text}: write true or false")
+    require(text in ("", "1", "true", "0", "false"), f"{name}={text}: write true or false")
     return text in ("1", "true") if text else default
 
 
 def _path(text: str) -> Path | None:
     return Path(text) if text else None
-
-
-def _require(holds: bool, text: str) -> None:
-    if not holds:
-        raise ConfigError(text)

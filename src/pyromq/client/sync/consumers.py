@@ -27,7 +27,6 @@ from pyromq.client.consumer.base.settings import (
     SimpleConsumerSettings,
     Start,
     SyncPushConsumerOptions,
-    require,
 )
 from pyromq.client.consumer.group_member import GroupMember, Topics
 from pyromq.client.consumer.popping import simple_consumer as aio_simple
@@ -36,7 +35,7 @@ from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stop_signals import stop_signals
 from pyromq.client.sync.faces import Client, Face, blocking, inner_client, on_loop
-from pyromq.errors import ConfigError, NoPermissionError
+from pyromq.errors import ConfigError, NoPermissionError, require
 from pyromq.model.queue import QueueId
 from pyromq.model.times import Span, given_ms
 from pyromq.typed.listeners import is_coroutine_function

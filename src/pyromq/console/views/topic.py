@@ -44,12 +44,12 @@ class ConsumerView(msgspec.Struct, frozen=True, kw_only=True):
     """A group that consumes the topic, or did. ``subscription`` is empty while no member is connected."""
 
     group: str
-    lag: int
-    members: int
-    subscription: str
-    mismatch: bool
-    broadcasts: bool
-    dead_letters: int
+    lag: int = 0
+    members: int = 0
+    subscription: str = ""
+    mismatch: bool = False
+    broadcasts: bool = False
+    dead_letters: int = 0
     problem: str = ""
 
 
@@ -181,25 +181,22 @@ def settings_of(config: TopicConfig) -> TopicSettings:
 
 
 async def _consumer(desk: Desk, group: str, topic: str) -> ConsumerView:
-    lag, letters, problem = 0, 0, ""
+    view = ConsumerView(group=group)
     try:
-        lag = await group_lag(desk, group, topic)
-        letters = await waiting_letters(desk, group)
+        lag, letters = await group_lag(desk, group, topic), await waiting_letters(desk, group)
+        view = ConsumerView(group=group, lag=lag, dead_letters=letters)
         connected = await desk.admin.members.connections(group)
     except GroupOfflineError:
-        return _consumer_view(group, lag, letters)
+        return view
     except MQError as error:
-        problem = printable(str(error))
-        return msgspec.structs.replace(_consumer_view(group, lag, letters), problem=problem)
+        return msgspec.structs.replace(view, problem=printable(str(error)))
     found = connected.subscription_table.get(desk.admin.client.wire_name(topic))
-    return ConsumerView(
-        group=group,
-        lag=lag,
+    return msgspec.structs.replace(
+        view,
         members=len(connected.connection_set),
         subscription=f"{found.expression_type} {found.sub_string}" if found else "",
         mismatch=bool(connected.disagreeing_client_ids),
-        broadcasts=connected.message_model.value == "BROADCASTING",
-        dead_letters=letters,
+        broadcasts=connected.is_broadcast,
     )
 
 
@@ -214,12 +211,6 @@ async def waiting_letters(desk: Desk, group: str) -> int:
         return (await desk.letter_counts(group)).waiting if dead_letter_topic(group) in await desk.topic_names() else 0
     except MQError:
         return 0
-
-
-def _consumer_view(group: str, lag: int, letters: int) -> ConsumerView:
-    return ConsumerView(
-        group=group, lag=lag, members=0, subscription="", mismatch=False, broadcasts=False, dead_letters=letters
-    )
 
 
 async def producer_views(desk: Desk) -> list[ProducerView]:

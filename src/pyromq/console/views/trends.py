@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyromq.charts import Axes, Series, Svg, line_chart, spark
+from pyromq.charts import Axes, Series, Svg, line_chart
 from pyromq.console.desk import Desk
 from pyromq.console.history.spans import TimeSpan
 
@@ -17,9 +17,3 @@ def trend_chart(desk: Desk, span: TimeSpan, title: str, names: Mapping[str, str]
         return Svg()
     begin_ms = span.begin_ms(now_ms, min(line.points[0][0] for line in lines if line.points))
     return line_chart(lines, title, Axes(unit=unit, begin_ms=begin_ms, end_ms=now_ms))
-
-
-def trend_spark(desk: Desk, name: str, title: str, span: TimeSpan = TimeSpan.QUARTER, *, points_max: int = 60) -> Svg:
-    """A small line of a number for a table's cell; empty with fewer than two samples."""
-    values = [value for _, value in desk.history.points(name, span) if value is not None]
-    return spark(values[-points_max:], title)

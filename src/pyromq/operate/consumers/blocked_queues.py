@@ -125,7 +125,7 @@ class BlockedQueues:
             max_reconsume_times=message.delivery_attempt,
             failure_story=story_text(story_after(story, parked)),
         )
-        await self._requests.brokers.send_back(await self._requests.directory.address(queue.broker), header)
+        await self._requests.brokers.send_back(queue.broker, header)
         await self._offsets.carry_out(group, [move])
         return Parked(move=move, message_id=message.message_id, dead_letter_topic=f"%DLQ%{name}")
 

@@ -132,8 +132,7 @@ class MemberFacet:
             broker_name=found.queue.broker,
             topic=found.stored_topic,
         )
-        address = await self._requests.directory.address(found.queue.broker)
-        body = await self._requests.brokers.consume_directly(address, header)
+        body = await self._requests.brokers.consume_directly(found.queue.broker, header)
         return read_direct_consumption(body, found.message_id, group, chosen)
 
     async def producers(self, broker: str = "") -> dict[str, list[ProducerInfo]]:

@@ -213,11 +213,8 @@ class FactGatherer:
 
     async def _popped(self, group: str, message: ReceivedMessage) -> PoppedCopy | None:
         try:
-            address = await self._requests.directory.address(message.broker)
-            name = self._client.wire_name(group)
-            found = await self._requests.brokers.popped(
-                address, name, message.stored_topic, message.queue_id, message.offset
-            )
+            name, place = self._client.wire_name(group), (message.stored_topic, message.queue_id, message.offset)
+            found = await self._requests.brokers.popped(message.broker, name, *place)
         except MQError:  # a broker without pop
             return None
         if found.settled is None:

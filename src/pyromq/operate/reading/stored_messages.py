@@ -79,8 +79,7 @@ class StoredMessages:
 
     async def read(self, queue: QueueId, offset: int, *, count_max: int = READ_AT_ONCE) -> QueuePage:
         """Return messages from an offset on, as many as the broker gives at once."""
-        address = await self._requests.directory.address(queue.broker)
-        return await self._requests.brokers.read(address, queue, offset, count_max)
+        return await self._requests.brokers.read(queue, offset, count_max)
 
     async def walk(self, queue: QueueId, begin: int, end: int) -> AsyncIterator[ReceivedMessage]:
         """Give the messages of ``[begin, end)`` that are still there, one after the other."""

@@ -90,9 +90,8 @@ class HistoryReader:
     async def _offset(self, queue: QueueId, held: TopicOffset, time_ms: int) -> int:
         if held.last_update_timestamp and time_ms > held.last_update_timestamp:
             return held.max_offset
-        address = await self._requests.directory.address(queue.broker)
         async with self._turns:
-            return await self._requests.brokers.offset_at(address, queue, time_ms)
+            return await self._requests.brokers.offset_at(queue, time_ms)
 
     async def _step(self, times: Sequence[int], number: int, offsets: dict[QueueId, list[int]]) -> HistoryStep:
         counts = {queue: row[number + 1] - row[number] for queue, row in offsets.items()}
@@ -110,9 +109,8 @@ class HistoryReader:
             topic=queue.topic, queue_id=queue.number, index=offset, count=max(1, min(count, _ENTRIES))
         )
         try:
-            address = await self._requests.directory.address(queue.broker)
             async with self._turns:
-                entries = (await self._requests.brokers.queue_entries(address, header)).queue_data
+                entries = (await self._requests.brokers.queue_entries(queue.broker, header)).queue_data
         except MQError:
             return None
         return sum(each.physic_size for each in entries) / len(entries) if entries else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -60,12 +60,19 @@ class FailureRecorder:
 
     def raised(self, messages: Sequence[ReceivedMessage], error: BaseException) -> None:
         """A listener raised this for all of them."""
-        if self._is_on:
-            try:
-                raised = raised_of(error, with_traceback=self._traceback_bytes > 0)
-                self._note(messages, raised.failure(self._masks, self._traceback_bytes))
-            except Exception:
-                _log_unreported(messages)
+
+        def failure() -> Failure:
+            raised = raised_of(error, with_traceback=self._traceback_bytes > 0)
+            return raised.failure(self._masks, self._traceback_bytes)
+
+        self._note(messages, failure)
+
+    def gave_up(self, batch: Sequence[ReceivedMessage], error: BaseException, letters: Letters) -> None:
+        """Record why messages are dead letters at once: each has its reason where bodies cannot be decoded."""
+        if letters.stage == STAGE_DECODE:
+            self.reasons(batch, error, letters.reasons)
+        else:
+            self.raised(batch, error)
 
     def gave_up(self, batch: Sequence[ReceivedMessage], error: BaseException, letters: Letters) -> None:
         """Record why messages are dead letters at once: each has its reason where bodies cannot be decoded."""
@@ -88,23 +95,21 @@ class FailureRecorder:
 
     def said(self, messages: Sequence[ReceivedMessage], error_class: str, text: str) -> None:
         """Record a failure without an exception."""
-        if self._is_on:
-            try:
-                self._note(messages, failure_from_text(error_class, self.mask(text)))
-            except Exception:
-                _log_unreported(messages)
+        self._note(messages, lambda: failure_from_text(error_class, self.mask(text)))
 
     def mask(self, text: str) -> str:
         """What hooks leave of a text."""
         return masked(text, self._masks) if text and self._masks else text
 
-    def _note(self, messages: Sequence[ReceivedMessage], failure: Failure) -> None:
-        facts = {"version": self._version, "host": self._host, "time_ms": self._clock.now_ms()}
-        for message in messages:
-            record = msgspec.structs.replace(failure, attempt=message.delivery_attempt + 1, **facts)
-            message.note_failure(story_after(message.failure_story, record))
-
-
-def _log_unreported(messages: Sequence[ReceivedMessage]) -> None:
-    first = messages[0].message_id if messages else ""
-    logger.exception("failure not told, its message goes back without: id=%s count=%d", first, len(messages))
+    def _note(self, messages: Sequence[ReceivedMessage], make: Callable[[], Failure]) -> None:
+        if not self._is_on:
+            return
+        try:
+            failure = make()
+            facts = {"version": self._version, "host": self._host, "time_ms": self._clock.now_ms()}
+            for message in messages:
+                record = msgspec.structs.replace(failure, attempt=message.delivery_attempt + 1, **facts)
+                message.note_failure(story_after(message.failure_story, record))
+        except Exception:  # errors are the application's: none may keep its message from going back
+            first = messages[0].message_id if messages else ""
+            logger.exception("failure not told, its message goes back without: id=%s count=%d", first, len(messages))

@@ -18,7 +18,7 @@ from pyromq.client.consumer.rules.queue_buffer import BATCH_MAX
 from pyromq.client.consumer.rules.queue_lock import RENEW_MS
 from pyromq.client.core.options import ClientOptions
 from pyromq.client.core.settings import require_number
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, require
 from pyromq.model.failure import TRACEBACK_BYTES_MAX
 from pyromq.model.times import Span, moment_ms
 from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
@@ -264,8 +264,3 @@ def _start_of(start: object) -> tuple[ConsumeFromWhere, int]:
     if not isinstance(start, str) or start not in _STARTS:
         raise ConfigError(f"start={start!r}: write 'earliest', 'latest' or a datetime with a time zone")
     return _STARTS[start], 0
-
-
-def require(holds: bool, text: str) -> None:
-    if not holds:
-        raise ConfigError(text)

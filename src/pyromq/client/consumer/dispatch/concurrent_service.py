@@ -15,13 +15,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
-from pyromq.client.consumer.base.hook_runner import HookRunner
-from pyromq.client.consumer.base.listeners import Listener, verdict_of
+from pyromq.client.consumer.base.listeners import verdict_of
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
-from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.dead_letters import report_dead_letters
-from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
-from pyromq.client.consumer.dispatch.send_back import SendBacks
+from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ListenerRunner, ServiceParts, ThreadRunner
 from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import (
     TIMED_OUT_LEVEL,
@@ -34,8 +31,6 @@ from pyromq.client.consumer.rules.outcome import (
     letters_of,
 )
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.tasks import TaskOwner
-from pyromq.clock import Clock
 from pyromq.errors import DeadLetterError
 from pyromq.wire.json.heartbeat import MessageModel
 
@@ -48,15 +43,8 @@ _KINDS: Final = (ConsumeStatus, BatchResult)
 class ConcurrentService:
     """One per consumer; the loop owns it. Progress is in the buffers; GroupMember commits it."""
 
-    def __init__(
-        self,
-        listener: Listener,
-        settings: PushConsumerSettings,
-        tasks: TaskOwner,
-        send_backs: SendBacks,
-        hook_runner: HookRunner,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, parts: ServiceParts) -> None:
+        listener, settings, tasks, send_backs, hook_runner, _ = parts
         self._settings = settings
         self._hook_runner = hook_runner
         self._batch_max = settings.batch_max
@@ -69,8 +57,8 @@ class ConcurrentService:
         self._is_closed = False
         self.is_paused = False  # by the application, all queues at once
         self._is_watched = bool(hook_runner)
-        parts = (listener, settings, tasks, clock, self._next, self._over)
-        self._runner = CoroutineRunner(*parts) if listener.is_coroutine else ThreadRunner(*parts)
+        runner = CoroutineRunner[OwnedQueue] if listener.is_coroutine else ThreadRunner[OwnedQueue]
+        self._runner: ListenerRunner[Any] = runner(parts, self._next, self._over)
 
     # --- messages come ---
 

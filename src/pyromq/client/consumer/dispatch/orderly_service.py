@@ -12,12 +12,10 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from pyromq.client.consumer.base.hook_runner import HookRunner
-from pyromq.client.consumer.base.listeners import Listener, checked
+from pyromq.client.consumer.base.listeners import checked
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
-from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.dead_letters import report_dead_letters
-from pyromq.client.consumer.dispatch.send_back import SendBacks
+from pyromq.client.consumer.dispatch.runners import ServiceParts
 from pyromq.client.consumer.rules.orderly_outcome import (
     OrderlyOutcome,
     OrderlyResult,
@@ -29,8 +27,6 @@ from pyromq.client.consumer.rules.orderly_outcome import (
 from pyromq.client.consumer.rules.outcome import Letters, attempts_max, letters_of
 from pyromq.client.consumer.rules.queue_state import RunState
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.tasks import TaskOwner
-from pyromq.clock import Clock
 from pyromq.errors import DeadLetterError
 
 logger = logging.getLogger(__name__)
@@ -45,16 +41,8 @@ class OrderlyService:
     Progress is in the buffers; GroupMember commits it.
     """
 
-    def __init__(
-        self,
-        listener: Listener,
-        settings: PushConsumerSettings,
-        tasks: TaskOwner,
-        send_backs: SendBacks,
-        hook_runner: HookRunner,
-        clock: Clock,
-        lost: Callable[[OwnedQueue], None] | None,
-    ) -> None:
+    def __init__(self, parts: ServiceParts, lost: Callable[[OwnedQueue], None] | None) -> None:
+        listener, settings, tasks, send_backs, hook_runner, clock = parts
         self._listener = listener
         self._settings = settings
         self._tasks = tasks

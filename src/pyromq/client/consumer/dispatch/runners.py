@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, ListenerCancelledError, as_failure, raise_unless_ours
 from pyromq.client.consumer.base.loop_watch import BLOCKED_S
 from pyromq.client.consumer.base.settings import PushConsumerSettings
+from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner, this_task
 from pyromq.clock import Clock
@@ -32,27 +35,45 @@ _NO_THREAD_S: Final = 1.0  # until it is tried again
 _SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everything else
 
 
-class CoroutineRunner(Generic[OwnerT]):
+class ServiceParts(NamedTuple):
+    """What the services of a push consumer are made of."""
+
+    listener: Listener
+    settings: PushConsumerSettings
+    tasks: TaskOwner
+    send_backs: SendBacks
+    hook_runner: HookRunner
+    clock: Clock
+
+
+class ListenerRunner(ABC, Generic[OwnerT]):
+    """Calls listeners with the batches that its service has next."""
+
+    def __init__(self, parts: ServiceParts, next_batch: Callable[[], Work[OwnerT] | None], over: Over[OwnerT]) -> None:
+        self._listener = parts.listener
+        self._tasks = parts.tasks
+        self._now_s = parts.clock.monotonic_s
+        self._next_batch = next_batch
+        self._over = over
+
+    @abstractmethod
+    def wake(self) -> None:
+        """There may be a batch."""
+
+    @abstractmethod
+    async def close(self, timeout_ms: int) -> bool:
+        """Wait for listeners that run; False when some still do."""
+
+
+class CoroutineRunner(ListenerRunner[OwnerT]):
     """A worker takes batches until none wait, and calls another one to help before it waits itself.
 
     So listeners that never wait are run by one task in a row, and others by as many as may run at once.
     """
 
-    def __init__(
-        self,
-        listener: Listener,
-        settings: PushConsumerSettings,
-        tasks: TaskOwner,
-        clock: Clock,
-        next_batch: Callable[[], Work[OwnerT] | None],
-        over: Over[OwnerT],
-    ) -> None:
-        self._listener = listener
-        self._tasks = tasks
-        self._now_s = clock.monotonic_s
-        self._next_batch = next_batch
-        self._over = over
-        self._workers_max = settings.concurrency_max
+    def __init__(self, parts: ServiceParts, next_batch: Callable[[], Work[OwnerT] | None], over: Over[OwnerT]) -> None:
+        super().__init__(parts, next_batch, over)
+        self._workers_max = parts.settings.concurrency_max
         self._workers: set[asyncio.Task[Any]] = set()
         self._is_coming = False  # a worker was called and has not begun
 
@@ -108,7 +129,7 @@ class CoroutineRunner(Generic[OwnerT]):
         return not (await asyncio.wait(self._workers, timeout=timeout_ms / 1000))[1]
 
 
-class ThreadRunner(Generic[OwnerT]):
+class ThreadRunner(ListenerRunner[OwnerT]):
     """A thread takes batches until none wait, and calls another one to help before it begins with its own.
 
     So listeners that return at once are run by one thread in a row, without waking others for each message, and
@@ -116,20 +137,9 @@ class ThreadRunner(Generic[OwnerT]):
     the loop in bunches.
     """
 
-    def __init__(
-        self,
-        listener: Listener,
-        settings: PushConsumerSettings,
-        tasks: TaskOwner,
-        clock: Clock,
-        next_batch: Callable[[], Work[OwnerT] | None],
-        over: Over[OwnerT],
-    ) -> None:
-        self._listener = listener
-        self._next_batch = next_batch
-        self._over_one = over
-        self._now_s = clock.monotonic_s
-        self._threads = settings.threads
+    def __init__(self, parts: ServiceParts, next_batch: Callable[[], Work[OwnerT] | None], over: Over[OwnerT]) -> None:
+        super().__init__(parts, next_batch, over)
+        self._threads = parts.settings.threads
         self._busy = 0  # batches that are out
         self._ready: deque[Work[OwnerT]] = deque()  # those that no thread has begun with
         self._is_coming = False  # a thread was called and has not begun
@@ -202,7 +212,7 @@ class ThreadRunner(Generic[OwnerT]):
 
     def _collect(self) -> None:
         self._is_reported = False  # first: a thread that still sees True has its outcome in already
-        outcomes, over = self._outcomes, self._over_one
+        outcomes, over = self._outcomes, self._over
         while outcomes:
             self._busy -= 1
             over(*outcomes.popleft())

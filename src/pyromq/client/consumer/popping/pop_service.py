@@ -16,12 +16,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from pyromq.client.consumer.base.consume_stats import TopicCounts
-from pyromq.client.consumer.base.hook_runner import HookRunner
-from pyromq.client.consumer.base.listeners import Listener, verdict_of
+from pyromq.client.consumer.base.listeners import verdict_of
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
-from pyromq.client.consumer.base.settings import POP_BATCH_MAX, PushConsumerSettings
-from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
-from pyromq.client.consumer.dispatch.send_back import SendBacks
+from pyromq.client.consumer.base.settings import POP_BATCH_MAX
+from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ListenerRunner, ServiceParts, ThreadRunner
 from pyromq.client.consumer.popping.leases import LeasedMessage
 from pyromq.client.consumer.popping.pop_calls import PopCalls, PopTarget
 from pyromq.client.consumer.popping.renewals import LeaseRenewals
@@ -37,8 +35,6 @@ from pyromq.client.consumer.rules.outcome import (
     letters_of,
 )
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.tasks import TaskOwner
-from pyromq.clock import Clock
 from pyromq.errors import DeadLetterError
 
 logger = logging.getLogger(__name__)
@@ -51,17 +47,8 @@ _LOOK_S: Final = 1.0
 class PopService:
     """One per consumer; the loop owns it. ``counts_of(topic)`` are the counters of a topic."""
 
-    def __init__(
-        self,
-        listener: Listener,
-        settings: PushConsumerSettings,
-        tasks: TaskOwner,
-        send_backs: SendBacks,
-        hook_runner: HookRunner,
-        clock: Clock,
-        calls: PopCalls,
-        counts_of: Callable[[str], TopicCounts],
-    ) -> None:
+    def __init__(self, parts: ServiceParts, calls: PopCalls, counts_of: Callable[[str], TopicCounts]) -> None:
+        listener, settings, tasks, send_backs, hook_runner, clock = parts
         self._settings = settings
         self._clock = clock
         self._calls = calls
@@ -79,8 +66,8 @@ class PopService:
         self._is_paused = False
         self._renewals = LeaseRenewals(calls, clock, self._lost)
         self._settlements = Settlements(calls, send_backs, tasks, settings, clock, self._has_room.set)
-        parts = (listener, settings, tasks, clock, self._next, self._over)
-        self._runner = CoroutineRunner(*parts) if listener.is_coroutine else ThreadRunner(*parts)
+        runner = CoroutineRunner[TopicCounts] if listener.is_coroutine else ThreadRunner[TopicCounts]
+        self._runner: ListenerRunner[Any] = runner(parts, self._next, self._over)
         tasks.start(self._renewals.run(), name="renewals")
         tasks.start(self._watch(), name="consume timeouts")
 

@@ -26,7 +26,6 @@ from pyromq.client.consumer.base.settings import (
     SimpleConsumerOptions,
     SimpleConsumerSettings,
     Start,
-    require,
 )
 from pyromq.client.consumer.group_member import Topics, expressions_of
 from pyromq.client.consumer.popping.leases import LeasedMessage, LeaseHolder
@@ -36,7 +35,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.options import check_options, checked_group, client_for, with_given
 from pyromq.client.core.roles import ConsumerRole
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.errors import ClientClosedError, ConfigError, InvalidExpressionError, MQError, NoRouteError
+from pyromq.errors import ClientClosedError, ConfigError, InvalidExpressionError, MQError, NoRouteError, require
 from pyromq.model.names import validate_topic
 from pyromq.model.times import Span, given_ms, span_ms
 from pyromq.wire.json.heartbeat import ConsumerData, ConsumeType, Subscription

@@ -91,7 +91,7 @@ def masked(text: str, masks: Sequence[Mask]) -> str:
             text = mask(text)
             if not isinstance(text, str):
                 raise TypeError(f"it returned {type(text).__name__}, not text")
-        except Exception:
+        except Exception:  # a hook is the application's
             logger.exception("hook that masks errors failed, their text is left out: hook=%r", _name_of(mask))
             return MASK_FAILED
     return text

@@ -20,18 +20,15 @@ would replay up to 8 GiB. The start 0 is corrected by the first pull where reten
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
 from enum import Enum
 from typing import Final
 
-from pyromq.errors import ConfigError
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import Offset
 from pyromq.wire.json.heartbeat import ConsumeFromWhere
 
 CLOCK_SKEW_MS: Final = 60_000
 """How far the clock of a client may be ahead of a broker's without missing messages of a queue that it finds later."""
-_TIME_FORMAT: Final = "%Y%m%d%H%M%S"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +107,3 @@ def plan_start(
     if subscribed is None:  # the newest: also what RocketMQ makes of its three outdated choices
         return AskEnd()
     return AskBegin() if subscribed.was_absent else AskByTime(max(0, subscribed.time_ms - CLOCK_SKEW_MS))
-
-
-def parse_consume_time(text: str, zone: tzinfo | None = None) -> int:
-    """RocketMQ's ``yyyyMMddHHmmss`` in the given zone (the machine's own when None), as milliseconds."""
-    if not (len(text) == 14 and text.isascii() and text.isdigit()):
-        raise ConfigError(f"consume timestamp {text[:40]!r} is not of the form yyyyMMddHHmmss")
-    try:
-        moment = datetime.strptime(text, _TIME_FORMAT).replace(tzinfo=zone)
-    except ValueError as error:
-        raise ConfigError(f"consume timestamp {text!r} is not a moment in time: {error}") from error
-    return int(moment.timestamp() * 1000)

@@ -12,6 +12,7 @@ from pyromq.client.consumer.base.listeners import Listener
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
+from pyromq.client.consumer.dispatch.runners import ServiceParts
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyStatus
 from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.consumer.rules.queue_state import RunState
@@ -36,15 +37,12 @@ class Rig:
         self.after = self.after_dead_letter = lambda: None
         self.recorder = FailureRecorder(clock, is_on=False)
         settings = PushConsumerSettings(rest_ms=30_000, **changes)
-        self.service = OrderlyService(
+        listener, hook_runner = (
             Listener(cast(Any, self._listen), None, threads=1, name="test"),
-            settings,
-            TaskOwner("test"),
-            cast(Any, self),
             HookRunner((), lambda: 0),
-            clock,
-            self._lose,
         )
+        parts = ServiceParts(listener, settings, TaskOwner("test"), cast(Any, self), hook_runner, clock)
+        self.service = OrderlyService(parts, self._lose)
 
     async def _listen(self, message: Any) -> OrderlyStatus:
         self.seen.append(message.offset)

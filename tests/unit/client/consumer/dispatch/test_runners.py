@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from pyromq.client.consumer.dispatch import runners
-from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
+from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ServiceParts, ThreadRunner
 from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import SendBack
 from pyromq.client.core.tasks import TaskOwner
@@ -34,14 +34,8 @@ async def test_a_batch_that_comes_as_the_only_worker_leaves_finds_another() -> N
 
     listener: Any = SimpleNamespace(function=listen, takes_one=True, runs={})
     settings: Any = SimpleNamespace(concurrency_max=1)
-    runner = CoroutineRunner(
-        listener,
-        settings,
-        TaskOwner("test"),
-        ManualClock(),
-        lambda: waiting.pop(0) if waiting else None,
-        lambda *_: None,
-    )
+    parts = ServiceParts(listener, settings, TaskOwner("test"), cast(Any, None), cast(Any, None), ManualClock())
+    runner = CoroutineRunner[Any](parts, lambda: waiting.pop(0) if waiting else None, lambda *_: None)
 
     async def arrive(message: str) -> None:
         waiting.append((OWNED, [message]))
@@ -96,14 +90,9 @@ async def test_when_the_system_has_no_thread_it_is_said_and_tried_again(
     waiting: list[Any] = [(OWNED, ["first"]), (OWNED, ["second"])]
     seen: list[str] = []
     listener: Any = SimpleNamespace(function=seen.append, takes_one=True, runs={}, pool=NoThreads())
-    runner = ThreadRunner(
-        listener,
-        cast(Any, SimpleNamespace(threads=4)),
-        TaskOwner("test"),
-        ManualClock(),
-        lambda: waiting.pop(0) if waiting else None,
-        lambda *_: None,
-    )
+    settings: Any = SimpleNamespace(threads=4)
+    parts = ServiceParts(listener, settings, TaskOwner("test"), cast(Any, None), cast(Any, None), ManualClock())
+    runner = ThreadRunner[Any](parts, lambda: waiting.pop(0) if waiting else None, lambda *_: None)
     runner.wake()
     async with asyncio.timeout(60):
         while len(seen) < 2:  # noqa: ASYNC110 - timers of the loop are what is waited for

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
-
 import pytest
 
 from pyromq.client.consumer.rules.start_offset import (
@@ -16,10 +14,8 @@ from pyromq.client.consumer.rules.start_offset import (
     StartPlan,
     Stored,
     Subscribed,
-    parse_consume_time,
     plan_start,
 )
-from pyromq.errors import ConfigError
 from pyromq.model.queue import Offset
 from pyromq.wire.json.heartbeat import ConsumeFromWhere as From
 
@@ -59,21 +55,3 @@ def test_a_stored_offset_wins_and_an_unreadable_one_waits(topic: str, from_where
     assert plan_start(topic, 0, from_where, 777) == ZERO
     assert plan_start(topic, 42, from_where, 777) == StartAt(Offset(42))
     assert plan_start(topic, Stored.UNREADABLE, from_where, 777) == NotNow()
-
-
-def test_a_consume_time_is_read_in_its_zone() -> None:
-    moment = datetime(2024, 2, 29, 23, 59, 58, tzinfo=UTC)
-    assert parse_consume_time("20240229235958", UTC) == int(moment.timestamp()) * 1000
-    east = timezone(timedelta(hours=8))
-    assert parse_consume_time("20240229235958", east) == int(moment.timestamp()) * 1000 - 8 * 3_600_000
-
-
-def test_without_a_zone_the_machine_decides() -> None:
-    local = datetime(2024, 2, 29, 23, 59, 58).astimezone()
-    assert parse_consume_time("20240229235958") == int(local.timestamp()) * 1000
-
-
-@pytest.mark.parametrize("text", ["", "2024", "20230229000000", "2024022923595x", "99999999999999"])
-def test_a_text_that_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError):
-        parse_consume_time(text, UTC)
