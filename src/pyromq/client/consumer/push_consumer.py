@@ -24,7 +24,7 @@ from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, MessageListener
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.running_info import HeadOfLine, RunningInfo, head_of_line
-from pyromq.client.consumer.base.settings import PushConsumerOptions, PushConsumerSettings, Start, require
+from pyromq.client.consumer.base.settings import PushConsumerOptions, PushConsumerSettings, Start
 from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
 from pyromq.client.consumer.dispatch.consume_timeouts import ConsumeTimeouts
 from pyromq.client.consumer.dispatch.direct_consume import consume_directly
@@ -46,7 +46,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stop_signals import stop_signals
 from pyromq.client.producer.producer import trace_dispatcher
 from pyromq.client.producer.trace import ConsumerTrace, TraceDispatcher, trace_topic_of
-from pyromq.errors import NoPermissionError
+from pyromq.errors import NoPermissionError, require
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.times import Span, given_ms, given_timeout_ms

@@ -74,13 +74,6 @@ class FailureRecorder:
         else:
             self.raised(batch, error)
 
-    def gave_up(self, batch: Sequence[ReceivedMessage], error: BaseException, letters: Letters) -> None:
-        """Record why messages are dead letters at once: each has its reason where bodies cannot be decoded."""
-        if letters.stage == STAGE_DECODE:
-            self.reasons(batch, error, letters.reasons)
-        else:
-            self.raised(batch, error)
-
     def reasons(self, batch: Sequence[ReceivedMessage], error: BaseException, reasons: Mapping[int, str]) -> None:
         """A listener could not be given these, each for a reason of its own, by place."""
         if self._is_on:
