@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyromq.pipeline.consuming.options import ConsumeOptions
     from pyromq.pipeline.consuming.rows import Record
     from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry
+    from pyromq.pipeline.spark.jvm.jar import lane_jar
     from pyromq.pipeline.spark.progress import ProgressListener
     from pyromq.pipeline.spark.session import register, session
     from pyromq.pipeline.spark.sql_frames import sql_frame
@@ -43,6 +44,7 @@ __all__ = [
     "Retry",
     "consume",
     "fill_table",
+    "lane_jar",
     "read_store",
     "register",
     "session",
@@ -53,6 +55,7 @@ __all__ = [
 
 _HOMES = {
     "ProgressListener": "spark.progress",
+    "lane_jar": "spark.jvm.jar",
     "register": "spark.session",
     "session": "spark.session",
     "read_store": "spark.store_frames",
