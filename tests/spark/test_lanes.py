@@ -91,9 +91,10 @@ def test_compressed_bodies_and_columns_one_by_one(spark: Any, topics: Topics) ->
     options = topics.options(topic)
     by_python, by_jvm = (rows_of(read(spark, options, lane)) for lane in LANES)
     assert by_jvm == by_python and len(by_jvm) == 5
-    for name in COLUMNS:
-        values = [read(spark, options, lane).select("queue_offset", name).orderBy("queue_offset") for lane in LANES]
-        assert values[0].collect() == values[1].collect(), name
+    for first in range(4):
+        some = COLUMNS[first::4]
+        found = read(spark, options, "jvm").selectExpr(*[PLAIN[COLUMNS.index(name)] for name in some]).collect()
+        assert found == [tuple(row[name] for name in some) for row in by_python], some
     assert read(spark, options, "jvm").count() == 5
     assert len(read(spark, options, "jvm", pullBatchSize="1").limit(2).collect()) == 2
 
