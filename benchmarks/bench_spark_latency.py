@@ -38,22 +38,22 @@ def main() -> None:
         fill(nameserver, 10 * BACKLOG, "long")
         spark = bench_session()
         print()
-        _small_batches(spark, nameserver, Path(name))
-        _ways(spark, nameserver, Path(name))
+        small_batches(spark, nameserver, Path(name))
+        ways(spark, nameserver, Path(name))
         _memory(spark, nameserver, Path(name))
         spark.stop()
 
 
-def _small_batches(spark: Any, nameserver: str, folder: Path) -> None:
-    queues = made_topic(nameserver, "small")
-    rows = _reader(spark, nameserver, "small", startingOffsets="earliest").load()
+def small_batches(spark: Any, nameserver: str, folder: Path, topic: str = "small") -> None:
+    queues = made_topic(nameserver, topic)
+    rows = _reader(spark, nameserver, topic, startingOffsets="earliest").load()
     with (
-        _running(rows.writeStream.format("noop"), folder / "small") as query,
+        _running(rows.writeStream.format("noop"), folder / topic) as query,
         Producer(nameserver, group="bench") as producer,
     ):
         for number in range(BATCHES):
             for queue in queues:
-                producer.send(Message("small", b"x"), queue=queue)
+                producer.send(Message(topic, b"x"), queue=queue)
             _wait(lambda end=number: _rows(query) > end * len(queues))
         batches = [each for each in query.recentProgress if each.numInputRows == len(queues)]
     durations = [each.durationMs for each in batches]
@@ -62,8 +62,8 @@ def _small_batches(spark: Any, nameserver: str, folder: Path) -> None:
     print_figure("micro-batch of 2 rows on 2 partitions, median", told, f"≤ {BATCH_GOAL_MS} ms")
 
 
-def _ways(spark: Any, nameserver: str, folder: Path) -> None:
-    queues = made_topic(nameserver, "ways")
+def ways(spark: Any, nameserver: str, folder: Path, topic: str = "ways") -> None:
+    queues = made_topic(nameserver, topic)
     taken_ms: list[float] = []
 
     def arrived(frame: Any, _: int) -> None:
@@ -71,16 +71,16 @@ def _ways(spark: Any, nameserver: str, folder: Path) -> None:
         now = time.perf_counter_ns()
         taken_ms.extend((now - int(body)) / 1e6 for body in bodies)
 
-    rows = _reader(spark, nameserver, "ways", startingOffsets="earliest").schema("body binary").load()
+    rows = _reader(spark, nameserver, topic, startingOffsets="earliest").schema("body binary").load()
     with (
-        _running(rows.writeStream.foreachBatch(arrived), folder / "ways"),
+        _running(rows.writeStream.foreachBatch(arrived), folder / topic),
         Producer(nameserver, group="bench") as producer,
     ):
         begun = time.perf_counter()
         for number in range(MESSAGES):
             time.sleep(max(0.0, begun + number * PAUSE_S - time.perf_counter()))
             queue: QueueId = queues[number % len(queues)]
-            producer.send(Message("ways", b"%d" % time.perf_counter_ns()), queue=queue)
+            producer.send(Message(topic, b"%d" % time.perf_counter_ns()), queue=queue)
         _wait(lambda: len(taken_ms) == MESSAGES)
     percentiles = quantiles(taken_ms[MESSAGES_WARM:], n=100)
     told = " / ".join(f"{percentiles[at - 1]:.0f}" for at in (50, 90, 99))

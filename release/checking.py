@@ -58,6 +58,8 @@ def check_contents(wheel: Path) -> str:
     strange = [name for name in names if name.split("/")[0] in ("tests", "docs", "release", "benchmarks")]
     if strange:
         raise ReleaseError(f"{wheel.name} holds what does not belong into it: {strange[:5]}")
+    if wheel.name.startswith("pyromq-") and not any(name.endswith("/jvm/java/DefaultSource.java") for name in names):
+        raise ReleaseError(f"{wheel.name} has no sources of the JVM lane (pipeline/spark/jvm/java)")
     return f"{wheel.name}: {len(names)} files, {wheel.stat().st_size // 1024} KiB, its licence among them"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyromq.pipeline import session
+from pyromq.pipeline.spark.jvm.jar import lane_jar_if_any
 from pyromq.testing import LoopbackBroker
 from tests.spark.topics import Topics
 
@@ -60,3 +61,13 @@ def topics(broker: LoopbackBroker, request: pytest.FixtureRequest) -> Iterator[T
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
     return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture(params=("python", "jvm"))
+def lane(spark: Any, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each lane in turn, for the queries of a test that name none."""
+    if request.param == "jvm" and lane_jar_if_any() is None:
+        pytest.skip("there is no Java compiler for the JVM lane")
+    spark.conf.set("spark.pyromq.lane", request.param)
+    yield request.param
+    spark.conf.unset("spark.pyromq.lane")

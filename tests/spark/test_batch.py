@@ -13,7 +13,7 @@ from pyromq import Message
 from pyromq.pipeline.arrow.columns import COLUMNS
 from tests.spark.topics import Topics, bodies
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("lane")]
 
 
 def read(spark: Any, options: dict[str, str], schema: str = "") -> Any:

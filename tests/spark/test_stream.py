@@ -13,7 +13,7 @@ from pyromq.operate.query_reports import QueryReport, read_reports, reports_fold
 from tests.spark.queries import Collected, run, start, until
 from tests.spark.topics import Topics, bodies
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("lane")]
 NARROW = "topic string, queue_id int, queue_offset bigint, body binary"
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyromq.pipeline.consuming.rows import Record
     from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry
     from pyromq.pipeline.mirroring.job import MirrorRound, mirror
+    from pyromq.pipeline.spark.jvm.jar import lane_jar
     from pyromq.pipeline.spark.progress import ProgressListener
     from pyromq.pipeline.spark.session import register, session
     from pyromq.pipeline.spark.sql_frames import sql_frame
@@ -46,6 +47,7 @@ __all__ = [
     "Retry",
     "consume",
     "fill_table",
+    "lane_jar",
     "mirror",
     "read_store",
     "register",
@@ -57,6 +59,7 @@ __all__ = [
 
 _HOMES = {
     "ProgressListener": "spark.progress",
+    "lane_jar": "spark.jvm.jar",
     "register": "spark.session",
     "session": "spark.session",
     "read_store": "spark.store_frames",

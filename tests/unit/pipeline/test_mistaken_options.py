@@ -59,6 +59,7 @@ SOURCE_MISTAKES: dict[str, tuple[tuple[str, str], ...]] = {
     "sql": ((" ", NOTHING),),
     "pushFilters": (("all", SWITCH),),
     "includeRetry": (("yes", SWITCH),),
+    "lane": (("fast", "auto, python, jvm"), ("", "auto, python, jvm")),
     "properties": (("json", "map nor raw"),),
     "payload": (("xml", "json, text, avro, msgpack, protobuf"), ("", "not one of json")),
     "schema": (("", NOTHING),),

@@ -43,6 +43,14 @@ class PayloadMode(Enum):
     DROPMALFORMED = "dropmalformed"
 
 
+class LaneChoice(Enum):
+    """Which program reads the messages of a query."""
+
+    AUTO = "auto"
+    PYTHON = "python"
+    JVM = "jvm"
+
+
 _BYTES: Final = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 _MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _amount = re.compile(r"([0-9]+)\s*([a-z]*)").fullmatch
@@ -202,6 +210,13 @@ def payload_mode(text: str) -> PayloadMode:
         return PayloadMode(text.strip().lower())
     except ValueError as error:
         raise ValueError(f"{text!r} is not one of {', '.join(each.value for each in PayloadMode)}") from error
+
+
+def lane(text: str) -> LaneChoice:
+    try:
+        return LaneChoice(text.strip().lower())
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not one of {', '.join(each.value for each in LaneChoice)}") from error
 
 
 def store_folders(text: str) -> tuple[StoreFolderOption, ...]:

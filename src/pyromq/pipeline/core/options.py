@@ -17,7 +17,7 @@ from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.kafka_names import counterpart, kafka_hint
 from pyromq.pipeline.core.keywords import closest
 from pyromq.pipeline.core.offsets import queue_text
-from pyromq.pipeline.core.option_texts import PayloadFormat, PayloadMode, StoreFolderOption
+from pyromq.pipeline.core.option_texts import LaneChoice, PayloadFormat, PayloadMode, StoreFolderOption
 from pyromq.pipeline.core.places import (
     EARLIEST,
     LATEST,
@@ -68,6 +68,7 @@ class SourceOptions:
     sql: str = ""
     push_filters: bool = False
     include_retry: bool = False
+    lane: LaneChoice = LaneChoice.PYTHON
     properties_as_map: bool = True
     payload: PayloadFormat | None = None  # how bodies are written; None: they are not decoded
     schema: str = ""  # of bodies, in any form that ``typed.schemas.given`` reads
@@ -209,6 +210,7 @@ OPTIONS: Final = (
     SourceOption("sql", "sql", texts.text_of, Use.BOTH, "–"),
     SourceOption("pushFilters", "push_filters", texts.switch, Use.BATCH, "`false`"),
     SourceOption("includeRetry", "include_retry", texts.switch, Use.BOTH, "`false`"),
+    SourceOption("lane", "lane", texts.lane, Use.BOTH, "`python`"),
     SourceOption("properties", "properties_as_map", texts.properties, Use.BOTH, "`map`"),
     SourceOption("payload", "payload", texts.payload, Use.BOTH, "–"),
     SourceOption("schema", "schema", texts.text_of, Use.BOTH, "–"),
@@ -233,13 +235,15 @@ OPTIONS: Final = (
     SourceOption("storePath", "store_folders", texts.store_folders, Use.BATCH, "–"),
     SourceOption("storeVerify", "store_verify", texts.switch, Use.BATCH, "`true`"),
 )
-_TABLE: Final = OptionTable("source", "reads", "docs/how-to/spark.md", OPTIONS)
+LANE_MARK: Final = "__lane"
+"""Given by the JVM lane, not by users: the plan is for it (``Lane.java``)."""
+_TABLE: Final = OptionTable("source", "reads", "docs/how-to/spark.md", OPTIONS, frozenset((LANE_MARK,)))
 _PRECEDENCE: Final = (AtTime, AtTimes, AtOffsets, RelativeOffset)
 """Of the options that give one start, or one end, the first of these kinds counts: as Kafka's source has it."""
 _OF_STORES: Final = frozenset(
     (
         *("storePath", "storeVerify", "topic", "tags", "startingTimestamp", "endingTimestamp"),
-        *("minPartitions", "maxPartitions", "properties", "batchRows"),
+        *("minPartitions", "maxPartitions", "properties", "batchRows", "lane"),
         *("payload", "schema", "payloadMode"),
     )
 )
@@ -313,6 +317,8 @@ def _rules(options: SourceOptions, use: Use) -> tuple[Rule, ...]:
          "text has no schema: its column is value"),
         ("payloadMode", options.payload or options.mode_of_bad_rows is PayloadMode.PERMISSIVE, "it needs payload",
          "payload"),
+        ("lane", options.lane is not LaneChoice.JVM or not (options.payload or options.store_folders),
+         "jvm reads messages of brokers as they are; payload and storePath need python, which auto chooses for them"),
         ("includeRetry", options.group or not options.include_retry, "it needs the option group", "group"),
         ("startingOffsets", options.group or options.starting is not RelativeOffset.GROUP,
          "group needs the option group", "group"),

@@ -18,6 +18,7 @@ from pyromq.pipeline.core.option_texts import option_text
 from pyromq.pipeline.core.options import SourceOptions, Use, parse_options
 from pyromq.pipeline.spark.home import light_home, started_from
 from pyromq.pipeline.spark.java import cache_folder, java_home
+from pyromq.pipeline.spark.jvm.jar import lane_jar_if_any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +52,7 @@ _FAREWELL: Final = (
     r"Failed to remove the listener because of exception: \[NO_ACTIVE_SESSION\]"
     r"|StreamingQueryListenerBus Handler thread received exception, .*\bafter (interpreter )?shutdown"
 )
+_JARS: Final = "spark.jars"
 _LISTENER: Final = "_pyromq_listener"
 _KNOWN: Final = "_pyromq_sources"
 _SOCKET_FOLDER_MAX: Final = 61  # characters; the names of Unix sockets are limited
@@ -72,13 +74,24 @@ def session(master: str = "local[*]", app_name: str = "pyromq", **settings: obje
 
     builder = SparkSession.builder
     builder = builder.remote(master) if master.startswith(_CONNECT) else builder.master(master).appName(app_name)
-    for name, value in {**default_settings(master), **settings}.items():
+    for name, value in _with_lane(master, {**default_settings(master), **settings}).items():
         if not master.startswith(_CONNECT) or name.startswith("spark.sql."):
             builder = builder.config(name, option_text(value))
     with started_from(_home(master)):
         spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _with_lane(master: str, settings: dict[str, object]) -> dict[str, object]:
+    """With the jar of the JVM lane, where this machine can have it: Spark takes it from the start only."""
+    from pyspark import SparkContext
+
+    if master.startswith(_CONNECT) or SparkContext._active_spark_context is not None:
+        return settings
+    jar = lane_jar_if_any()
+    given = str(settings.get(_JARS) or "")
+    return settings if jar is None else {**settings, _JARS: f"{given},{jar}" if given else str(jar)}
 
 
 def _home(master: str) -> Path | None:

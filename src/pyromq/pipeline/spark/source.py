@@ -32,9 +32,17 @@ from pyspark.sql.types import StructType
 from pyromq.errors import ConfigError, MQError
 from pyromq.pipeline.arrow.columns import spark_schema
 from pyromq.pipeline.core.borders import in_one_sentence
-from pyromq.pipeline.core.errors import SchemaError
+from pyromq.pipeline.core.errors import OptionError, SchemaError
 from pyromq.pipeline.core.offsets import OffsetMemory, OffsetTree
-from pyromq.pipeline.core.options import SourceOptions, Use, check_options, parse_options, with_nameservers_known_here
+from pyromq.pipeline.core.option_texts import LaneChoice
+from pyromq.pipeline.core.options import (
+    LANE_MARK,
+    SourceOptions,
+    Use,
+    check_options,
+    parse_options,
+    with_nameservers_known_here,
+)
 from pyromq.pipeline.payload.typed_rows import TypedRows, rows_of, typed_schema
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.reading.stream import Stream
@@ -53,6 +61,11 @@ NO_OPTIONS = (
     "SELECT … FROM table WITH (nameserver = 'host:9876', topic = 'orders'), or make a view, "
     "CREATE TEMPORARY VIEW … USING pyromq OPTIONS (…)"
 )
+NO_LANE = (
+    "jvm is not there: Spark needs its jar from the start (pyromq.pipeline.session() gives it, for others there is "
+    "pyromq.pipeline.lane_jar()), which takes a Java compiler; it shows no client certificates, asks no URL for "
+    "name servers. With auto Python reads where the JVM lane cannot"
+)
 
 
 class PyromqDataSource(DataSource):
@@ -69,7 +82,7 @@ class PyromqDataSource(DataSource):
         """
         given = _without_table(self.options)
         if given or _PROVIDER not in self.options:  # a table may be created without options: it keeps none
-            options = check_options(given)
+            options = _in_its_lane(check_options(given), given)
             if options.payload is not None:
                 return typed_schema(options)
         return spark_schema(properties_as_map=self.options.get("properties", "map").strip().lower() != "raw")
@@ -84,15 +97,23 @@ class PyromqDataSource(DataSource):
             from pyromq.pipeline.store_files.source import StoreReader  # knows stores, which others need not load
 
             return StoreReader(options, stored, typed)
-        if options.push_filters and is_asked_for():
-            return FilteringReader(options, stored, typed)
-        return BatchReader(options, stored, typed)
+        takes_conditions = options.push_filters and is_asked_for()
+        if LANE_MARK in self.options:
+            from pyromq.pipeline.spark.jvm import readers
+
+            return (readers.FilteringPlanningReader if takes_conditions else readers.PlanningReader)(options, stored)
+        return (FilteringReader if takes_conditions else BatchReader)(options, stored, typed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A mistake is raised by the reader: where Spark makes one, an error of its own would hide ours."""
         try:
             options = _options(self.options, Use.STREAM)
-            return StreamReader(options, *columns_of_read(options, schema))
+            stored, typed = columns_of_read(options, schema)
+            if LANE_MARK in self.options:
+                from pyromq.pipeline.spark.jvm.readers import PlanningStreamReader
+
+                return PlanningStreamReader(options, stored)
+            return StreamReader(options, stored, typed)
         except MQError as error:
             return StreamReader(SourceOptions(), pa.schema([]), refusal=error)
 
@@ -130,7 +151,14 @@ def _without_table(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _options(given: Mapping[str, str], use: Use) -> SourceOptions:
-    return with_nameservers_known_here(parse_options(given, use))
+    return with_nameservers_known_here(_in_its_lane(parse_options(given, use), given))
+
+
+def _in_its_lane(options: SourceOptions, given: Mapping[str, str]) -> SourceOptions:
+    """Return the options. Raises OptionError where the JVM lane is asked for, and Spark has called us without it."""
+    if options.lane is LaneChoice.JVM and LANE_MARK not in given:
+        raise OptionError("lane", NO_LANE)
+    return options
 
 
 class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -1,0 +1,40 @@
+"""Readers that plan for the JVM lane: Spark asks them for offsets and partitions, and never for rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from pyromq.pipeline.core.borders import in_one_sentence
+from pyromq.pipeline.spark.batch_reader import BatchReader
+from pyromq.pipeline.spark.jvm.plans import plan_text
+from pyromq.pipeline.spark.pushed import FilteringReader
+from pyromq.pipeline.spark.source import StreamReader
+
+
+class PlannedPart(InputPartition):
+    """The plan of one task; Java takes ``value`` out of the pickled object."""
+
+    value: str
+
+
+class PlanningReader(BatchReader):
+    """A batch read."""
+
+    @in_one_sentence
+    def partitions(self) -> Sequence[InputPartition]:
+        return [PlannedPart(plan_text(self._options, part.value)) for part in super().partitions()]
+
+
+class FilteringPlanningReader(PlanningReader, FilteringReader):
+    """A batch read that takes conditions: it leaves out what cannot meet them, and Spark compares the rows."""
+
+
+class PlanningStreamReader(StreamReader):
+    """A streaming query."""
+
+    @in_one_sentence
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [PlannedPart(plan_text(self._options, part.value)) for part in super().partitions(start, end)]
