@@ -175,7 +175,7 @@ async def _ask_operators(world: World, cluster: Cluster, faults: Faults, verdict
         await operators_view.look(world, cluster, seen)
         loop.call_for(None, loop.true_s, lambda: is_done.done() or is_done.set_result(None))
 
-    await asyncio.sleep(operators_view.SETTLE_S)
+    await asyncio.sleep(operators_view.USUAL_SETTLE_S if world.plan.is_usual else operators_view.SETTLE_S)
     loop.spawn(faults._operator, look(), "doctor")
     await is_done
     was_redriven = bool(world.history.counts["redriven"])
