@@ -186,7 +186,7 @@ class Operators:
                 with suppress(MQError):
                     receipt = await producer.send(Message(topic, body_of(sent.key), keys=[sent.key]))
                     if receipt.status is SendStatus.SEND_OK:
-                        sent.status, sent.offset = "ok", receipt.offset
+                        sent.status, sent.offset, sent.done_s = "ok", receipt.offset, self._world.loop.true_s
                         sent.queue = (receipt.queue.topic, receipt.queue.broker, receipt.queue.number)
                         self._world.witness.acknowledged(sent, receipt.offset_message_id, receipt.queue.broker)
                 history.note("sent", sent.key, sent.status)
