@@ -14,7 +14,7 @@ RELEASE := .cache/release
 # The tests start hundreds of processes: with it each of them would compile all that it imports, a second and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow grpc check format docs bench bench-broker bench-replication bench-spark compare crash faults sim pops hostile interop h2spec wheels smoke image lock audit surface surface-check release clean
+.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow grpc check format docs bench bench-broker bench-replication bench-spark compare crash faults sim porcupine pops hostile interop h2spec wheels smoke image lock audit surface surface-check release clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -126,6 +126,9 @@ faults: $(READY)  ## rounds of faults, from a seed; prints tables of docs/reliab
 
 sim: $(READY) $(CORE)  ## the whole cluster in a simulator, with faults by seed: SEED=7, SEEDS=100..149 or MINUTES=10 (JOBS=2 processes)
 	$(BIN)/python -m tests.sim $(if $(JOBS),--jobs $(JOBS)) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--minutes $(MINUTES))) $(ARGUMENTS)
+
+porcupine: $(READY) $(CORE)  ## Porcupine's opinion on histories of the simulator, good and spoiled ones: needs Go; SEEDS=1..20
+	$(BIN)/python -m tests.sim.second_opinion $(if $(SEEDS),--seeds $(SEEDS))
 
 POP_SEEDS ?= 1..40
 pops: $(READY) $(CORE)  ## the ledger of popped messages, both protocols, with replicas and without: simulated kills by seed, then kill -9

@@ -169,7 +169,7 @@ class SimClient:
 
     def _answered(self, sent: Sent, receipt: SendReceipt) -> None:
         sent.status = "ok" if receipt.status is SendStatus.SEND_OK else "stored"
-        sent.message_id, sent.offset = receipt.message_id, receipt.offset
+        sent.message_id, sent.offset, sent.done_s = receipt.message_id, receipt.offset, self.world.loop.true_s
         sent.queue = (receipt.queue.topic, receipt.queue.broker, receipt.queue.number)
         self.world.history.note("sent", sent.key, sent.status, *sent.queue, sent.offset)
         if sent.status == "ok":

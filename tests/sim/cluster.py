@@ -276,6 +276,12 @@ class Member:
         self.world.network.kick()
         self.start()
 
+    def lose_disk(self) -> None:
+        """The broker dies with its disk, and will find an empty one; its agent lives."""
+        self.kill_broker()
+        self.disk = SimDisk()
+        self.is_damaged = True
+
     def lose_power_at_operation(self, count: int, rng: Random) -> None:
         """The machine stops in the middle of something: before the n-th change of its disk from now on."""
         left = count

@@ -375,6 +375,36 @@ class Faults:
 
         return master.name, end
 
+    def _replaced_disk(self, rng: Random) -> Any:
+        """A member gets an empty disk, while another has everything; often the master dies a moment later."""
+        master = self._master_of_several(rng)
+        record = self.cluster.record_of(master.set_name) if master is not None else None
+        if master is None or record is None or self.was_set_back:
+            return None
+        named = [each for each in self.cluster.of_set(master.set_name) if each.address in record.in_sync]
+        if len(named) < 2 or any(each.is_damaged or not each.machine.has_power for each in named):
+            return None
+        hit = rng.choice(named)
+        hit.lose_disk()
+        self.world.loop.call_for(None, self.world.loop.true_s + rng.uniform(0.02, 0.6), hit.start_broker)
+        dies = master if hit is not master and rng.random() < 0.7 else None
+
+        def kill() -> None:
+            if dies is not None:
+                self.world.history.note("its master dies", dies.name)
+                dies.kill_agent()
+                dies.kill_broker()
+
+        when = self.world.loop.call_for(None, self.world.loop.true_s + rng.uniform(0.05, 2.0), kill)
+
+        def end() -> None:
+            when.cancel()
+            hit.start()
+            if dies is not None:
+                dies.start()
+
+        return f"{hit.name} of master {master.name}", end
+
     # --- machines ---
 
     def _disk_full(self, rng: Random) -> Any:

@@ -20,6 +20,7 @@ class Sent:
     topic: str
     kind: str
     at_s: float
+    done_s: float = -1.0  # when its sender was answered
     status: str = "unknown"  # ok, stored (not promised), refused, unknown
     message_id: str = ""
     queue: tuple[str, str, int] | None = None  # topic, broker, queue

@@ -18,12 +18,16 @@ from pyromq.broker.commit import high_watermark
 from pyromq.broker.delays import delays, schedule
 from pyromq.broker.replicating.members import ReplicaMembers
 from pyromq.broker.sending.send_back import SendBackHandler
+from pyromq.broker.state.topics import Topics
 from pyromq.broker.transactions import transactions
 from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
 from pyromq.failover import agent, doubt, rules
 from pyromq.failover.broker_control import BrokerBeside
+from pyromq.operate.resend.engine import Resender
+from pyromq.operate.resend.outcomes import ItemStatus
 from pyromq.outbox.kept import KeptMessages
 from pyromq.replication import follower
+from pyromq.results import SendStatus
 from pyromq.store.log.flushes import FlushJob
 from pyromq.testing.faulty_disk import FaultyDisk
 from tests.sim.lease_models import EtcdModel, PostgresModel
@@ -54,6 +58,10 @@ def _taken_by_anybody(plain: Any) -> Any:
         return plain(sight, broker, msgspec.structs.replace(record, in_sync=(*record.in_sync, sight.me), confirmed=0))
 
     return take
+
+
+async def _only_said(self: Resender, message: Any) -> Any:
+    return msgspec.structs.replace(message.source, status=ItemStatus.SENT, stored=SendStatus.SEND_OK)
 
 
 def _flush_that_forgets(job: FlushJob) -> None:
@@ -374,6 +382,21 @@ LIES: Final = (
         wrapped(QueueBuffer, "commit_offset", _ahead),
         7,
         kinds=("kill client", "kill broker", "power"),
+    ),
+    Lie(
+        "redrive sends nothing",
+        "letters are reported as sent again, and are not",
+        replaced(Resender, "attempt", _only_said),
+        50610,
+        kinds=("redrive",),
+        needs_failures=True,
+    ),
+    Lie(
+        "topics outlive their deletion",
+        "a deletion is confirmed, and the topic is still there",
+        replaced(Topics, "delete", lambda self, topic: True),
+        50328,
+        kinds=("topics",),
     ),
 )
 BY_NAME: Final = {each.name: each for each in (*LIES, *POP_LIES)}

@@ -186,7 +186,7 @@ class Operators:
                 with suppress(MQError):
                     receipt = await producer.send(Message(topic, body_of(sent.key), keys=[sent.key]))
                     if receipt.status is SendStatus.SEND_OK:
-                        sent.status, sent.offset = "ok", receipt.offset
+                        sent.status, sent.offset, sent.done_s = "ok", receipt.offset, self._world.loop.true_s
                         sent.queue = (receipt.queue.topic, receipt.queue.broker, receipt.queue.number)
                         self._world.witness.acknowledged(sent, receipt.offset_message_id, receipt.queue.broker)
                 history.note("sent", sent.key, sent.status)
@@ -233,17 +233,16 @@ class Operators:
             each.key == key and each.group == group and each.at_s >= at_s for each in self._world.history.deliveries
         )
 
-    def lost(self) -> list[str]:
+    def lost(self, set_name: str) -> list[str]:
         """Topics that are there though their deletion was confirmed, or the other way round."""
         found = []
         for topic, is_there in self.deeds.topics.items():
-            for name in self._world.plan.sets:
-                for master in self._cluster.masters(name):
-                    assert master.broker is not None and master.broker._tenure is not None
-                    has = master.broker._tenure.parts.tables.topics.get(topic) is not None
-                    if has is not is_there:
-                        confirmed = "made" if is_there else "deleted"
-                        found.append(f"topic {topic} was {confirmed}, {master.name} {'has' if has else 'lacks'} it")
+            for master in self._cluster.masters(set_name):
+                assert master.broker is not None and master.broker._tenure is not None
+                has = master.broker._tenure.parts.tables.topics.get(topic) is not None
+                if has is not is_there:
+                    confirmed = "made" if is_there else "deleted"
+                    found.append(f"topic {topic} was {confirmed}, {master.name} {'has' if has else 'lacks'} it")
         return found
 
 

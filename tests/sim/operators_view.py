@@ -23,6 +23,7 @@ from tests.sim.clients import GROUPS
 from tests.sim.cluster import LEASES_AT, Cluster, World
 
 SETTLE_S: Final = 8.0  # offsets are committed and saved every two seconds, routes asked for every five
+USUAL_SETTLE_S: Final = 40.0  # by default brokers register every thirty seconds, also with a new name server
 COMMITTED: Final = ("push", "orderly")  # consumers whose progress is committed by itself
 
 

@@ -55,6 +55,7 @@ PRODUCERS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "out
 CONSUMERS: Final = ("push", "orderly", "pull", "broadcast")
 POPS: Final = "pop"  # chosen by itself: it came later, and the plans of seeds stayed what they were
 OPERATIONS: Final = ("reset", "redrive", "topics", "pause group")
+DISK: Final = "replaced disk"  # a story, too
 OPERATIONS_FROM: Final = 50_000  # likewise, of operators who do more than change masters
 QUIET: Final = "q"
 QUIET_FROM: Final = 40_000  # seeds that came before quiet phases have none, and stay what they were
@@ -189,6 +190,7 @@ def _with_quiet(plan: Plan, rng: Random) -> Plan:
         for _ in range(rng.choice((0, 0, 1, 2)))
     )
     found = [*plan.faults, *_operations(plan)]
+    found += _lost_disk(plan, len(found))
     if not quiet:
         return replace(plan, faults=tuple(found))
     for burst, each in enumerate(quiet, start=1):
@@ -210,6 +212,16 @@ def _operations(plan: Plan) -> tuple[Fault, ...]:
         return ()
     found = _faults(rng, kinds, plan.faults_end_s - BEGIN_S)
     return tuple(replace(each, number=len(plan.faults) + each.number) for each in found)
+
+
+def _lost_disk(plan: Plan, number: int) -> tuple[Fault, ...]:
+    """At most one, in a set where somebody else has everything."""
+    rng = Random(f"{plan.seed}/disks")
+    if plan.seed < OPERATIONS_FROM or plan.sets["a"] < 2 or rng.random() >= 0.35:
+        return ()
+    at_s = BEGIN_S + rng.uniform(2.0, plan.faults_end_s - BEGIN_S)
+    length_s = 2 * plan.timing.duration_s + rng.uniform(0.0, 8.0)
+    return (Fault(number, round(at_s, 4), DISK, round(length_s, 4), rng.getrandbits(32)),)
 
 
 def _faults(rng: Random, kinds: tuple[str, ...], lasts_s: float) -> tuple[Fault, ...]:

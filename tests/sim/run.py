@@ -21,6 +21,7 @@ from tests.sim import operators_view
 from tests.sim.clients import SimClient, make_topics, scratch_folder
 from tests.sim.cluster import Cluster, World
 from tests.sim.faults import Faults
+from tests.sim.histories import Operation, by_queue
 from tests.sim.history import History
 from tests.sim.judges import Verdict, judge_at_the_end
 from tests.sim.lease_access import reached
@@ -43,6 +44,7 @@ class Outcome:
     cpu_s: float
     counts: dict[str, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    queues: dict[str, list[Operation]] = field(default_factory=dict)  # histories, by queue
 
     @property
     def is_ok(self) -> bool:
@@ -122,7 +124,7 @@ def _run(plan: Plan) -> Outcome:
     counts["acknowledged"] = sum(each.status == "ok" for each in history.sent.values())
     counts["turns"] = loop.turns
     loop.forget_all()
-    return Outcome(plan, history.hash(), verdict, loop.true_s, 0.0, counts, history.lines)
+    return Outcome(plan, history.hash(), verdict, loop.true_s, 0.0, counts, history.lines, by_queue(history))
 
 
 async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
@@ -175,7 +177,7 @@ async def _ask_operators(world: World, cluster: Cluster, faults: Faults, verdict
         await operators_view.look(world, cluster, seen)
         loop.call_for(None, loop.true_s, lambda: is_done.done() or is_done.set_result(None))
 
-    await asyncio.sleep(operators_view.SETTLE_S)
+    await asyncio.sleep(operators_view.USUAL_SETTLE_S if world.plan.is_usual else operators_view.SETTLE_S)
     loop.spawn(faults._operator, look(), "doctor")
     await is_done
     was_redriven = bool(world.history.counts["redriven"])

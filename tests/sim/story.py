@@ -118,9 +118,10 @@ class Story:
 
     def _judge_deeds(self) -> None:
         """After a lease store was set back a member may be master that had missed what operators did."""
-        if not self._faults.was_set_back:
-            for each in self._faults.operators.lost():
-                self._verdict.fail(each)
+        for name in self._world.plan.sets:
+            if not (self._faults.was_set_back and self._world.plan.is_managed(name)):
+                for each in self._faults.operators.lost(name):
+                    self._verdict.fail(each)
 
     def _let_operators_decide(self) -> None:
         for name in self._world.plan.sets:

@@ -7,7 +7,19 @@ import re
 import pytest
 
 from tests.sim.commands import last_line, run_python, simulate
-from tests.sim.plan import CONSUMERS, FLIP, KINDS, POPS, PRODUCERS, QUIET_FROM, STORIES, make_plan
+from tests.sim.plan import (
+    CONSUMERS,
+    DISK,
+    FLIP,
+    KINDS,
+    OPERATIONS,
+    OPERATIONS_FROM,
+    POPS,
+    PRODUCERS,
+    QUIET_FROM,
+    STORIES,
+    make_plan,
+)
 
 
 @pytest.mark.parametrize("seeds", ["1..8", "11..18", "40012..40012"])
@@ -87,6 +99,8 @@ def test_newer_seeds_have_quiet_phases_and_more_traffic_and_can_be_run_without()
         before = plan.without(("q",))
         assert (before.quiet, before.is_usual) == ((), False)
         assert before.faults == plan.faults[: len(before.faults)], "what comes later is added at the end"
+    more = {fault.kind for seed in range(OPERATIONS_FROM, OPERATIONS_FROM + 40) for fault in make_plan(seed).faults}
+    assert more >= {*OPERATIONS, DISK}
     assert not any(make_plan(seed).quiet for seed in range(50)), "seeds from before stay what they were"
 
 

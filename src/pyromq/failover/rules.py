@@ -282,11 +282,12 @@ def _away(sight: Sight, record: LeaseRecord) -> dict[str, int]:
 def _renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRecord:
     others = [each for each in map(broker.replica, record.in_sync) if each is not None]
     record = replace(record, members=tuple(sorted({*record.members, *record.in_sync})))
+    confirmed = min([broker.end, *(each.position for each in others)])
     return replace(
         record,
         away=_away(sight, record),
         waits=broker.waits,
-        confirmed=min([broker.end, *(each.position for each in others)]),
+        confirmed=max(confirmed, record.confirmed) if broker.waits else confirmed,  # an empty disk does not lower it
         metadata=min([broker.metadata, *(each.metadata for each in others)]),
         duration_ms=round(sight.timing.duration_s * 1000),
         renewals=record.renewals + 1,
@@ -306,11 +307,18 @@ def _in_sync(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> tuple[s
         near = [each for each in heard if _is_near(broker, each)]
         known = [each for each in near if each.address in record.in_sync or each.metadata >= broker.metadata]
         return (sight.me, *sorted(each.address for each in known))
-    stay = [each.address for each in heard if each.address in record.in_sync]
-    if sight.now_s - sight.since_s <= sight.timing.absent_s / 2:  # they follow the new master within a moment
+    is_new = sight.now_s - sight.since_s <= sight.timing.absent_s / 2
+    named = [each for each in heard if each.address in record.in_sync]
+    stay = [each.address for each in named if is_new or _has_confirmed(broker, each, record)]
+    if is_new:  # they follow the new master within a moment
         stay += [each for each in record.in_sync if each != sight.me and broker.replica(each) is None]
     join = [each.address for each in heard if _may_join(broker, each)]
     return (sight.me, *sorted({*stay, *join}))
+
+
+def _has_confirmed(broker: BrokerStatus, member: MemberStatus, record: LeaseRecord) -> bool:
+    """False for a member that had everything, and came back with less: with another disk, which lacks messages."""
+    return member.position >= min(record.confirmed, broker.end)
 
 
 def _may_join(broker: BrokerStatus, member: MemberStatus) -> bool:

@@ -76,6 +76,26 @@ def test_a_replica_that_is_not_heard_is_taken_out_of_the_record_first() -> None:
     assert written(decide(sight(A, MASTER, heard_s={B: 90.0}))).in_sync == (A,)
 
 
+def test_a_member_that_comes_back_with_an_empty_disk_is_in_sync_no_more() -> None:
+    """It is heard, and the record names it: were it to stay, what it lacks would count as never acknowledged."""
+    emptied = replace(MASTER, replicas=(MemberStatus(address=B, position=0, metadata=7),))
+    renewed = written(decide(sight(A, emptied)))
+    assert (renewed.in_sync, renewed.confirmed) == ((A,), 120)
+    copied = replace(MASTER, replicas=(MemberStatus(address=B, position=99, metadata=7),))
+    assert written(decide(sight(A, copied))).in_sync == (A,), "it has not got everything again"
+    whole = replace(MASTER, replicas=(MemberStatus(address=B, position=110, metadata=7),))
+    assert written(decide(sight(A, whole, renewed, renewed_s=96.0))).in_sync == (A, B)
+
+
+def test_no_member_lowers_what_is_confirmed_under_one_lease() -> None:
+    """While a master is new its members are given time; one with an empty disk can take the lease nevertheless not."""
+    emptied = replace(MASTER, replicas=(MemberStatus(address=B, position=3, metadata=7),))
+    renewed = written(decide(sight(A, emptied, renewed_s=96.0, since_s=99.0)))
+    assert (renewed.in_sync, renewed.confirmed) == ((A, B), 100)
+    waiting = decide(sight(B, replace(REPLICA, end=3), renewed, seen_s=0.0))
+    assert isinstance(waiting, KeepWaiting), "it lacks acknowledged messages"
+
+
 def test_a_replica_joins_after_it_is_waited_for_and_has_everything() -> None:
     alone = replace(RECORD, in_sync=(A,))
     near = replace(MASTER, required=())
