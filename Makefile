@@ -14,7 +14,7 @@ RELEASE := .cache/release
 # The tests start hundreds of processes: with it each of them would compile all that it imports, a second and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow grpc check format docs bench bench-broker bench-replication bench-spark compare crash faults sim porcupine pops hostile interop h2spec wheels smoke image lock audit surface surface-check release clean
+.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow grpc check format docs bench bench-broker bench-replication bench-spark compare crash faults soak sim porcupine pops hostile interop h2spec wheels smoke image lock audit surface surface-check release clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,8 +121,12 @@ compare: $(READY) $(CORE)  ## beside Apache RocketMQ (the broker) and Spark's Ka
 crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
 	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 PYROMQ_LIVES=20000 PYROMQ_LEDGER_MESSAGES=50000 PYROMQ_REPLICATION_ROUNDS=15 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
 
-faults: $(READY)  ## rounds of faults, from a seed; prints tables of docs/reliability.md. ARGUMENTS=--three: three members, real lease stores, times
+faults: $(READY)  ## rounds of faults, from a seed; prints tables of docs/reliability.md. ARGUMENTS=--three [--secured]: three members, lease stores; --jepsen: power, damaged files
 	$(BIN)/python -m tests.faults $(ARGUMENTS)
+
+HOURS ?= 3
+soak: $(READY) $(CORE)  ## hours of mixed load on three members, a fault every few minutes, ledger, memory, descriptors, disk; runs add up (HOURS=3, ARGUMENTS="--record docs/reliability.md")
+	$(BIN)/python -m tests.soak --hours $(HOURS) $(ARGUMENTS)
 
 sim: $(READY) $(CORE)  ## the whole cluster in a simulator, with faults by seed: SEED=7, SEEDS=100..149 or MINUTES=10 (JOBS=2 processes)
 	$(BIN)/python -m tests.sim $(if $(JOBS),--jobs $(JOBS)) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--minutes $(MINUTES))) $(ARGUMENTS)

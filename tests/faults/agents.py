@@ -29,6 +29,7 @@ from pyromq.failover.switching import switch
 from pyromq.net import Address
 from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.store.message_store import MessageStore
+from pyromq.store.settings import StoreSettings
 from pyromq.wire.json.membership import MemberRole
 from tests.faults.broker_worker import AgentPlan, WorkerProcess, disk_after_power, serve_agent
 from tests.faults.cluster import CLIENTS_HOST, REPLICATION, STORE, Cluster, Member, ids_in
@@ -61,8 +62,17 @@ DEFAULT: Final = Pace(FailoverFlags().lease, ReplicationSettings(), BrokerSettin
 class ManagedMember(Member):
     """A machine with a broker and its agent; ``powered``: its disk is in memory, and loses what was not flushed."""
 
-    def __init__(self, folder: Path, number: int, leases: LeaseServer, pace: Pace, *, powered: bool = False) -> None:
-        super().__init__(folder, f"member-{number}", STORE)
+    def __init__(
+        self,
+        folder: Path,
+        number: int,
+        leases: LeaseServer,
+        pace: Pace,
+        *,
+        powered: bool = False,
+        store: StoreSettings = STORE,
+    ) -> None:
+        super().__init__(folder, f"member-{number}", store)
         self.number, self.pace = number, pace
         self._server = leases
         self._agent: WorkerProcess | None = None
@@ -70,6 +80,7 @@ class ManagedMember(Member):
         self.leases = tuple(Proxy(each) for each in leases.addresses)
         self.replicas = Proxy(self.replication_address, host=CLIENTS_HOST, port=self.replication_address.port)
         self.cluster = ""
+        self.agent_environment: dict[str, str] = {}
         if powered:
             self.image = folder / f"{self.name}.image"
             self.folder = Path("/") / self.name
@@ -107,9 +118,14 @@ class ManagedMember(Member):
         await self.start_agent()
 
     async def start_agent(self) -> None:
-        plan = AgentPlan(str(self.address), self.lease_url, self.pace.lease_s, self.agent_log)
+        address = str(self.address)
+        plan = AgentPlan(address, self.lease_url, self.pace.lease_s, self.agent_log, self.agent_environment)
         self._agent = WorkerProcess(serve_agent, plan)
         assert await self._agent.answer(_PATIENCE_S) == "ready"
+
+    @property
+    def pids(self) -> dict[str, int]:
+        return super().pids | ({f"{self.name} agent": self._agent.pid} if self._agent is not None else {})
 
     async def kill_agent(self) -> None:
         if self._agent is not None:
@@ -286,7 +302,13 @@ class ManagedCluster(Cluster):
 
 
 def managed(
-    folder: Path, leases: LeaseServer, *, count: int = 2, pace: Pace = BRISK, powered: bool = False
+    folder: Path,
+    leases: LeaseServer,
+    *,
+    count: int = 2,
+    pace: Pace = BRISK,
+    powered: bool = False,
+    store: StoreSettings = STORE,
 ) -> list[ManagedMember]:
     folder.mkdir(parents=True, exist_ok=True)
-    return [ManagedMember(folder, number, leases, pace, powered=powered) for number in range(count)]
+    return [ManagedMember(folder, number, leases, pace, powered=powered, store=store) for number in range(count)]

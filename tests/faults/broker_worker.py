@@ -22,7 +22,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from random import Random
@@ -38,6 +38,8 @@ from pyromq.failover.opening import open_lease_store
 from pyromq.failover.rules import Timing
 from pyromq.failover.running import look_after
 from pyromq.replication.settings import Role
+from pyromq.security.secret import Secret
+from pyromq.security.settings import AccessSettings
 from pyromq.store.files.disk import Disk, RealDisk, RealFile
 from pyromq.testing import CrashMode, FaultyDisk
 
@@ -150,10 +152,19 @@ class Plan:
     image: Path | None = None  # the disk is in memory, and this is what is left of it when power fails
 
 
+def with_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """``access`` came as texts: secrets are made where they are used."""
+    given = dict(settings)
+    if isinstance(texts := given.get("access"), Mapping):
+        user, inner = (Secret(texts[name]) for name in ("initial_user", "inner_credentials"))
+        given["access"] = AccessSettings(enabled=True, initial_user=user, inner_credentials=inner)
+    return given
+
+
 async def _serve(plan: Plan, pipe: Pipe) -> None:
     clock = SetClock()
     disk: MoodyDisk | FaultyDisk = disk_after_power(plan.image) if plan.image else MoodyDisk()
-    broker = Broker(BrokerSettings(**plan.settings), plan.folder, clock=clock, disk=disk)
+    broker = Broker(BrokerSettings(**with_secrets(plan.settings)), plan.folder, clock=clock, disk=disk)
     await broker.start()
     pipe.send("ready")
     loop, told = asyncio.get_running_loop(), asyncio.Event()
@@ -188,6 +199,7 @@ class AgentPlan:
     store: str
     lease_s: float
     log_file: Path
+    environment: Mapping[str, str] = field(default_factory=dict)  # of the agent: the fork server has that of its start
 
 
 async def _serve_agent(plan: AgentPlan, pipe: Pipe) -> None:
@@ -203,6 +215,7 @@ async def _serve_agent(plan: AgentPlan, pipe: Pipe) -> None:
 
 
 def serve_agent(plan: AgentPlan, pipe: Pipe) -> None:
+    os.environ.update(plan.environment)
     _log_to(plan.log_file)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve_agent(plan, pipe))

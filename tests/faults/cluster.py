@@ -105,6 +105,11 @@ class Member:
     def is_running(self) -> bool:
         return self._process is not None and self._process.is_running
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """Its processes that run, by name."""
+        return {self.name: self._process.pid} if self._process is not None else {}
+
     async def tell(self, command: str) -> None:
         assert self._process is not None
         await self._process.tell(command, PATIENCE_S)
@@ -145,7 +150,7 @@ class Member:
     def _ids_in_folder(self) -> set[str]:
         with tempfile.TemporaryDirectory() as scratch:
             disk = OverlayDisk(self.folder, Path(scratch))
-            with MessageStore.open(self.folder, STORE, disk=disk) as store:
+            with MessageStore.open(self.folder, self._store, disk=disk) as store:
                 return ids_in(store)
 
     def begin_anew(self, number: int) -> None:
@@ -255,9 +260,9 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running_cluster(cluster: Cluster) -> AsyncIterator[Cluster]:
+async def running_cluster(cluster: Cluster, names_settings: NameServerSettings | None = None) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
-        names = await stack.enter_async_context(NameServer(NameServerSettings(port=0)))
+        names = await stack.enter_async_context(NameServer(names_settings or NameServerSettings(port=0)))
         for member in cluster.members:
             for proxy in member.proxies:
                 await stack.enter_async_context(proxy)

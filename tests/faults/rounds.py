@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Final
 
 from pyromq.errors import MQError
+from pyromq.nameserver.settings import NameServerSettings
 from pyromq.replication.settings import Role
 from tests.faults.cluster import Cluster, running_cluster
 from tests.faults.load import KINDS, READ, SENT, TRANSACTIONS, Load
@@ -203,11 +204,12 @@ async def run_rounds(
     seed: int,
     tell: Callable[[str], None] = lambda line: None,
     defaults: bool = False,
+    names: NameServerSettings | None = None,
 ) -> Outcome:
     """So many rounds of one fault; new brokers every ``LIFE`` rounds. ``defaults``: of clients' settings."""
     total = Outcome(name, "")
     for begin in range(0, rounds, LIFE):
-        async with running_cluster(make_cluster(begin)) as cluster:
+        async with running_cluster(make_cluster(begin), names) as cluster:
             total.role = cluster.role.value
             async with Load(cluster.nameserver, defaults=defaults).running() as load:
                 running = Rounds(cluster, load)

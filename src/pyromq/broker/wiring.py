@@ -149,6 +149,7 @@ class Wiring:
         handlers.access.challenges = replication.leader.challenges if replication.leader is not None else None
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
         handlers.runtime.scrub_facts = services.maintenance.scrub.facts
+        services.maintenance.scrub.holds_reads = self.environment.lease is not None
         tables.topics.on_change = services.registrar.topics_changed
         write_path.readers.join(popping, services.delay_runner, handlers.pulls, handlers.watches)
         if handlers.sends.lane is not None:

@@ -38,9 +38,17 @@ _FILTER_BYTES_MAX = 16 << 20  # of records that a filter looks into for one read
 _FILTER_WORK_MAX = 1 << 28  # likewise, terms × bytes: about 30 ms
 _TERM_BYTES = 1_000  # a term costs as much as looking for it in so many bytes
 _PROPERTY_BYTES_MAX = 32_767
+_WAITS = -1  # in place of a count of removed messages: the read stopped at one that another member has
 _TAGS_MAX = 16  # that the compiled core compares one after the other
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
+DamagedRead = Callable[[int, int, str], bool]
+"""Asked about a record that is damaged: position, size, what is wrong. True when reads have to stop before it."""
+
+
+def passes_over(position: int, size: int, reason: str) -> bool:
+    """Answer of a broker alone: no other member has the message."""
+    return False
 
 
 Scanned = tuple[tuple[memoryview, ...], int, int, int, int, int]
@@ -94,6 +102,7 @@ class EntryScan:
         self._records = records
         self._settings = settings
         self.damaged_reads = 0  # records that were passed over since the store was opened
+        self.must_wait: DamagedRead = passes_over
 
     def scan(
         self,
@@ -114,6 +123,8 @@ class EntryScan:
         pieces, count, size_bytes, end_position, next_offset, removed = found
         if count:
             status = ReadStatus.FOUND
+        elif removed == _WAITS:
+            status = ReadStatus.OFFSET_OVERFLOW_ONE  # as if it had not come yet
         else:
             status = ReadStatus.MESSAGE_WAS_REMOVING if removed else ReadStatus.NO_MATCHED_MESSAGE
         return ReadResult(status, next_offset, queue.first, end, pieces, count, size_bytes, end_position)
@@ -147,10 +158,15 @@ class EntryScan:
                 break
             if looked_bytes > _FILTER_BYTES_MAX or work > _FILTER_WORK_MAX:
                 break
-            next_offset += 1
-            if position < trusted_from and not self._verified(position):
-                removed += 1
+            if position < trusted_from and (damage := self._damage_at(position)):
+                if self.must_wait(position, size, damage):
+                    removed = _WAITS
+                    break
+                self.damaged_reads += 1
+                logger.error("record passed over: position=%d reason=%s", position, damage)
+                next_offset, removed = next_offset + 1, removed + 1
                 continue
+            next_offset += 1
             if test is not None:
                 looked_bytes += size
                 work += terms * (_TERM_BYTES + min(size, _PROPERTY_BYTES_MAX))
@@ -251,14 +267,13 @@ class EntryScan:
         pieces = records.slices(runs) if joined is None else (memoryview(joined),)
         return pieces, count, size_bytes, end_position, next_offset, removed
 
-    def _verified(self, position: int) -> bool:
+    def _damage_at(self, position: int) -> str:
+        """What is wrong with the record there; empty when it is whole."""
         try:
             self._records.verify(position)
         except CorruptRecordError as error:
-            self.damaged_reads += 1
-            logger.error("record passed over: position=%d reason=%s", position, error.reason)
-            return False
-        return True
+            return error.reason
+        return ""
 
     def limits_in_memory(self, count_max: int, bytes_max: int | None) -> tuple[int, int]:
         """How many messages and bytes ``read`` finds at most, as long as these are in memory."""

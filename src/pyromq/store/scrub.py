@@ -3,10 +3,13 @@
     every second a piece (``scrub_bytes_s``), on a worker thread ─▶ whole records? ─▶ position moves on
                                                                     └ no: damaged, told, kept in config/scrub.json
 
-A consumer that reads a damaged record finds out, too; this finds it while there is still a copy elsewhere. What is
+A consumer that reads a damaged record finds it, too. This finds it while there is still a copy elsewhere. What is
 damaged stays in the list until it was mended (``mend``: the same bytes again, from a copy of this log) or retention
 took it. What recovery passed over is in the list from the start. A pass begins at the oldest file, an hour after the
 last one began at the earliest.
+
+A master that can hand over to another member (``holds_reads``) lets consumers wait in front of a damaged message, until
+it has handed over, and passes over the message when nobody took its place for ``HOLD_MS``.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 FILE_NAME: Final = "scrub.json"
 RANGES_MAX: Final = 1_000  # that are remembered; a disk with more needs to be replaced
+HOLD_MS: Final = 30_000  # several times as long as a planned change takes
 _PIECE_MS: Final = 1_000
 _PASS_MS: Final = 3_600_000
 _SAVE_MS: Final = 60_000
@@ -117,6 +121,9 @@ class Scrub:
         now_ms = clock.monotonic_ms()
         self._looked_ms = self._began_ms = self._saved_ms = now_ms
         self._is_resting = False  # until the next pass
+        self.holds_reads = False  # another member may have what is damaged here, and take over
+        self._held_ms: dict[int, int] = {}  # by position: since when reads wait in front of it
+        store.reader.scan.must_wait = self._was_read
         self._note_damage()
 
     @property
@@ -179,9 +186,19 @@ class Scrub:
             self.damaged += new
             self._changed()
 
+    def _was_read(self, position: int, size: int, reason: str) -> bool:
+        """A consumer came upon a damaged message: note it at once; whether the consumer has to wait."""
+        now_ms = self._clock.monotonic_ms()
+        if not any(each.position <= position < each.end for each in self.damaged):
+            logger.error("log damaged on disk, found by a read: position=%d bytes=%d reason=%s", position, size, reason)
+            self.damaged.append(DamagedRange(position, position + size, reason))
+            self._changed()
+        return self.holds_reads and now_ms - self._held_ms.setdefault(position, now_ms) < HOLD_MS
+
     def mended(self, position: int) -> None:
         """What was damaged from there on is whole again, on disk."""
         self.damaged = [each for each in self.damaged if each.position != position]
+        self._held_ms.pop(position, None)
         self._changed()
 
     def _forget_deleted(self) -> None:

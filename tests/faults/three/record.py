@@ -11,14 +11,18 @@ from typing import Final
 
 BEGIN: Final = "<!-- rounds of three members: python -m tests.faults --three --record docs/reliability.md -->"
 END: Final = "<!-- end of rounds of three members -->"
+SECURED: Final = (
+    "<!-- secured rounds of three members: python -m tests.faults --three --secured --record docs/reliability.md -->",
+    "<!-- end of secured rounds of three members -->",
+)
 
 
-def put_into(page: str, text: str) -> str:
+def put_into(page: str, text: str, begin_mark: str = BEGIN, end_mark: str = END) -> str:
     """The page with this text in place of what stood between the comments. Raises ValueError when they are missing."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = page.partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
     if not begin or not end:
-        raise ValueError(f"the page has no place for the table: {BEGIN} … {END}")
+        raise ValueError(f"the page has no place for the table: {begin_mark} … {end_mark}")
     return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 

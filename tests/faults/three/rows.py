@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.faults.agents import BRISK, DEFAULT, ManagedCluster, Pace, managed
 from tests.faults.cluster import Cluster
 from tests.faults.lease_servers import LEASE_SERVERS, is_installed
 from tests.faults.rounds import Fault, Outcome, run_rounds
+from tests.faults.secured import secured, secured_members
 from tests.faults.three import bit_faults, faults, retry_faults, store_faults
 from tests.faults.times import PLANNED, UNPLANNED, Goal, meets
 
@@ -48,10 +50,11 @@ class Row:
     powered: bool = False
     role: Role = Role.SYNC_MASTER
     pace: Pace = DEFAULT
+    is_secured: bool = False  # TLS and access control everywhere
 
     @property
     def name(self) -> str:
-        return f"{self.fault}, {self.store}"
+        return f"{self.fault}, {self.store}{', secured' if self.is_secured else ''}"
 
 
 def _rows() -> list[Row]:
@@ -116,11 +119,15 @@ async def run_row(
     row: Row, folder: Path, *, rounds: int = 0, seed: int = 1, tell: Callable[[str], None] = lambda line: None
 ) -> Outcome:
     """A life of three brokers and a lease store; a failed send is a problem where a goal is set."""
-    with LEASE_SERVERS[row.store](folder) as leases:
+    with ExitStack() as stack:
+        leases = stack.enter_context(LEASE_SERVERS[row.store](folder))
+        security = stack.enter_context(secured(folder / "certificates")) if row.is_secured else None
 
         def cluster(number: int) -> Cluster:
-            members = managed(folder / f"life-{number}", leases, count=3, pace=row.pace, powered=row.powered)
-            return ManagedCluster(members, row.role, leases)
+            place = folder / f"life-{number}"
+            if security is not None:
+                return ManagedCluster(secured_members(place, leases, security, row.pace), row.role, leases)
+            return ManagedCluster(managed(place, leases, count=3, pace=row.pace, powered=row.powered), row.role, leases)
 
         found = await run_rounds(
             cluster,
@@ -130,6 +137,7 @@ async def run_row(
             seed=seed,
             tell=tell,
             defaults=row.pace is not BRISK,
+            names=security.nameserver() if security is not None else None,
         )
     if row.goal is not None:
         found.problems += [f"a send failed: {each}" for each in found.pauses.errors[:5]]

@@ -11,7 +11,8 @@ import pytest
 from pyromq.errors import CorruptRecordError
 from pyromq.store.cutting import cut_log
 from pyromq.store.message_store import MessageStore
-from pyromq.store.scrub import Scrub, mend, read_note
+from pyromq.store.read_result import ReadStatus
+from pyromq.store.scrub import HOLD_MS, Scrub, mend, read_note
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import Draft, split_records
@@ -290,3 +291,56 @@ def test_the_only_message_of_a_queue_gets_its_queue_back_unless_its_topic_was_de
         mend(bench.store, damaged.position, damaged.end, whole)
         assert bodies(bench, 2) == ([] if is_deleted else [b"002"])
         bench.store.close()
+
+
+# --- what a consumer comes upon before the scrub does ---
+
+
+def damaged_and_sealed(*, holds_reads: bool) -> Bench:
+    """Message 5 of ten is damaged, behind the back of recovery, and the scrub has not been there."""
+    bench = unsealed_bench()
+    bench.store.seal()
+    bench.flip(5)
+    bench.reopen()
+    bench.scrub.holds_reads = holds_reads
+    assert not bench.scrub.damaged
+    return bench
+
+
+def test_a_master_that_can_hand_over_passes_no_damaged_message_over(caplog: pytest.LogCaptureFixture) -> None:
+    bench = damaged_and_sealed(holds_reads=True)
+    before = bench.store.reader.read("orders", 0, 0)
+    assert (before.status, before.count, before.next_offset) == (ReadStatus.FOUND, 5, 5)
+    assert bench.store.health.damage, "its agent is told at once"
+    held = bench.store.reader.read("orders", 0, 5)
+    assert (held.status, held.count, held.next_offset) == (ReadStatus.OFFSET_OVERFLOW_ONE, 0, 5)
+    assert caplog.text.count("found by a read") == 1 and bench.store.reader.scan.damaged_reads == 0
+    behind = bench.store.reader.read("orders", 0, 6)
+    assert (behind.status, behind.count) == (ReadStatus.FOUND, 4), "who is beyond it goes on"
+    bench.clock.advance_ms(HOLD_MS)
+    passed = bench.store.reader.read("orders", 0, 5)
+    assert (passed.status, passed.count, passed.next_offset) == (ReadStatus.FOUND, 4, 10), "nobody took over"
+    assert bench.store.reader.scan.damaged_reads == 1
+    bench.store.close()
+
+
+def test_a_broker_alone_passes_it_over_and_says_so_at_once() -> None:
+    bench = damaged_and_sealed(holds_reads=False)
+    assert bodies(bench) == [b"%03d" % number for number in range(10) if number != 5]
+    assert [each.position for each in bench.scrub.damaged] == [bench.places[5].position]
+    bench.store.close()
+
+
+def test_a_held_message_is_read_when_it_was_mended() -> None:
+    bench = unsealed_bench()
+    bench.store.seal()
+    whole = bench.bytes_of(5)
+    bench.flip(5)
+    bench.reopen()
+    bench.scrub.holds_reads = True
+    assert bench.store.reader.read("orders", 0, 5).count == 0
+    (damaged,) = bench.scrub.damaged
+    mend(bench.store, damaged.position, damaged.end, whole)
+    bench.scrub.mended(damaged.position)
+    assert bench.store.reader.read("orders", 0, 5).count == 5 and not bench.store.health.damage
+    bench.store.close()
