@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pyromq.cli.declared import Argument, Option
+from pyromq.cli.output.tables import Column, Form, FormOption, Row, form_for, write_rows, write_structs
 from pyromq.errors import NO_BROKER, ConnectFailedError, TopicNotFoundError
 
 if TYPE_CHECKING:
@@ -55,6 +58,30 @@ def with_admin(nameserver: str, work: Callable[[Admin], Awaitable[T]]) -> T:
             return await work(admin)
 
     return asyncio.run(run())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFlags:
+    """Options of a command that asks a cluster and writes what it answers."""
+
+    nameserver: NameServerOption = DEFAULT_NAMESERVER
+    output: FormOption = None
+
+    @property
+    def form(self) -> Form:
+        return form_for(self.output, sys.stdout)
+
+    def ask(self, work: Callable[[Admin], Awaitable[T]]) -> T:
+        return with_admin(self.nameserver, work)
+
+    def write_rows(self, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+        write_rows(sys.stdout, self.form, columns, rows)
+
+    def write_structs(self, columns: Sequence[Column], structs: Iterable[Any]) -> None:
+        write_structs(sys.stdout, self.form, columns, structs)
+
+
+CLUSTER: Final = ClusterFlags()
 
 
 def cluster_name(nameserver: str) -> str:

@@ -41,6 +41,8 @@ from typing import (
 
 import click
 
+from pyromq.cli.option_records import unfolded
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -256,6 +258,7 @@ def _completed(kind: str, ctx: click.Context, param: click.Parameter, incomplete
 
 def command_of(function: Callable[..., Any], name: str) -> click.Command:
     """The command that a function declares."""
+    function = unfolded(function)
     parameters, params, lists, takes_context = signature(function, eval_str=True).parameters, [], set[str](), ""
     for each in parameters.values():
         if each.annotation is click.Context:

@@ -16,7 +16,6 @@ import click
 from pyromq.cli.declared import LazyCommands, Option, Place
 from pyromq.cli.error_texts import advise, in_options
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.quiet import QuietOption
 from pyromq.cli.tls import ConnectionOptions, put_into_environment
 from pyromq.errors import ConfigError, MQError, printable
@@ -146,7 +145,6 @@ ContextOption = Annotated[
 
 
 @app.options
-@unfolded
 def _options(
     context: click.Context,
     connection: ConnectionOptions,

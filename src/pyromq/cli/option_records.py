@@ -5,7 +5,6 @@ class SparkOptions:
     master: Annotated[str, Option(help="Spark's master.")] = "local[*]"
 
 @app.command()
-@unfolded
 def archive(topics: TopicsArgument, spark: SparkOptions) -> None:        # archive orders --master …
 """
 
@@ -21,7 +20,7 @@ T = TypeVar("T")
 
 
 def unfolded(command: Callable[..., T]) -> Callable[..., T]:
-    """The command as ``declared`` sees it: the fields of a record stand in its place.
+    """The command as ``declared`` sees it: the fields of a record stand in its place, whatever its default.
 
     No field may share its name with another parameter, or with a field of another record.
     """
@@ -29,6 +28,8 @@ def unfolded(command: Callable[..., T]) -> Callable[..., T]:
     records: dict[str, Any] = {
         name: each.annotation for name, each in own.parameters.items() if is_dataclass(each.annotation)
     }
+    if not records:
+        return command
     parameters: list[Parameter] = []
     for name, each in own.parameters.items():
         parameters += _fields(records[name]) if name in records else [each.replace(kind=Parameter.KEYWORD_ONLY)]

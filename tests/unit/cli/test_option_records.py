@@ -21,7 +21,6 @@ app = Commands()
 
 
 @app.command()
-@unfolded
 def job(
     topics: Annotated[list[str], Argument()],
     *,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import CLUSTER, ClusterFlags
 from pyromq.cli.declared import Argument, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import progress
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.tables import Column
 
 if TYPE_CHECKING:
     from pyromq.operate.reading.cluster_search import ClusterHit
@@ -26,8 +25,7 @@ _COLUMNS = (
 def find(
     text: Annotated[str, Argument(metavar="TEXT", help="An id or a key as a whole, or a part of a name.")],
     names_only: Annotated[bool, Option("--names", help="Look at names of topics and groups alone.")] = False,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Find messages, topics, groups, clients and users by one text.
 
@@ -35,8 +33,8 @@ def find(
     standard error. Exit code 2 if nothing was found.
     """
     with progress(f"looking for {text}"):
-        found = with_admin(nameserver, lambda admin: admin.search.find(text, names_only=names_only))
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, map(_row, found.hits))
+        found = cluster.ask(lambda admin: admin.search.find(text, names_only=names_only))
+    cluster.write_rows(_COLUMNS, map(_row, found.hits))
     click.echo(f"searched: {'; '.join(found.searched)}", err=True)
     if found.skipped:
         click.echo(f"not searched: {'; '.join(found.skipped)}", err=True)

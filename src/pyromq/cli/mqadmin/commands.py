@@ -161,7 +161,7 @@ def _connected(work: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """The command of a function that takes an ``admin``: it has an option for name servers instead of it."""
     work.__annotations__.pop("admin", None)  # a type that is not imported for help
     unfolded_work = unfolded(work)
-    own = signature(unfolded_work)
+    own = signature(unfolded_work, eval_str=True)
     namesrv = Parameter("namesrv", Parameter.KEYWORD_ONLY, default=DEFAULT_NAMESERVER, annotation=NamesrvOption)
     others = [each for each in own.parameters.values() if each.name != "admin"]
 

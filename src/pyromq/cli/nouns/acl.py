@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import CLUSTER, DEFAULT_NAMESERVER, ClusterFlags, NameServerOption, with_admin
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import YesOption, confirm
-from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows, write_structs
+from pyromq.cli.output.tables import Column, Form, write_structs
 from pyromq.cli.output.watching import watched
 from pyromq.errors import ConfigError
 
@@ -52,11 +52,11 @@ _POLICY_COLUMNS = (
 
 @users.command("ls")
 @watched
-def list_users(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+def list_users(cluster: ClusterFlags = CLUSTER) -> None:
     """List users; passwords are never shown."""
-    found = with_admin(nameserver, lambda admin: admin.access.users())
+    found = cluster.ask(lambda admin: admin.access.users())
     rows = [{"user": each.username, "type": each.user_type, "status": each.user_status} for each in found]
-    write_rows(sys.stdout, form_for(output, sys.stdout), _USER_COLUMNS, rows)
+    cluster.write_rows(_USER_COLUMNS, rows)
 
 
 @users.command("create")
@@ -126,12 +126,11 @@ def _new_password(file: Path | None) -> str:
 def list_policies(
     user: Annotated[str, Option("--user", help="Of this user only.")] = "",
     resource: Annotated[str, Option("--resource", help="About resources that contain this text.")] = "",
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """List what users may do, one line for each entry of their policies."""
-    found = with_admin(nameserver, lambda admin: admin.access.policies(user=user, resource=resource))
-    write_rows(sys.stdout, form_for(output, sys.stdout), _POLICY_COLUMNS, _policy_rows(found))
+    found = cluster.ask(lambda admin: admin.access.policies(user=user, resource=resource))
+    cluster.write_rows(_POLICY_COLUMNS, _policy_rows(found))
 
 
 def _policy_rows(found: list[AclInfo]) -> list[dict[str, Any]]:
@@ -233,17 +232,16 @@ def test_access(
     action: Annotated[str, Argument(metavar="ACTION", help="Pub, Sub, Create, Update, Delete, Get or List.")],
     resource: Annotated[str, Argument(metavar="RESOURCE", help="Topic:orders, Group:billing, Cluster:name.")],
     ip: Annotated[str, Option("--from", metavar="IP", help="Where the request comes from.")] = "127.0.0.1",
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Say whether a user may do something, and which entry decides. Exit code 3 if it may not."""
-    verdict = with_admin(nameserver, lambda admin: admin.access.explain(user, action, resource, ip=ip))
+    verdict = cluster.ask(lambda admin: admin.access.explain(user, action, resource, ip=ip))
     columns = (
         Column("allowed", "allowed", show=lambda value: "yes" if value else "no"),
         Column("entry", "entry", optional=True),
         Column("reason", "reason"),
     )
-    form = form_for(output, sys.stdout)
+    form = cluster.form
     write_structs(sys.stdout, form if form is not Form.JSON else Form.JSONL, columns, [verdict])
     if not verdict.allowed:
         raise click.exceptions.Exit(ExitCode.REFUSED)

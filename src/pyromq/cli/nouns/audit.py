@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from pyromq.cli import clock
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import CLUSTER, ClusterFlags
 from pyromq.cli.declared import Option
-from pyromq.cli.option_records import unfolded
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.tables import Column
 from pyromq.cli.output.times import parse_time, show_moment, show_time
 
 if TYPE_CHECKING:
@@ -59,7 +57,6 @@ class AuditOptions:
         )
 
 
-@unfolded
 def audit(
     *,
     options: AuditOptions,
@@ -67,17 +64,14 @@ def audit(
     data: Annotated[
         Path | None, Option(metavar="DIR", help="Read the data folder of a server, which need not run.")
     ] = None,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Show who changed what, from where, and what was refused; the newest entries first."""
     question = options.question()
     found = (
-        with_admin(nameserver, lambda admin: admin.audit.list(question, broker=broker))
-        if data is None
-        else _read(data, question)
+        cluster.ask(lambda admin: admin.audit.list(question, broker=broker)) if data is None else _read(data, question)
     )
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, [_row(entry) for entry in found])
+    cluster.write_rows(_COLUMNS, [_row(entry) for entry in found])
     if not found:
         click.echo("nothing was changed or refused", err=True)
 

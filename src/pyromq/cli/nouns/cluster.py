@@ -8,11 +8,10 @@ from typing import Annotated
 import click
 
 from pyromq.cli.connection import (
-    DEFAULT_NAMESERVER,
+    CLUSTER,
+    ClusterFlags,
     LeaseStoreCaOption,
     LeaseStoreOption,
-    NameServerOption,
-    with_admin,
 )
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
@@ -26,7 +25,7 @@ from pyromq.cli.nouns.leases import (
     switch_master,
 )
 from pyromq.cli.nouns.listing import show_rate
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows, write_structs
+from pyromq.cli.output.tables import Column, write_rows
 from pyromq.cli.output.watching import watched
 
 app = Commands(help="Clusters: list brokers, replicas and leases, switch masters.")
@@ -75,24 +74,24 @@ _SWITCH_COLUMNS = (
 
 @app.command("ls")
 @watched
-def list_brokers(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+def list_brokers(cluster: ClusterFlags = CLUSTER) -> None:
     """List the brokers of all clusters with addresses, rates and disk use. Exit code 5 if one does not answer."""
-    rows = with_admin(nameserver, lambda admin: admin.brokers.list())
-    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    rows = cluster.ask(lambda admin: admin.brokers.list())
+    cluster.write_structs(_COLUMNS, rows)
     if any(row.problem for row in rows):
         raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 
 @app.command("replication")
 @watched
-def show_replication(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+def show_replication(cluster: ClusterFlags = CLUSTER) -> None:
     """Show masters and their replicas: roles, how far behind, what is wrong. Exit code 5 if something is.
 
     "behind" is what the log of the master has beyond that of the replica, in bytes. "in sync" counts the replicas that
     a master believes to be nearly up to date. "metadata" says whether a replica has its master's topics and groups.
     """
-    rows = with_admin(nameserver, lambda admin: admin.replication.list())
-    write_structs(sys.stdout, form_for(output, sys.stdout), _COPIES, rows)
+    rows = cluster.ask(lambda admin: admin.replication.list())
+    cluster.write_structs(_COPIES, rows)
     if any(row.problem or row.findings for row in rows):
         raise click.exceptions.Exit(ExitCode.PARTIAL)
 
@@ -103,12 +102,11 @@ def list_leases(
     brokers: Annotated[list[str] | None, Argument(metavar="BROKER", help="Names of brokers; all without.")] = None,
     store: LeaseStoreOption = "",
     store_ca: LeaseStoreCaOption = None,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Show who is master by its lease, for how long, and how far the others are. Exit code 5 if something is wrong."""
-    rows = with_admin(nameserver, lambda admin: lease_rows(admin, checked_store(store), store_ca, brokers or []))
-    write_rows(sys.stdout, form_for(output, sys.stdout), LEASE_COLUMNS, rows)
+    rows = cluster.ask(lambda admin: lease_rows(admin, checked_store(store), store_ca, brokers or []))
+    cluster.write_rows(LEASE_COLUMNS, rows)
     if any(row["problem"] for row in rows):
         raise click.exceptions.Exit(ExitCode.PARTIAL)
 
@@ -119,12 +117,11 @@ def switch(
     to: Annotated[str, Option("--to", metavar="HOST:PORT", help="The new master; without it, the only replica.")] = "",
     store: LeaseStoreOption = "",
     store_ca: LeaseStoreCaOption = None,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Make a replica the master, without a lost or refused message. Failover agents carry it out."""
-    done = with_admin(nameserver, lambda admin: switch_master(admin, checked_store(store), store_ca, broker, to))
-    form = form_for(output, sys.stdout)
+    done = cluster.ask(lambda admin: switch_master(admin, checked_store(store), store_ca, broker, to))
+    form = cluster.form
     write_rows(sys.stdout, form, _SWITCH_COLUMNS, [done])
 
 
@@ -135,18 +132,15 @@ def recover(
     yes: Annotated[bool, Option("--yes", help="Do it; without it the plan is shown.")] = False,
     store: LeaseStoreOption = "",
     store_ca: LeaseStoreCaOption = None,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Make a member the master where agents may not: the lease store was lost or set back, or members are gone.
 
     Shows what each member has that the chosen one lacks: it is cut from its log when it follows, and kept in cut/ of
     its data folder. Exit code 5 if something is cut, or a member does not answer.
     """
-    rows = with_admin(
-        nameserver, lambda admin: recover_master(admin, checked_store(store), store_ca, broker, chosen, is_sure=yes)
-    )
-    write_rows(sys.stdout, form_for(output, sys.stdout), PLAN_COLUMNS, rows)
+    rows = cluster.ask(lambda admin: recover_master(admin, checked_store(store), store_ca, broker, chosen, is_sure=yes))
+    cluster.write_rows(PLAN_COLUMNS, rows)
     if any(row["lost_bytes"] != 0 for row in rows):
         raise click.exceptions.Exit(ExitCode.PARTIAL)
 
@@ -157,9 +151,8 @@ def forget(
     member: Annotated[str, Argument(metavar="HOST:PORT", help="The member that does not come back.")],
     store: LeaseStoreOption = "",
     store_ca: LeaseStoreCaOption = None,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Remove a member that is gone for good: it is neither asked nor missed any more."""
-    done = with_admin(nameserver, lambda admin: forget_member(admin, checked_store(store), store_ca, broker, member))
-    write_rows(sys.stdout, form_for(output, sys.stdout), _FORGET_COLUMNS, [done])
+    done = cluster.ask(lambda admin: forget_member(admin, checked_store(store), store_ca, broker, member))
+    cluster.write_rows(_FORGET_COLUMNS, [done])

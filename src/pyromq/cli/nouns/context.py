@@ -12,7 +12,6 @@ import click
 from pyromq.cli import contexts as stored
 from pyromq.cli.connection import DEFAULT_NAMESERVER
 from pyromq.cli.declared import Argument, Commands, Option
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_fields, write_rows
 from pyromq.cli.tls import ConnectionOptions
@@ -42,7 +41,6 @@ _FIELDS = (
 
 
 @app.command()
-@unfolded
 def add(
     *,
     name: NameArgument,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import click
 
 from pyromq.cli import clock
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import CLUSTER, DEFAULT_NAMESERVER, ClusterFlags, NameServerOption, with_admin
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.output.prompts import YesOption, confirm, progress
-from pyromq.cli.output.tables import Column, Form, FormOption, form_for, shown, write_structs
+from pyromq.cli.output.tables import Column, Form, shown
 from pyromq.cli.output.times import show_moment, show_time
 from pyromq.cli.output.watching import watched
 from pyromq.wording import shown_span
@@ -37,13 +36,12 @@ def list_delayed(
     count: Annotated[
         int, Option("--max", "-l", min=1, help="List at most this many per broker and kind of delay.")
     ] = 1_000,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """List messages that are not due yet, soonest first, also failed ones that wait for their next attempt."""
     with progress("reading delayed messages"):
-        found = with_admin(nameserver, lambda admin: admin.delays.list(topic, count_max=count))
-    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, found)
+        found = cluster.ask(lambda admin: admin.delays.list(topic, count_max=count))
+    cluster.write_structs(_COLUMNS, found)
     if not found:
         click.echo("no message is delayed", err=True)
 

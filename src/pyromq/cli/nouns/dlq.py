@@ -8,22 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
+from pyromq.cli.connection import CLUSTER, ClusterFlags, GroupArgument
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.nouns.job import JobFlags, run_job
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import counting, progress
 from pyromq.cli.output.resent_rows import RESENT_COLUMNS, resent_row
 from pyromq.cli.output.tables import (
     Column,
     Form,
-    FormOption,
-    form_for,
     write_block,
     write_fields,
-    write_rows,
-    write_structs,
 )
 from pyromq.cli.output.times import show_moment, show_time
 from pyromq.cli.output.watching import watched
@@ -100,20 +95,19 @@ def list_letters(
         int | None,
         Option("--max", min=1, help="Read at most this many, the newest ones; 10 000 by default, 100 with --messages."),
     ] = None,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Show the dead letters of a group by error, the most frequent first."""
 
     if messages and retries:
         raise click.UsageError("--retries are shown by error: leave --messages out")
     if messages:
-        _list_messages(group, count or _MESSAGES, nameserver, output)
+        _list_messages(group, count or _MESSAGES, cluster)
         return
     what = "messages that come again" if retries else "dead letters"
     with progress(f"reading {what} of {group}"):
-        found, counts = with_admin(nameserver, lambda admin: _by_error(admin, group, retries, count or _SCANNED))
-    write_structs(sys.stdout, form_for(output, sys.stdout), _ERRORS, found.errors)
+        found, counts = cluster.ask(lambda admin: _by_error(admin, group, retries, count or _SCANNED))
+    cluster.write_structs(_ERRORS, found.errors)
     if not found.messages:
         click.echo(f"group {group} has no {what}", err=True)
     if found.is_cut:
@@ -129,10 +123,10 @@ def _report_counts(counts: LetterCounts) -> None:
         click.echo(f"{counted(counts.total, 'dead letter')}, {counts.waiting} waiting to be redriven", err=True)
 
 
-def _list_messages(group: str, count: int, nameserver: str, output: Form | None) -> None:
+def _list_messages(group: str, count: int, cluster: ClusterFlags) -> None:
     with progress(f"reading dead letters of {group}"):
-        found, counts = with_admin(nameserver, lambda admin: _letters(admin, group, count))
-    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, found)
+        found, counts = cluster.ask(lambda admin: _letters(admin, group, count))
+    cluster.write_structs(_COLUMNS, found)
     if not found:
         click.echo(f"group {group} has no dead letters", err=True)
     _report_counts(counts)
@@ -159,16 +153,15 @@ def show(
     letter: Annotated[
         str, Argument(metavar="LETTER", help="Offset id of the letter; dlq ls --messages -o json has it.")
     ],
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Show one dead letter: what it was, why it failed, and the traceback where its consumer keeps one."""
     import msgspec
 
     from pyromq.operate.letter_filter import LetterRow
 
-    row = LetterRow.of(with_admin(nameserver, lambda admin: admin.dead_letters.get(group, letter)))
-    form = form_for(output, sys.stdout)
+    row = LetterRow.of(cluster.ask(lambda admin: admin.dead_letters.get(group, letter)))
+    form = cluster.form
     write_fields(sys.stdout, form, _LETTER, msgspec.to_builtins(row))
     if row.traceback and form is Form.TABLE:
         write_block(sys.stdout, "traceback", row.traceback)
@@ -197,7 +190,6 @@ class WhichLetters:
 
 
 @app.command()
-@unfolded
 def redrive(
     group: GroupArgument,
     *,
@@ -207,14 +199,13 @@ def redrive(
     only_group: Annotated[
         bool, Option("--only-group", help="Send to this group alone, not to every group of the topic.")
     ] = False,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Send dead letters to the topic they came from, each message once, however many letters it left."""
     if how.data is not None:
         if count:
             raise click.UsageError("a job redrives all that is chosen: leave --max out, or --data")
-        _redrive_job(nameserver, group, which, how, only_group=only_group, output=output)
+        _redrive_job(cluster, group, which, how, only_group=only_group)
         return
 
     async def work(admin: Admin) -> list[ItemOutcome]:
@@ -228,8 +219,8 @@ def redrive(
                 tell(len(found))
         return found
 
-    found = with_admin(nameserver, work)
-    write_rows(sys.stdout, form_for(output, sys.stdout), RESENT_COLUMNS, map(resent_row, found))
+    found = cluster.ask(work)
+    cluster.write_rows(RESENT_COLUMNS, map(resent_row, found))
     if not found:
         chosen = " that match" if which != WhichLetters() else ""
         click.echo(f"group {group} has no dead letters{chosen} left to redrive", err=True)
@@ -237,11 +228,9 @@ def redrive(
         raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 
-def _redrive_job(
-    nameserver: str, group: str, which: WhichLetters, how: JobFlags, *, only_group: bool, output: Form | None
-) -> None:
+def _redrive_job(cluster: ClusterFlags, group: str, which: WhichLetters, how: JobFlags, *, only_group: bool) -> None:
     from pyromq.operate.jobs.specs import Redrive
     from pyromq.operate.letter_filter import LetterFilter
 
     spec = Redrive.chosen(group, LetterFilter.of(which.keywords()), only_group=only_group)
-    run_job(nameserver, how.data, lambda jobs: jobs.start(how.new(spec), by="command line"), output)
+    run_job(cluster, how.data, lambda jobs: jobs.start(how.new(spec), by="command line"))

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, cluster_name, with_admin
+from pyromq.cli.connection import (
+    CLUSTER,
+    DEFAULT_NAMESERVER,
+    ClusterFlags,
+    GroupArgument,
+    NameServerOption,
+    cluster_name,
+    with_admin,
+)
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.nouns.group_moves import park, reset
 from pyromq.cli.nouns.group_view import HEAD_COLUMNS, LAG_COLUMNS, describe_group, lag_row, show_group
@@ -20,9 +28,8 @@ from pyromq.cli.nouns.listing import (
     show_paused,
     show_rate,
 )
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
-from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_json, write_rows, write_structs
+from pyromq.cli.output.tables import Column, Form, write_json, write_rows
 from pyromq.cli.output.watching import watched
 from pyromq.model.subscription_policy import ATTRIBUTE, SubscriptionPolicy
 from pyromq.wording import counted, shown_span
@@ -50,16 +57,13 @@ _COLUMNS = (
 
 @app.command("ls")
 @watched
-@unfolded
-def list_groups(
-    *, listing: ListOptions, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None
-) -> None:
+def list_groups(*, listing: ListOptions, cluster: ClusterFlags = CLUSTER) -> None:
     """List consumer groups with topics, connected members, rate of the last minute, lag and dead letters.
 
     The lag of a group that broadcasts is left out: members are asked for it by ``group lag`` and ``group describe``.
     """
-    page = with_admin(nameserver, lambda admin: admin.groups.list(listing.question()))
-    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, page.rows)
+    page = cluster.ask(lambda admin: admin.groups.list(listing.question()))
+    cluster.write_structs(_COLUMNS, page.rows)
     report_page("group", listing.question(), len(page.rows), page.found, page.problems)
 
 
@@ -108,14 +112,7 @@ def _ladder(delays: str) -> dict[str, Any]:
 
 
 @app.command()
-@unfolded
-def create(
-    *,
-    group: GroupArgument,
-    options: GroupOptions,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
-) -> None:
+def create(*, group: GroupArgument, options: GroupOptions, cluster: ClusterFlags = CLUSTER) -> None:
     """Create a group on every master, or change the settings that are given; the others stay as they are."""
     from msgspec.structs import replace
 
@@ -131,7 +128,7 @@ def create(
         await admin.groups.create(config)
         return config
 
-    config = with_admin(nameserver, put)
+    config = cluster.ask(put)
     row = {
         "group": group,
         "retries": config.retry_max_times,
@@ -142,7 +139,7 @@ def create(
         "subscriptions": config.attributes.get(ATTRIBUTE, "the broker's"),
     }
     columns = tuple(Column(name, name.replace("_", " ")) for name in row)
-    write_rows(sys.stdout, form_for(output, sys.stdout), columns, [row])
+    cluster.write_rows(columns, [row])
 
 
 def _shown_ladder(policy: dict[str, Any]) -> str:
@@ -155,8 +152,7 @@ def _shown_ladder(policy: dict[str, Any]) -> str:
 def lag(
     group: GroupArgument,
     topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Only this topic.")] = "",
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Show how far a group is behind, queue by queue."""
 
@@ -168,9 +164,9 @@ def lag(
                 await admin.topics.route(topic)
         return found
 
-    progress = with_admin(nameserver, look)
+    progress = cluster.ask(look)
     rows = [lag_row(queue, held) for queue, held in sorted(progress.items())]
-    write_rows(sys.stdout, form_for(output, sys.stdout), LAG_COLUMNS, rows)
+    cluster.write_rows(LAG_COLUMNS, rows)
     if not rows:
         click.echo(f"group {group} has no offset{f' in topic {topic}' if topic else ''} yet", err=True)
 
@@ -181,12 +177,11 @@ def describe(
     group: GroupArgument,
     topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Only queues of this topic.")] = "",
     stacks: Annotated[bool, Option("--stacks", help="Show the stacks of listeners that hold a queue up.")] = False,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Show the members of a group, its queues, and the message at the head of each queue."""
-    form = form_for(output, sys.stdout)
-    description = with_admin(nameserver, lambda admin: describe_group(admin, group, topic))
+    form = cluster.form
+    description = cluster.ask(lambda admin: describe_group(admin, group, topic))
     if form is Form.TABLE:
         show_group(sys.stdout, description, stacks=stacks)
     elif form is Form.CSV:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from pyromq.cli import clock
-from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
+from pyromq.cli.connection import CLUSTER, ClusterFlags, GroupArgument
 from pyromq.cli.declared import Option
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows, write_structs
+from pyromq.cli.output.tables import Column, write_structs
 from pyromq.cli.output.times import parse_time
 from pyromq.wording import counted, shown_span
 
@@ -55,7 +54,6 @@ class ResetTarget:
         return EARLIEST if self.to_begin else LATEST
 
 
-@unfolded
 def reset(
     group: GroupArgument,
     topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Topic to move in.")],
@@ -64,8 +62,7 @@ def reset(
     queue: Annotated[str, Option(metavar="BROKER:ID", help="Only this queue.")] = "",
     preview: Annotated[bool, Option("--preview", help="Only show what would happen.")] = False,
     yes: YesOption = False,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Move a group to another place in a topic; connected members follow at once."""
     to_ms = to.time_ms()
@@ -77,15 +74,15 @@ def reset(
         await admin.groups.require(group)
         return await admin.offsets.plan_reset(group, topic, to_ms=to_ms, offset=to.to_offset, queue=chosen)
 
-    moves = with_admin(nameserver, plan)
-    form = form_for(output, sys.stdout)
+    moves = cluster.ask(plan)
+    form = cluster.form
     write_structs(sys.stdout, form, _MOVE_COLUMNS, [MoveRow.of(move, topic) for move in moves])
     if preview:
         return
     again, passed = sum(move.delivered_again for move in moves), sum(move.skipped for move in moves)
     effect = f"{counted(again, 'message')} will be delivered again, {passed} will be skipped"
     confirm(f"Move group {group}? {effect}.", yes)
-    with_admin(nameserver, lambda admin: admin.offsets.carry_out(group, moves))
+    cluster.ask(lambda admin: admin.offsets.carry_out(group, moves))
     click.echo(f"group {group} was moved: {effect}", err=True)
 
 
@@ -107,8 +104,7 @@ def park(
     queue: Annotated[str, Option(metavar="BROKER:ID", help="Queue that is held up.")],
     offset: Annotated[int | None, Option(min=0, help="Only if this offset is at the head of the queue.")] = None,
     yes: YesOption = False,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Move the message at the head of a queue to the dead letters, so that the queue goes on with the next one.
 
@@ -119,13 +115,13 @@ def park(
     from pyromq.operate.offsets import MoveRow
 
     chosen = parse_queue(queue, topic)
-    message, move = with_admin(nameserver, lambda admin: admin.groups.plan_park(group, chosen, offset))
+    message, move = cluster.ask(lambda admin: admin.groups.plan_park(group, chosen, offset))
     age = shown_span(clock.now_ms() - message.stored_ms)
     click.echo(
         f"head of queue {queue} of {topic}: offset {move.new - 1}, message {message.message_id}, {age} old", err=True
     )
     confirm(f"Move this message to the dead letters of {group}?", yes)
-    parked: Parked = with_admin(nameserver, lambda admin: admin.groups.park(group, chosen, move.new - 1))
+    parked: Parked = cluster.ask(lambda admin: admin.groups.park(group, chosen, move.new - 1))
     ids = {"message_id": parked.message_id, "dead_letter_topic": parked.dead_letter_topic}
     row = {**asdict(MoveRow.of(parked.move, topic)), **ids}
     columns = (
@@ -133,4 +129,4 @@ def park(
         Column("dead_letter_topic", "is now in"),
         Column("new", "queue continues at"),
     )
-    write_rows(sys.stdout, form_for(output, sys.stdout), columns, [row])
+    cluster.write_rows(columns, [row])

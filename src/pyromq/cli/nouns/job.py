@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import CLUSTER, ClusterFlags
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import DryRunOption, RateOption, counting
@@ -109,16 +109,11 @@ def show(
 
 
 @app.command()
-def resume(
-    job_id: IdArgument,
-    data: DataOption,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
-) -> None:
+def resume(job_id: IdArgument, data: DataOption, cluster: ClusterFlags = CLUSTER) -> None:
     """Let a paused job go on; one that is over does what it has left, without repeating what it did."""
     record = _with_book(data, lambda jobs: jobs.get(job_id))
     if not record.is_active:
-        run_job(nameserver, data, lambda jobs: jobs.go_on(job_id, by="command line"), output)
+        run_job(cluster, data, lambda jobs: jobs.go_on(job_id, by="command line"))
         return
     what = next((each for each in ("resume", "go") if each in record.allowed()), "resume")
     _with_book(data, lambda jobs: jobs.ask(job_id, what))
@@ -133,17 +128,12 @@ def cancel(job_id: IdArgument, data: DataOption) -> None:
 
 
 @app.command()
-def undo(
-    job_id: IdArgument,
-    data: DataOption,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
-) -> None:
+def undo(job_id: IdArgument, data: DataOption, cluster: ClusterFlags = CLUSTER) -> None:
     """Undo a reset of offsets: a new job moves each queue back to where it stood; no other job can be undone."""
-    run_job(nameserver, data, lambda jobs: jobs.undo(job_id, by="command line"), output)
+    run_job(cluster, data, lambda jobs: jobs.undo(job_id, by="command line"))
 
 
-def run_job(nameserver: str, data: Path | None, start: Callable[[Jobs], JobRecord], output: Form | None) -> None:
+def run_job(cluster: ClusterFlags, data: Path | None, start: Callable[[Jobs], JobRecord]) -> None:
     """Run a job in this process, and show what became of every item; exit code 5 where something is in doubt.
 
     With ``data`` it is kept there: other processes see and steer it, and it can go on after a failure.
@@ -165,8 +155,8 @@ def run_job(nameserver: str, data: Path | None, start: Callable[[Jobs], JobRecor
                     await jobs.changed(record.id)
             return record, list(jobs.results(record.id))
 
-    record, results = with_admin(nameserver, work)
-    _write_results(results, output)
+    record, results = cluster.ask(work)
+    _write_results(results, cluster.output)
     click.echo(record.verdict(), err=True)
     if record.has_doubt and not record.dry_run:
         raise click.exceptions.Exit(ExitCode.PARTIAL)

@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from pyromq.cli import clock
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import CLUSTER, ClusterFlags
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.nouns.job import JobFlags, run_job
 from pyromq.cli.nouns.message_rows import message_row
 from pyromq.cli.nouns.trace_rows import TRACE_COLUMNS, trace_row
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import (
     Column,
     Form,
-    FormOption,
-    form_for,
     write_block,
     write_fields,
     write_json,
@@ -78,8 +75,7 @@ def get(
     topic: Annotated[
         str, Option("--topic", "-t", complete="topics", help="Topic of the message; not needed with an offset id.")
     ] = "",
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Show a message with its properties and body."""
 
@@ -94,8 +90,8 @@ def get(
         except (MalformedMessageIdError, NotFoundError) as error:
             raise click.BadParameter(f"{message_id} is not an offset id of this cluster: give --topic too") from error
 
-    form = form_for(output, sys.stdout)
-    write_fields(sys.stdout, form, _FIELDS, message_row(with_admin(nameserver, look), form))
+    form = cluster.form
+    write_fields(sys.stdout, form, _FIELDS, message_row(cluster.ask(look), form))
 
 
 @app.command()
@@ -105,16 +101,15 @@ def find(
     begin: Annotated[str, Option(help="Stored at this time or later: 2026-11-15T07:30, 2h ago.")] = "",
     end: Annotated[str, Option(help="Stored at this time or earlier.")] = "now",
     count: Annotated[int, Option("--max", "-l", min=1, max=64, help="Show at most this many.")] = 32,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Find messages by a key, oldest first."""
     now_ms = clock.now_ms()
     begin_ms, end_ms = parse_time(begin, now_ms) if begin else 0, parse_time(end, now_ms + 1_000)
-    found = with_admin(
-        nameserver, lambda admin: admin.messages.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)
+    found = cluster.ask(
+        lambda admin: admin.messages.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)
     )
-    write_rows(sys.stdout, form := form_for(output, sys.stdout), _COLUMNS, [message_row(each, form) for each in found])
+    write_rows(sys.stdout, form := cluster.form, _COLUMNS, [message_row(each, form) for each in found])
     if not found:
         click.echo(f"no message of topic {topic} has the key {key} in that time", err=True)
         raise click.exceptions.Exit(ExitCode.NOT_FOUND)
@@ -124,12 +119,11 @@ def find(
 def trace(
     message_id: Annotated[str, Argument(metavar="ID", help="The id from its receipt, or one of its keys.")],
     topic: Annotated[str, Option("--topic", help="Topic that traces are written to.")] = _TRACE_TOPIC,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Show what the producer and the consumers of a message recorded about it, in order of time."""
-    records = with_admin(nameserver, lambda admin: admin.messages.trace(message_id, topic=topic))
-    write_rows(sys.stdout, form_for(output, sys.stdout), TRACE_COLUMNS, map(trace_row, records))
+    records = cluster.ask(lambda admin: admin.messages.trace(message_id, topic=topic))
+    cluster.write_rows(TRACE_COLUMNS, map(trace_row, records))
 
 
 @app.command()
@@ -137,15 +131,12 @@ def explain(
     message_id: IdArgument,
     topic: Annotated[str, Option(help="Topic it was sent to.")],
     trace_topic: TraceTopicOption = _TRACE_TOPIC,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Explain where a message is now, and why: stored, delayed, prepared; consumed, waiting, retrying, dead."""
     with progress(f"looking for {message_id}"):
-        explanation = with_admin(
-            nameserver, lambda admin: admin.messages.explain(topic, message_id, trace_topic=trace_topic)
-        )
-    form = form_for(output, sys.stdout)
+        explanation = cluster.ask(lambda admin: admin.messages.explain(topic, message_id, trace_topic=trace_topic))
+    form = cluster.form
     if form is Form.TABLE:
         _show_explanation(explanation)
     elif form is Form.CSV:
@@ -171,8 +162,7 @@ def consume_directly(
     topic: Annotated[
         str, Option("--topic", "-t", complete="topics", help="Topic of the message; not needed with an offset id.")
     ] = "",
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Hand a message to the listener of a connected member now, and show what it made of it.
 
@@ -184,14 +174,13 @@ def consume_directly(
         return await admin.members.consume_directly(group, message_id, topic=topic, client_id=client)
 
     with progress(f"waiting for a listener of {group}"):
-        done = with_admin(nameserver, work)
-    write_fields(sys.stdout, form_for(output, sys.stdout), _DIRECT_FIELDS, msgspec.structs.asdict(done))
+        done = cluster.ask(work)
+    write_fields(sys.stdout, cluster.form, _DIRECT_FIELDS, msgspec.structs.asdict(done))
     if not done.is_consumed:
         raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 
 @app.command()
-@unfolded
 def resend(
     message_ids: Annotated[list[str], Argument(metavar="ID...", help="Offset ids of messages, or ids with --topic.")],
     topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Topic that has the messages.")] = "",
@@ -199,8 +188,7 @@ def resend(
     to_group: Annotated[str, Option("--to-group", complete="groups", help="Send to this group alone.")] = "",
     *,
     how: JobFlags,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Send stored messages again: to the topic they were sent to, to another one, or to one group alone."""
     if to_topic and to_group:
@@ -210,9 +198,9 @@ def resend(
     async def look(admin: Admin) -> tuple[str, ...]:
         return tuple([(await admin.messages.get(topic, each)).offset_message_id for each in message_ids])
 
-    places = with_admin(nameserver, look) if topic else tuple(message_ids)
+    places = cluster.ask(look) if topic else tuple(message_ids)
     new = how.new(Resend(messages=places, to_topic=to_topic, to_group=to_group))
-    run_job(nameserver, how.data, lambda jobs: jobs.start(new, by="command line"), output)
+    run_job(cluster, how.data, lambda jobs: jobs.start(new, by="command line"))
 
 
 _STYLES = {"consumed": "green", "dead letter": "bold red", "retrying": "yellow", "filtered out": "dim"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, explained
+from pyromq.cli.connection import CLUSTER, ClusterFlags, TopicArgument, explained
 from pyromq.cli.declared import Argument, Option
 from pyromq.cli.error_texts import advise, in_options
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
@@ -21,10 +21,9 @@ from pyromq.cli.nouns.message_lines import (
     message_of_line,
 )
 from pyromq.cli.nouns.message_rows import body_text
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import counting
 from pyromq.cli.output.quiet import QuietOption
-from pyromq.cli.output.tables import Form, FormOption, form_for, shown, write_json
+from pyromq.cli.output.tables import Form, shown, write_json
 from pyromq.cli.output.times import span_ms
 from pyromq.errors import MessageRefusedError, MQError, TopicNotFoundError
 
@@ -91,7 +90,6 @@ class LineOptions:
     skip_blank: Annotated[bool, Option("--skip-blank", help="Pass over blank lines; else they fail.")] = False
 
 
-@unfolded
 def send(
     *,
     topic: Annotated[
@@ -103,8 +101,7 @@ def send(
     options: MessageFlags,
     lines: LineOptions,
     quiet: QuietOption = False,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Send a message, or each line of standard input as one, and show where it was stored.
 
@@ -119,7 +116,7 @@ def send(
         raise click.UsageError("name a TOPIC, or give --jsonl: its lines say theirs")
     if lines.jsonl and (body is not None or not options.is_empty()):
         raise click.UsageError("--jsonl reads messages from standard input, with their tags, keys and properties")
-    form = form_for(output, sys.stdout)
+    form = cluster.form
 
     def message_of(line: bytes) -> Message:
         return message_of_line(line, topic) if lines.jsonl else options.message(topic, line)
@@ -127,14 +124,14 @@ def send(
     async def run_one(text: str) -> None:
         from pyromq.aio import Producer
 
-        async with Producer(nameserver, group=_GROUP) as producer, explained(producer.client):
+        async with Producer(cluster.nameserver, group=_GROUP) as producer, explained(producer.client):
             _write_receipt(topic, await producer.send(message_of(text.encode())), form)
 
     if body is not None:
         asyncio.run(run_one(body))
     else:
         report = LineReport(first=lines.from_line, resume_at=lines.from_line)
-        _send_lines(nameserver, message_of, form, report, lines)
+        _send_lines(cluster.nameserver, message_of, form, report, lines)
 
 
 def _send_lines(
@@ -202,15 +199,14 @@ def consume(
     sql: Annotated[str, Option(help="SQL92 expression instead of tags, such as 'price > 10'.")] = "",
     count: Annotated[int, Option("--count", "-c", min=0, help="Stop after this many messages; 0: never.")] = 0,
     quiet: QuietOption = False,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Consume a topic as a member of a group and show each message, until Ctrl-C."""
     import asyncio
 
     from pyromq.aio import Admin, PushConsumer
 
-    form = form_for(output, sys.stdout)
+    form = cluster.form
 
     async def run(tell: Callable[[int], None]) -> None:
         seen = 0
@@ -225,7 +221,7 @@ def consume(
             if seen == count:
                 consumer.stop()
 
-        consumer = PushConsumer(nameserver, group=group, listener=show, start="earliest")
+        consumer = PushConsumer(cluster.nameserver, group=group, listener=show, start="earliest")
         consumer.subscribe(topic, sql or tags, sql=bool(sql))
         async with consumer:
             await _look_at(Admin(client=consumer.client), topic)

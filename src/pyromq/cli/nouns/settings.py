@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import CLUSTER, DEFAULT_NAMESERVER, ClusterFlags, NameServerOption, with_admin
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.output.prompts import YesOption, confirm
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.tables import Column
 
 app = Commands(help="Settings of running brokers: list, set.")
 
@@ -22,14 +21,13 @@ _COLUMNS = (Column("setting", "setting", whole=True), Column("value", "value"))
 def list_settings(
     broker: BrokerArgument,
     containing: Annotated[str, Option("--containing", help="Only settings whose name contains this text.")] = "",
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """List the settings of a broker in RocketMQ's words."""
-    found = with_admin(nameserver, lambda admin: admin.brokers.config(broker))
+    found = cluster.ask(lambda admin: admin.brokers.config(broker))
     needle = containing.casefold()
     rows = [{"setting": key, "value": text} for key, text in sorted(found.items()) if needle in key.casefold()]
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    cluster.write_rows(_COLUMNS, rows)
 
 
 @app.command("set")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,12 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from pyromq.cli import clock
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, cluster_name, with_admin
+from pyromq.cli.connection import (
+    CLUSTER,
+    DEFAULT_NAMESERVER,
+    ClusterFlags,
+    NameServerOption,
+    TopicArgument,
+    cluster_name,
+    with_admin,
+)
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.nouns.listing import ListOptions, report_page, show_count, show_rate
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows, write_structs
+from pyromq.cli.output.tables import Column
 from pyromq.cli.output.times import parse_time, show_moment, show_time
 from pyromq.cli.output.watching import watched
 from pyromq.wording import counted, shown_span
@@ -51,13 +57,10 @@ _COLUMNS = (
 
 @app.command("ls")
 @watched
-@unfolded
-def list_topics(
-    *, listing: ListOptions, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None
-) -> None:
+def list_topics(*, listing: ListOptions, cluster: ClusterFlags = CLUSTER) -> None:
     """List topics with queues, rates of the last minute, groups and their lag together."""
-    page = with_admin(nameserver, lambda admin: admin.topics.list(listing.question()))
-    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, page.rows)
+    page = cluster.ask(lambda admin: admin.topics.list(listing.question()))
+    cluster.write_structs(_COLUMNS, page.rows)
     report_page("topic", listing.question(), len(page.rows), page.found, page.problems)
 
 
@@ -80,9 +83,7 @@ def create(
 
 @app.command()
 @watched
-def describe(
-    topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None
-) -> None:
+def describe(topic: TopicArgument, cluster: ClusterFlags = CLUSTER) -> None:
     """Show the queues of a topic: where they are, what they hold, and what their newest messages say they are."""
 
     async def look(admin: Admin) -> list[dict[str, Any]]:
@@ -112,7 +113,7 @@ def describe(
         Column("content_types", "content types", optional=True),
         Column("schemas", "schemas", optional=True),
     )
-    write_rows(sys.stdout, form_for(output, sys.stdout), columns, with_admin(nameserver, look))
+    cluster.write_rows(columns, cluster.ask(look))
 
 
 def _names(given: Iterable[str]) -> str:
@@ -126,26 +127,25 @@ def history(
     topic: TopicArgument,
     since: Annotated[str, Option(help="Begin of the time: 2026-11-15T07:30, 2h ago, today.")] = "24h ago",
     steps: Annotated[int, Option(min=1, max=500, help="Steps at most; with many queues there are fewer.")] = 24,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """Show how many messages and bytes were stored in each step of a time, of what is still there."""
     begin_ms = parse_time(since, clock.now_ms())
-    found = with_admin(nameserver, lambda admin: admin.contents.history(topic, begin_ms=begin_ms, steps=steps))
+    found = cluster.ask(lambda admin: admin.contents.history(topic, begin_ms=begin_ms, steps=steps))
     columns = (
         Column("begin_ms", "from", show=show_time, roomy=show_moment, whole=True),
         Column("messages", "messages", right=True),
         Column("bytes", "bytes", right=True),
     )
-    write_structs(sys.stdout, form_for(output, sys.stdout), columns, found.steps)
+    cluster.write_structs(columns, found.steps)
     if found.is_cut:
         click.echo("cut: the topic has more queues than were read", err=True)
 
 
 @app.command()
-def senders(topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+def senders(topic: TopicArgument, cluster: ClusterFlags = CLUSTER) -> None:
     """Show who sent the newest messages of a topic, and which of these producers are connected."""
-    found = with_admin(nameserver, lambda admin: admin.contents.senders(topic))
+    found = cluster.ask(lambda admin: admin.contents.senders(topic))
     columns = (
         Column("address", "address"),
         Column("group", "group"),
@@ -154,17 +154,15 @@ def senders(topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESER
         Column("messages", "messages", right=True),
         Column("last_ms", "last", show=show_time, roomy=show_moment, whole=True),
     )
-    write_structs(sys.stdout, form_for(output, sys.stdout), columns, found)
+    cluster.write_structs(columns, found)
     if not found:
         click.echo(f"topic {topic} has no messages", err=True)
 
 
 @app.command()
-def retention(
-    topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None
-) -> None:
+def retention(topic: TopicArgument, cluster: ClusterFlags = CLUSTER) -> None:
     """Show the oldest message of a topic, what the topic takes on disk, and how long messages are kept at this rate."""
-    found = with_admin(nameserver, lambda admin: admin.contents.retention(topic))
+    found = cluster.ask(lambda admin: admin.contents.retention(topic))
     columns = (
         Column("topic", "topic"),
         Column("messages", "messages", right=True),
@@ -173,13 +171,13 @@ def retention(
         Column("kept_ms", "kept for", show=lambda ms: "" if ms is None else shown_span(ms), right=True),
         Column("limit", "ended by"),
     )
-    write_structs(sys.stdout, form_for(output, sys.stdout), columns, [found])
+    cluster.write_structs(columns, [found])
 
 
 @app.command()
-def letters(topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+def letters(topic: TopicArgument, cluster: ClusterFlags = CLUSTER) -> None:
     """Show dead letters that were sent to this topic first, the newest of each group."""
-    found = with_admin(nameserver, lambda admin: admin.contents.letters(topic))
+    found = cluster.ask(lambda admin: admin.contents.letters(topic))
     columns = (
         Column("group", "group"),
         Column("dead_ms", "given up", show=show_time, roomy=show_moment, whole=True),
@@ -189,7 +187,7 @@ def letters(topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESER
         Column("reason", "reason"),
     )
     rows = [letter for each in found for letter in each.letters]
-    write_structs(sys.stdout, form_for(output, sys.stdout), columns, rows)
+    cluster.write_structs(columns, rows)
     if not rows:
         click.echo(f"no group that consumes topic {topic} gave up on a message of it", err=True)
     for each in (each for each in found if each.is_cut):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import click
 
 from pyromq.cli import clock
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import CLUSTER, ClusterFlags
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.output.prompts import progress
-from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_structs
+from pyromq.cli.output.tables import Column, Form
 from pyromq.cli.output.times import show_time
 from pyromq.cli.output.watching import watched
 from pyromq.wording import shown_span
@@ -39,12 +38,11 @@ _COLUMNS = (
 @watched
 def list_open(
     topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Only this topic.")] = "",
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
+    cluster: ClusterFlags = CLUSTER,
 ) -> None:
     """List prepared messages that are neither committed nor rolled back, oldest first."""
     with progress("reading prepared messages"):
-        found = with_admin(nameserver, lambda admin: admin.transactions.list(topic))
-    write_structs(sys.stdout, form_for(output, sys.stdout), _COLUMNS, found)
+        found = cluster.ask(lambda admin: admin.transactions.list(topic))
+    cluster.write_structs(_COLUMNS, found)
     if not found:
         click.echo("no transaction is open", err=True)

@@ -49,7 +49,8 @@ def watched(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def called(*, watch: str | None = None, **given: Any) -> Any:
         show = partial(command, **given)
-        return show() if watch is None else repeat(show, _pause_s(watch), given.get("output"))
+        asked = next((each.output for each in given.values() if hasattr(each, "output")), given.get("output"))
+        return show() if watch is None else repeat(show, _pause_s(watch), asked)
 
     parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own.parameters.values()]
     parameters.append(Parameter("watch", Parameter.KEYWORD_ONLY, default=None, annotation=WatchOption))

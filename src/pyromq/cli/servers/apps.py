@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 from pyromq.cli.declared import Argument, Commands, Option
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.commands import log_to_stderr
 from pyromq.cli.servers.options import AppLogOptions
 
@@ -24,7 +23,6 @@ class DocumentFormat(StrEnum):
     YAML = "yaml"
 
 
-@unfolded
 def run(
     target: TargetArgument,
     workers: Annotated[int, Option("--workers", "-w", min=1, help="Processes that share the work.")] = 1,

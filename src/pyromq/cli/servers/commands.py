@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from pyromq.cli.declared import Argument
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.options import (
     BrokerFlags,
     ConfigOption,
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from pyromq.cli.servers.settings import ServerSettings
 
 
-@unfolded
 def up(*, config: ConfigOption = None, flags: UpFlags, console: ConsoleBesideOptions, options: StartOptions) -> None:
     """Start a name server, a broker and the web console."""
     log_to_stderr(options.log, options.log_format)
@@ -43,7 +41,6 @@ def up(*, config: ConfigOption = None, flags: UpFlags, console: ConsoleBesideOpt
         run_up(names, broker_settings, settings.data(), console.prepared(settings.data(), options.log_words()))
 
 
-@unfolded
 def nameserver(*, config: ConfigOption = None, flags: NameServerFlags, options: StartOptions) -> None:
     """Start a name server."""
     log_to_stderr(options.log, options.log_format)
@@ -58,7 +55,6 @@ def nameserver(*, config: ConfigOption = None, flags: NameServerFlags, options: 
         run_nameserver(names)
 
 
-@unfolded
 def broker(*, config: ConfigOption = None, flags: BrokerFlags, options: StartOptions) -> None:
     """Start a broker that registers with name servers."""
     log_to_stderr(options.log, options.log_format)
@@ -73,7 +69,6 @@ def broker(*, config: ConfigOption = None, flags: BrokerFlags, options: StartOpt
         run_broker(broker_settings, settings.data())
 
 
-@unfolded
 def follow(
     master: Annotated[str, Argument(metavar="MASTER", help="HOST:PORT of a running broker, PyroMQ's or Apache's.")],
     *,

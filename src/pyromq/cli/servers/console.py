@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption
 from pyromq.cli.declared import Option
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.commands import log_to_stderr
 from pyromq.cli.servers.console_beside import missing_packages
 from pyromq.cli.servers.options import LogFormat, LogFormatOption
@@ -51,7 +50,6 @@ class ConsoleFlags:
     ] = False
 
 
-@unfolded
 def console(
     *,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,

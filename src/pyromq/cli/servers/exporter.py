@@ -8,7 +8,6 @@ from typing import Annotated
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption
 from pyromq.cli.declared import Option
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.commands import log_to_stderr
 from pyromq.cli.servers.options import HostOption, LogFormat, LogFormatOption, MetricsPortOption
 
@@ -34,7 +33,6 @@ class ExporterFlags:
     log_format: LogFormatOption = LogFormat.TEXT
 
 
-@unfolded
 def exporter(*, nameserver: NameServerOption = DEFAULT_NAMESERVER, flags: ExporterFlags) -> None:
     """Serve the metrics of a RocketMQ cluster, PyroMQ's or Apache's. They come from admin requests."""
     log_to_stderr(flags.log, flags.log_format)

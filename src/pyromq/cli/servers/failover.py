@@ -7,7 +7,6 @@ from typing import Annotated
 
 from pyromq.cli.connection import LeaseStoreCaOption, LeaseStoreOption
 from pyromq.cli.declared import Option
-from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.commands import log_to_stderr
 from pyromq.cli.servers.options import LogFormat, LogFormatOption
 
@@ -46,7 +45,6 @@ class FailoverFlags:
     log_format: LogFormatOption = LogFormat.TEXT
 
 
-@unfolded
 def failover(*, flags: FailoverFlags) -> None:
     """Run the failover agent of one broker. A lease in a store that others run says who is master."""
     log_to_stderr(flags.log, flags.log_format)

@@ -203,9 +203,7 @@ def checked(result: Any, kinds: Sequence[type[Any]]) -> Any:
     raise TypeError(f"the listener returned {type(result).__name__}; {expected} or nothing was expected")
 
 
-def verdict_of(
-    result: Any, error: Exception | None, kinds: Sequence[type[Any]]
-) -> tuple[Any, Exception | None]:  # one of both is None
+def verdict_of(result: Any, error: Exception | None, kinds: Sequence[type[Any]]) -> tuple[Any, Exception | None]:
     """Return what a listener decided, or why its messages failed: what it raised, or that its result is none."""
     if error is not None:
         return None, error
