@@ -29,3 +29,7 @@ class InternalWrites:
     def soon(self, work: Callable[[], None]) -> None:
         """``work`` runs once, right before the commit of this loop iteration, and may ``put`` something into it."""
         self._group_commit.with_commit(work)
+
+    def with_others(self, work: Callable[[], None]) -> None:
+        """``work`` runs once, right before the next commit, whoever brings that about."""
+        self._group_commit.before_commit(work)

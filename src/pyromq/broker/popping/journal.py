@@ -1,7 +1,8 @@
 """The journal's writer: what pops change in one loop iteration becomes one record of the commit log.
 
-hand-outs ─────────▶ applied at once, written with the turn: a crash that loses one only delivers the message again;
-                     those that a full disk refused go before the next ones, so that the log has them in order
+hand-outs ─────────▶ applied at once, written with the next commit, which the next tick brings about if nothing else
+                     does: a crash that loses one only delivers the message again; those that a full disk refused go
+                     before the next ones, so that the log has them in order
 acks, changes ─────▶ written with the turn, applied and answered when the log is as safe as the store promises
 """
 
@@ -29,20 +30,27 @@ Then = Callable[[MQError | None], None]
 """Hears what became of a change: None when it is as safe as the store promises, else why it is not."""
 
 
-Soon = Callable[[Callable[[], None]], None]
-"""Signature of ``InternalWrites.soon``."""
-
-
 class Put(Protocol):
     """Signature of ``InternalWrites.put``."""
 
     def __call__(self, draft: Draft, on_stored: Then) -> Placed: ...
 
 
+class Writes(Protocol):
+    """``InternalWrites``, as far as the journal needs it."""
+
+    @property
+    def put(self) -> Put: ...
+
+    def soon(self, work: Callable[[], None]) -> None: ...
+
+    def with_others(self, work: Callable[[], None]) -> None: ...
+
+
 class _Turn:
     """The changes of one turn."""
 
-    __slots__ = ("acks", "changed", "handed_out", "offset", "settling", "size", "thens")
+    __slots__ = ("acks", "changed", "handed_out", "is_due", "offset", "settling", "size", "thens")
 
     def __init__(self) -> None:
         self.handed_out: list[Change] = []
@@ -51,6 +59,7 @@ class _Turn:
         self.thens: list[Then] = []
         self.settling: list[Change] = []  # what is applied when it is safe, once it is staged
         self.size = 0
+        self.is_due = False  # it is written with the commit of this loop iteration
         self.offset = 0  # in the journal, once it is staged
 
     def close(self) -> list[Change]:
@@ -66,10 +75,9 @@ class _Turn:
 class PopJournal:
     """Owner of the way from a change to the disk; ``on_settled`` hears of queues whose rows changed."""
 
-    def __init__(self, table: InFlightTable, put: Put, soon: Soon, clock: Clock) -> None:
+    def __init__(self, table: InFlightTable, writes: Writes, clock: Clock) -> None:
         self._table = table
-        self._put = put
-        self._soon = soon
+        self._writes = writes
         self._clock = clock
         self._turn = _Turn()
         self._unwritten: list[Change] = []  # hand-outs of turns that a full disk refused
@@ -83,16 +91,25 @@ class PopJournal:
         """Whether more may be handed out: not while a thousand hand-outs could not be written, which is tried again."""
         if len(self._unwritten) < _CHANGES_MAX:
             return True
-        if not self._turn.size:
+        if not self._turn.is_due:
             self._grown()
         return False
 
     def hand_out(self, change: HandedOut, offsets: Collection[int]) -> InFlightQueue:
         """Journal hand-outs and apply them at once."""
-        queue = self._table.hand_out(change, offsets)
-        self._turn.handed_out.append(change)
-        self._grown()
+        queue, turn = self._table.hand_out(change, offsets), self._turn
+        turn.handed_out.append(change)
+        if not turn.size:
+            self._writes.with_others(partial(self._write_turn, turn))
+        turn.size += 1
+        if turn.size >= _CHANGES_MAX:
+            self.write()
         return queue
+
+    def tick(self) -> None:
+        """Hand-outs that no commit has taken along by now are written."""
+        if self._turn.size:
+            self._grown(0)
 
     def forget(self, queue: InFlightQueue) -> None:
         """Applied at once, behind everything that happened before."""
@@ -123,8 +140,9 @@ class PopJournal:
 
     def _grown(self, changes: int = 1) -> None:
         turn = self._turn
-        if not turn.size:
-            self._soon(partial(self._write_turn, turn))
+        if not turn.is_due:
+            turn.is_due = True
+            self._writes.soon(partial(self._write_turn, turn))
         turn.size += changes
         if turn.size >= _CHANGES_MAX:
             self.write()
@@ -146,7 +164,7 @@ class PopJournal:
         draft = Draft(topic=POP_JOURNAL_TOPIC, queue_id=0, body=body, born_ms=self._clock.now_ms())
         self.waiting += 1
         try:
-            turn.offset = self._put(draft, partial(self._stored, turn)).offset
+            turn.offset = self._writes.put(draft, partial(self._stored, turn)).offset
         except MQError as error:
             logger.error("pops not written down: changes=%d reason=%s", turn.size, error)
             self._unwritten += turn.handed_out

@@ -109,8 +109,7 @@ def open_popping(
     snapshot = Snapshot(environment.disk, store.layout.config)
     table = open_table(store, snapshot)
     is_replica = environment.settings.replication.role is Role.REPLICA
-    writes = write_path.internal_writes
-    pops = Pops(environment, tables, store, writes.put, writes.soon, table, counters)
+    pops = Pops(environment, tables, store, write_path.internal_writes, table, counters)
     if not is_replica:
         pops.adopt_offsets()
     return Popping(

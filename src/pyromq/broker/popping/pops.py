@@ -19,7 +19,7 @@ from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE
 from pyromq.broker.popping.calls import AckErrors, AckTogether, PopRequest, PopResult, Portion
 from pyromq.broker.popping.dead import DeadLetters
-from pyromq.broker.popping.journal import PopJournal, Put, Soon, Then
+from pyromq.broker.popping.journal import PopJournal, Then, Writes
 from pyromq.broker.popping.plans import INVISIBLE_MS_MAX, Plans, PopPlan, Source
 from pyromq.broker.popping.receipts import (
     InvalidReceiptError,
@@ -56,8 +56,7 @@ class Pops:
         environment: Environment,
         tables: Tables,
         store: MessageStore,
-        put: Put,
-        soon: Soon,
+        writes: Writes,
         table: InFlightTable,
         counters: Counters,
     ) -> None:
@@ -68,11 +67,11 @@ class Pops:
         self._groups = tables.groups
         self._counters = counters
         self.table = table
-        self.journal = PopJournal(table, put, soon, environment.clock)
+        self.journal = PopJournal(table, writes, environment.clock)
         self.journal.on_settled = self._settled
         self.plans = Plans(environment, tables)
         self._taker = Taker(store, self.journal, self._settings.name)
-        self._dead = DeadLetters(tables.topics, self.journal, put, counters)
+        self._dead = DeadLetters(tables.topics, self.journal, writes.put, counters)
         self._dead.on_failed = self._bury_later
         self.waiting = WaitingPops(environment, self._taker, self.take, self.has_some)
         self._revived: dict[tuple[str, str], None] = {}  # groups and topics of which rows became ready, unreported
@@ -408,6 +407,7 @@ class Pops:
 
     def tick(self) -> None:
         """Ten times a second, while this broker may write."""
+        self.journal.tick()
         self.tick_expired()
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._looked_ms >= _LOOK_MS:

@@ -169,6 +169,8 @@ async def test_acknowledgements_of_one_read_share_a_record_and_a_write() -> None
         poppers = Poppers(rig)
         await poppers.send(20)
         known = await poppers.pop(32)
+        rig.broker.parts.popping.pops.tick()
+        await rig.settle()
         before, writes = rig.broker.store.queues[POP_JOURNAL_TOPIC, 0].next_offset, len(rig.clients[0].transport.writes)
         numbers = [poppers.next() for _ in known]
         rig.arrive(0, b"".join(ack(number, ext) for number, ext in zip(numbers, known, strict=True)))

@@ -569,6 +569,7 @@ async def test_a_snapshot_and_the_journal_behind_it_make_the_table() -> None:
     rig.popping.keeper.save_now()
     await rig.ack(first[3])
     await rig.pop(5)
+    await rig.pass_ms(0)
     later = rig.again()
     queue = later.pops.table.queues[GROUP, TOPIC, 0]  # type: ignore[index]
     assert sorted(queue.rows) == [1, 2, 4, 5, 6, 7, 8, 9]
