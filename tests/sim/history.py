@@ -21,7 +21,7 @@ class Sent:
     kind: str
     at_s: float
     done_s: float = -1.0  # when its sender was answered
-    status: str = "unknown"  # ok, stored (not promised), refused, unknown
+    status: str = "unknown"  # ok, stored (not promised), refused, unknown, deleted (with its topic)
     message_id: str = ""
     queue: tuple[str, str, int] | None = None  # topic, broker, queue
     offset: int = -1

@@ -1,6 +1,7 @@
 """Operators of a simulation: what they do by seed, through ``Admin``, while clients work and machines fail.
 
-reset         a group goes back to an earlier time: repeats are allowed, and nothing else changes
+reset         a group goes back to an earlier time: repeats are allowed, and nothing else changes (queues in which it is
+              further behind than that stay as they are: what a reset passes over is lost to the group, as it says)
 redrive       dead letters are sent again: each that was reported as sent comes to its group once more
 topics        topics are made, written to, and deleted: what was confirmed is so at the end, also after a failover
 pause group   members of a group get nothing for a while; afterwards everything is consumed
@@ -99,7 +100,8 @@ class Operators:
         to_ms = WALL_MS + round(1000 * max(0.0, self._world.loop.true_s - back_s))
 
         async def reset(admin: Admin) -> None:
-            await admin.offsets.reset(group, topic, to_ms=to_ms)
+            moves = await admin.offsets.plan_reset(group, topic, to_ms=to_ms)
+            await admin.offsets.carry_out(group, [each for each in moves if each.new <= (each.old or 0)])
 
         self._spawn(f"reset of {group} in {topic}", reset)
         return f"{group} {topic} {back_s:g} s", _nothing
@@ -165,12 +167,16 @@ class Operators:
     async def _make(self, admin: Admin, topic: str) -> None:
         self.deeds.topics.pop(topic, None)
         await admin.topics.create(topic, queues=2)
-        if self.are_known():
-            self.deeds.topics[topic] = True
+        are_known = self.are_known()
         await self._send(topic)
+        if are_known:
+            self.deeds.topics[topic] = True
 
     async def _delete(self, admin: Admin, topic: str) -> None:
         self.deeds.topics.pop(topic, None)
+        for sent in self._world.history.sent.values():
+            if sent.topic == topic:
+                sent.status = "deleted"  # out of the ledger: its place is given to another if the topic is made again
         await admin.topics.delete(topic)
         if self.are_known():
             self.deeds.topics[topic] = False

@@ -9,7 +9,7 @@ has everything acknowledged the record names it. It leaves in the other order: t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -282,18 +282,23 @@ def _away(sight: Sight, record: LeaseRecord) -> dict[str, int]:
 def _renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRecord:
     others = [each for each in map(broker.replica, record.in_sync) if each is not None]
     record = replace(record, members=tuple(sorted({*record.members, *record.in_sync})))
-    confirmed = min([broker.end, *(each.position for each in others)])
     return replace(
         record,
         away=_away(sight, record),
         waits=broker.waits,
-        confirmed=max(confirmed, record.confirmed) if broker.waits else confirmed,  # an empty disk does not lower it
+        confirmed=_confirmed(broker, others, record),
         metadata=min([broker.metadata, *(each.metadata for each in others)]),
         duration_ms=round(sight.timing.duration_s * 1000),
         renewals=record.renewals + 1,
         handed=False,
         forced=False,
     )
+
+
+def _confirmed(broker: BrokerStatus, others: Sequence[MemberStatus], record: LeaseRecord) -> int:
+    """What every member in sync has; under one lease it only grows, also when one comes back with an empty disk."""
+    confirmed = min([broker.end, *(each.position for each in others)])
+    return max(confirmed, record.confirmed) if broker.waits else confirmed
 
 
 def _in_sync(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from pyromq.failover import rules
 from pyromq.failover.agent import AgentState
-from pyromq.failover.record import BrokerStatus, MemberStatus
+from pyromq.failover.record import BrokerStatus, LeaseRecord, MemberStatus
 from pyromq.failover.rules import Timing
 from tests.running.seeds import seeds
 from tests.unit.failover.simulation import Group, Node, simulate
@@ -87,7 +87,11 @@ def test_a_rule_that_names_members_too_early_is_found(monkeypatch: pytest.Monkey
     def all_are_young(state: AgentState, broker: BrokerStatus, now_s: float, absent_s: float) -> None:
         state.heard_s |= {each.address: now_s for each in broker.replicas}
 
+    def lowered(broker: BrokerStatus, others: list[MemberStatus], record: LeaseRecord) -> int:
+        return min([broker.end, *(each.position for each in others)])
+
     monkeypatch.setattr(rules, "_may_join", too_early)
+    monkeypatch.setattr(rules, "_confirmed", lowered)  # else those that lack something may be named, and not take over
     monkeypatch.setattr(AgentState, "note_positions", all_are_young)  # else one that is behind is not named for that
     assert is_found(kind=Adversary)
 
