@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import select
 import tempfile
+from functools import cache
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from random import Random
@@ -60,6 +61,7 @@ def keep_mounts_private() -> None:
         libc.mount(b"none", b"/", None, _PRIVATE, None)
 
 
+@cache
 def why_not() -> str:
     """Why this machine cannot mount such a volume; empty when it can."""
     if not Path(_DEVICE).exists():

@@ -19,7 +19,7 @@ from tests.faults.forgetful.members import mounted
 from tests.faults.jepsen import faults
 from tests.faults.jepsen.elements import ElementLoad, FinalRead, read_all
 from tests.faults.jepsen.faults import JepsenFault, Trial
-from tests.faults.lease_servers import LEASE_SERVERS, LeaseServer
+from tests.faults.lease_servers import LEASE_SERVERS, LeaseServer, is_installed
 
 COLUMNS: Final = (
     *("fault", "rounds", "acknowledged", "lost", "damaged bodies read", "not promised, as told"),
@@ -180,10 +180,11 @@ async def _made_master(cluster: ManagedCluster, member: ManagedMember) -> None:
 async def run_trials(
     row: JepsenRow, folder: Path, rounds: int, seed: int, tell: Callable[[str], None] = lambda line: None
 ) -> JepsenOutcome:
-    total = JepsenOutcome()
+    """With etcd where it is installed, else with PostgreSQL."""
+    total, store = JepsenOutcome(), "etcd" if is_installed("etcd") else "PostgreSQL"
     for number in range(rounds):
         text = f"{seed} {row.fault} {number}"
-        found = await run_trial(row, folder / f"round-{number}", text)
+        found = await run_trial(row, folder / f"round-{number}", text, store=store)
         total.add(found)
         tell(f"{text}: {found}")
     return total
