@@ -1,4 +1,4 @@
-"""A topic as a Delta table: no message is lost and none is there twice, wherever the writer is killed."""
+"""A topic as a Delta or Iceberg table: no message is lost and none is there twice, wherever the writer is killed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from pyromq.errors import ConfigError, TopicNotFoundError
 from pyromq.pipeline import fill_table, table_versions, where_is
 from pyromq.pipeline.tables import filling
 from pyromq.pipeline.tables.delta import MessageTable
+from pyromq.pipeline.tables.errors import TableWriteError
+from pyromq.pipeline.tables.iceberg import IcebergTable
 from pyromq.testing import LoopbackBroker
 from tests.integration import table_worker
 
@@ -30,6 +32,7 @@ class Shop:
     def __init__(self, nameserver: str, producer: Producer, folder: Path) -> None:
         self.nameserver, self.producer, self.folder = nameserver, producer, folder
         self.sent: list[str] = []
+        self.form = "delta"
 
     def send(self, count: int, topic: str = "orders") -> None:
         receipts = [self.producer.send(Message(topic, bytes(1_000), keys=str(number))) for number in range(count)]
@@ -39,7 +42,7 @@ class Shop:
         return [row["message_id"] for row in sql("select message_id from t", tables={"t": self.folder})]
 
     def fill(self, **more: Any) -> int:
-        return fill_table("orders", self.folder, self.nameserver, **more).messages
+        return fill_table("orders", self.folder, self.nameserver, **{"form": self.form, **more}).messages
 
 
 @pytest.fixture
@@ -48,7 +51,9 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         yield Shop(broker.nameserver, producer, tmp_path / "table")
 
 
-def test_every_message_is_there_once_wherever_the_writer_is_killed(shop: Shop) -> None:
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_every_message_is_there_once_wherever_the_writer_is_killed(shop: Shop, form: str) -> None:
+    shop.form = form
     for step in ("read", "written", "committed"):
         shop.send(50)
         killed = run_worker(shop, step, 2)
@@ -59,11 +64,11 @@ def test_every_message_is_there_once_wherever_the_writer_is_killed(shop: Shop) -
     assert int(ended.stdout) < 160, "what was committed before the kills is not written again"
     assert sorted(shop.ids()) == sorted(shop.sent)
     named = {Path(uri).name for uri in files_of(shop.folder)}
-    assert {path.name for path in shop.folder.glob("*.parquet")} - named, "a kill before a commit left a file"
+    assert {path.name for path in shop.folder.rglob("*.parquet")} - named, "a kill before a commit left a file"
 
 
 def run_worker(shop: Shop, step: str, count: int) -> subprocess.CompletedProcess[str]:
-    words = [shop.nameserver, str(shop.folder), step, str(count)]
+    words = [shop.nameserver, str(shop.folder), step, str(count), shop.form]
     command = [sys.executable, "-m", table_worker.__name__, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
@@ -71,11 +76,17 @@ def run_worker(shop: Shop, step: str, count: int) -> subprocess.CompletedProcess
 def files_of(folder: Path) -> list[str]:
     from deltalake import DeltaTable
 
+    if (folder / "catalog.db").exists():
+        return IcebergTable(folder).files()
+
     return DeltaTable(folder).file_uris()
 
 
-@pytest.mark.parametrize("step", ["read", "written"])
-def test_two_writers_of_a_topic_write_each_message_once(shop: Shop, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("form", "step"), [("delta", "read"), ("delta", "written"), ("iceberg", "written")])
+def test_two_writers_of_a_topic_write_each_message_once(
+    shop: Shop, form: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.form = form
     shop.send(20)
     others: list[int] = []
 
@@ -86,6 +97,7 @@ def test_two_writers_of_a_topic_write_each_message_once(shop: Shop, step: str, m
 
     shop.send(5)
     monkeypatch.setattr(filling, "MessageTable", partial(MessageTable, on_step=between))
+    monkeypatch.setattr(filling, "IcebergTable", partial(IcebergTable, on_step=between))
     own = shop.fill()
     assert (own, others) == (0, [25])
     shop.send(1)
@@ -189,7 +201,7 @@ def test_what_cannot_be_a_table_is_refused(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "full" / "file").touch()
     with pytest.raises(ConfigError, match="neither empty nor a Delta table"):
         fill_table("orders", tmp_path / "full", shop.nameserver)
-    with pytest.raises(ConfigError, match="there is no Delta table"):
+    with pytest.raises(ConfigError, match="there is no Delta or Iceberg table"):
         where_is(tmp_path / "full", "x")
     import pyarrow as pa
     from deltalake import write_deltalake
@@ -197,3 +209,69 @@ def test_what_cannot_be_a_table_is_refused(shop: Shop, tmp_path: Path) -> None:
     write_deltalake(tmp_path / "other", pa.table({"n": [1]}))
     with pytest.raises(ConfigError, match="has other columns than messages have: n"):
         fill_table("orders", tmp_path / "other", shop.nameserver)
+
+
+def test_a_commit_that_nobody_was_faster_with_is_an_error_and_no_conflict(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, say: trying a hundred times would read every message a hundred times."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import CommitFailedError
+
+    shop.send(3)
+    shop.fill()
+    shop.send(3)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise CommitFailedError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_write_transaction", fail)
+        with pytest.raises(TableWriteError, match="no space left"):
+            shop.fill()
+    assert shop.fill() == 3 and sorted(shop.ids()) == sorted(shop.sent)
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_a_table_that_follows_expires_messages_though_none_come(
+    shop: Shop, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.form = form
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 2:
+            raise KeyboardInterrupt
+        monkeypatch.setattr(filling, "datetime", Tomorrow)
+
+    class Tomorrow(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + timedelta(days=3)
+
+    monkeypatch.setattr(filling, "TIDY_EVERY_S", 0.0)
+    monkeypatch.setattr(filling, "sleep", nap)
+    shop.send(5)
+    done = fill_table("orders", shop.folder, shop.nameserver, form=form, follow_s=1, expire_days=1)
+    assert (done.messages, done.expired, shop.ids()) == (5, 5, [])
+    monkeypatch.undo()
+    assert shop.fill() == 0, "offsets outlive expiry"
+
+
+def test_an_iceberg_table_is_asked_like_a_delta_table(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.form = "iceberg"
+    shop.send(8)
+    words = ["pipeline", "table", "orders", "--to", str(shop.folder), "-n", shop.nameserver]
+    assert main([*words, "--format", "iceberg"]) == 0
+    assert json.loads(capsys.readouterr().out)["messages"] == 8
+    shop.send(1)
+    assert shop.fill() == 1
+    (found,) = where_is(shop.folder, shop.sent[-1])
+    newest, first = table_versions(shop.folder)
+    assert found["version"] == newest.version > first.version and sum(map(len, first.ranges)) == 8
+    assert list(sql("select count(*) as n from t where queue_offset >= 0", tables={"t": shop.folder})) == [{"n": 9}]
+    with pytest.raises(ConfigError, match="compact is for Delta"):
+        shop.fill(compact=True)
+    with pytest.raises(ConfigError, match="not one of delta, iceberg"):
+        shop.fill(form="hudi")

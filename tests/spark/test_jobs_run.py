@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyromq.errors import ConfigError
-from pyromq.pipeline.jobs import Selection, run_file
+from pyromq.pipeline.jobs import Selection, check_file, run_file
 from pyromq.pipeline.jobs.common.errors import JobFailedError
 from tests.spark.topics import Topics, bodies
 
@@ -100,3 +100,49 @@ def test_mistakes_of_steps_are_told_in_a_line(spark: Any, topics: Topics, tmp_pa
         with pytest.raises(error, match=text) as raised:
             run_file(spark, path)
         assert "\n" not in str(raised.value)
+
+
+# --- test ------------------------------------------------------------------------------------------------------------
+
+
+def test_cases_of_a_file_are_met_or_say_which_rows_differ(spark: Any, tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "paid_orders.toml"
+    assert [(each.of, each.rows, each.is_met) for each in check_file(spark, example)] == [
+        ("files", 1, True), ("topic", 1, True),
+    ]  # fmt: skip
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(example.read_text().replace("'paid'\"", "'new'\"", 1))
+    files, topic = check_file(spark, wrong)
+    assert not files.is_met and '"keys":"order-1"' in files.missing[0] and '"keys":"order-2"' in files.unexpected[0]
+    assert not topic.is_met and not (tmp_path / "paid-orders").exists(), "nothing is written"
+
+
+def test_a_case_has_typed_columns_a_watermark_and_named_steps(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "typed.toml"
+    path.write_text("""
+        name = "typed"
+        checkpoint = "c"
+        watermark = { column = "store_time", delay = "10 minutes" }
+        [source]
+        topic = "orders"
+        payload = "json"
+        schema = "price int"
+        maxOffsetsPerTrigger = 10
+        [[step]]
+        name = "sums"
+        sql = "SELECT window(store_time, '1 hour').start AS hour, sum(price) AS total FROM input GROUP BY 1"
+        [[sink]]
+        kind = "noop"
+        [[test]]
+        name = "by hour"
+        input = [
+            { price = 1, store_time = "2026-11-15T07:30:00Z" }, { price = 2, store_time = "2026-11-15T07:40:00Z" },
+            { price = 5, store_time = "2026-11-15T08:00:00Z" },
+        ]
+        expect = [{ step = "sums", rows = [{ total = 3 }, { total = 5 }] }]
+    """)
+    (outcome,) = check_file(spark, path)
+    assert outcome.is_met, outcome
+    path.write_text(path.read_text().replace("{ price = 1,", "{ prize = 1,"))
+    with pytest.raises(JobFailedError, match="no column prize"):
+        check_file(spark, path)

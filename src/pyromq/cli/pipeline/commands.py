@@ -48,6 +48,8 @@ from pyromq.cli.pipeline.options import (
 )
 from pyromq.cli.pipeline.session import bar, started
 from pyromq.cli.pipeline.tables import (
+    CASE_COLUMNS,
+    GRAPH_COLUMNS,
     SAMPLES,
     TABLE_PLACES,
     TABLE_VERSIONS,
@@ -367,18 +369,70 @@ def run(
     write_summary(sys.stdout, run_in.output, "run", done)
 
 
+@app.command(name="test")
+@unfolded
+def check_cases(
+    file: Annotated[Path, Argument(metavar="FILE", help="Pipeline in TOML or YAML, with [[test]] in it.")],
+    *,
+    run_in: SparkOptions,
+) -> None:
+    """Run the tests of a pipeline file: rows in, expected rows out.
+
+    Its steps are run over the rows of each test; no topic is read, nothing is written.
+    """
+    from pyromq.pipeline.core.option_texts import option_text
+    from pyromq.pipeline.jobs import check_file
+    from pyromq.pipeline.jobs.running.pipeline_file import read_pipeline_file
+
+    pipeline = read_pipeline_file(file)
+    if not pipeline.test:
+        raise click.BadParameter(f"{file} has no [[test]]")
+    settings = {name: option_text(value) for name, value in pipeline.spark.items()}
+    with started(run_in, settings) as spark, bar(pipeline.name):
+        outcomes = check_file(spark, file)
+    form = form_for(run_in.output, sys.stdout)
+    write_rows(
+        sys.stdout,
+        form,
+        CASE_COLUMNS,
+        [{**row, "is_met": not (row["missing"] or row["unexpected"])} for row in rows_of(outcomes)],
+    )
+    if not all(each.is_met for each in outcomes):
+        raise click.exceptions.Exit(ExitCode.PARTIAL)
+
+
+@app.command()
+@unfolded
+def graph(
+    file: Annotated[Path, Argument(metavar="FILE", help="Pipeline in TOML or YAML.")],
+    *,
+    mermaid: Annotated[bool, Option("--mermaid", help="Write a flowchart for Mermaid.")] = False,
+    output: FormOption = None,
+) -> None:
+    """Show where the rows of a pipeline file come from and go to; without Spark."""
+    from pyromq.pipeline.jobs.running import graph as graphs
+    from pyromq.pipeline.jobs.running.pipeline_file import read_pipeline_file
+
+    pipeline = read_pipeline_file(file)
+    if mermaid:
+        click.echo(graphs.mermaid(pipeline), nl=False)
+        return
+    edges = [{"from": each.from_, "to": each.to, "how": each.how} for each in graphs.edges_of(pipeline)]
+    write_rows(sys.stdout, form_for(output, sys.stdout), GRAPH_COLUMNS, edges)
+
+
 @app.command()
 @unfolded
 def table(
     topics: TopicsArgument,
     *,
-    to: Annotated[Path, Option("--to", metavar="DIR", help="Folder of the Delta table.")],
+    to: Annotated[Path, Option("--to", metavar="DIR", help="Folder of the table.")],
     filling: TableFlags,
     look: TableQuestions,
     cluster: ClusterOptions,
     output: FormOption = None,
 ) -> None:
-    """Keep topics as a Delta table, each message once, without Spark.
+    """Keep topics as a Delta or Iceberg table, each message once, without Spark.
 
     A run goes on where the table is, however the run before it ended; the offsets stand in the commits of the table.
     """
@@ -400,8 +454,8 @@ def table(
     with bar("filling") as tell:
         done = fill_table(
             ",".join(topics), to, cluster.nameserver, options=cluster.source_options, follow_s=filling.follow or None,
-            compact=filling.compact, expire_days=filling.expire or None, commit_bytes=filling.commit_mb << 20,
-            progress=tell,
+            form=filling.form, compact=filling.compact, expire_days=filling.expire or None,
+            commit_bytes=filling.commit_mb << 20, progress=tell,
         )  # fmt: skip
     write_summary(sys.stdout, output, "table", done)
 

@@ -225,6 +225,7 @@ class DedupeTarget:
 class TableFlags:
     """How ``table`` fills a table and keeps it tidy."""
 
+    form: Annotated[str, Option("--format", metavar="KIND", help="delta or iceberg.")] = "delta"
     follow: FollowOption = 0
     compact: Annotated[bool, Option("--compact", help="Merge small files.")] = False
     expire: Annotated[

@@ -131,6 +131,15 @@ SAMPLES: Final = (
     Column("tags", "tags", optional=True),
     Column("body", "body"),
 )
+CASE_COLUMNS: Final = (
+    Column("case", "test", whole=True),
+    Column("of", "of"),
+    Column("is_met", "result", show=lambda is_met: "passed" if is_met else "failed"),
+    Column("rows", "rows", right=True, show=_number),
+    Column("missing", "missing", optional=True, show="\n".join),
+    Column("unexpected", "unexpected", optional=True, show="\n".join),
+)
+GRAPH_COLUMNS: Final = (Column("from", "from", whole=True), Column("to", "to", whole=True), Column("how", "how"))
 TABLE_PLACES: Final = ("version", "message_id", "topic", "broker", "queue_id", "queue_offset", "store_time")
 TABLE_VERSIONS: Final = ("version", "committed", "topic", "broker", "queue_id", "start", "end")
 _REPORT: Final = (

@@ -26,14 +26,15 @@ if TYPE_CHECKING:
     from pyromq.pipeline.jobs.resending.redrive import Redriving, redrive
     from pyromq.pipeline.jobs.resending.replay import ReplaySummary, replay
     from pyromq.pipeline.jobs.running.dedupe import Deduped, dedupe
+    from pyromq.pipeline.jobs.running.file_cases import CaseOutcome, check_file
     from pyromq.pipeline.jobs.running.options import DedupeOptions
     from pyromq.pipeline.jobs.running.run import Ran, run_file
 
 __all__ = [
-    "ArchiveFormat", "ArchiveOptions", "ArchiveWriterKind", "Archived", "Compacted", "DedupeOptions", "Deduped",
-    "PatchInput", "Ran", "RedriveOptions", "Redriving", "ReplayOptions", "ReplaySummary", "Report", "ReportOptions",
-    "Selection", "archive", "compact_archive", "dedupe", "page", "read_archive", "redrive", "replay", "report",
-    "run_file",
+    "ArchiveFormat", "ArchiveOptions", "ArchiveWriterKind", "Archived", "CaseOutcome", "Compacted", "DedupeOptions",
+    "Deduped", "PatchInput", "Ran", "RedriveOptions", "Redriving", "ReplayOptions", "ReplaySummary", "Report",
+    "ReportOptions", "Selection", "archive", "check_file", "compact_archive", "dedupe", "page", "read_archive",
+    "redrive", "replay", "report", "run_file",
 ]  # fmt: skip
 
 _HOMES = {
@@ -44,6 +45,7 @@ _HOMES = {
     "ReplaySummary": "resending.replay", "replay": "resending.replay",
     "Report": "reporting.numbers", "report": "reporting.job", "page": "reporting.page",
     "Ran": "running.run", "run_file": "running.run",
+    "CaseOutcome": "running.file_cases", "check_file": "running.file_cases",
     "Selection": "common.selection", "PatchInput": "common.patching",
     "ArchiveFormat": "archiving.options", "ArchiveOptions": "archiving.options",
     "ArchiveWriterKind": "archiving.options", "DedupeOptions": "running.options",

@@ -32,7 +32,7 @@ from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.offsets import OffsetRange, Offsets
 from pyromq.pipeline.tables.bounds import SCHEMA
-from pyromq.pipeline.tables.errors import PackageMissingError
+from pyromq.pipeline.tables.errors import PackageMissingError, TableWriteError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _APP: Final = "pyromq"
 _RANGES: Final = "pyromq.ranges"
 _COUNTED: Final = tuple(field.name for field in SCHEMA if field.name not in ("properties", "body"))
+_TIME: Final = SCHEMA.field("store_time").type
 _TEXT_MAX: Final = 32  # characters of a text in statistics
 
 
@@ -90,7 +91,7 @@ class MessageTable:
 
     def append(self, rows: pa.Table, ranges: Iterable[OffsetRange]) -> bool:
         """Commit the messages of these ranges; False when another writer has moved one of the queues meanwhile, and
-        nothing was committed. Call ``reload`` and ``next_offsets`` before the next one."""
+        nothing was committed. Call ``reload`` and ``next_offsets`` before the next one. Raises TableWriteError."""
         from deltalake import CommitProperties, Transaction
         from deltalake.transaction import AddAction
 
@@ -102,12 +103,14 @@ class MessageTable:
         self._on_step("written")
         add = AddAction(name, path.stat().st_size, {}, _now_ms(), True, _stats(rows))
         properties = CommitProperties(
-            custom_metadata={_RANGES: json.dumps([_plain(each) for each in moved])},
+            custom_metadata={_RANGES: json.dumps([plain_range(each) for each in moved])},
             app_transactions=[Transaction(_app_of(each.queue), each.end) for each in moved],
         )
+        before = self.version
         try:
             self._table.create_write_transaction([add], "append", SCHEMA, commit_properties=properties)
-        except self._conflicts:  # the file stays: it is only sure that nobody names it when the table is read again
+        except self._conflicts as error:  # the file stays: who knows whether the commit is there after all?
+            self._require_newer(before, error)
             return False
         self._on_step("committed")
         return True
@@ -117,7 +120,7 @@ class MessageTable:
         return [
             TableVersion(
                 version=each["version"], committed_ms=each["timestamp"],
-                ranges=tuple(map(_range_of, json.loads(each[_RANGES]))),
+                ranges=tuple(map(range_of, json.loads(each[_RANGES]))),
             )
             for each in self._table.history() if _RANGES in each
         ]  # fmt: skip
@@ -131,33 +134,45 @@ class MessageTable:
 
     def compact(self) -> int:
         """Merge small files; how many went. Another writer's commit comes first: then nothing is merged."""
+        before = self.version
         try:
             done = self._table.optimize.compact()
-        except self._conflicts:
+        except self._conflicts as error:
+            self._require_newer(before, error)
             return 0
         return int(done["numFilesRemoved"])
 
     def expire(self, days: float, now: datetime) -> int:
         """Delete messages stored earlier than so many days ago, and files that no version of the last week names; how
         many messages went."""
-        bound = now - timedelta(days=days)
+        bound, before = now - timedelta(days=days), self.version
+        if not self._table.to_pyarrow_dataset().count_rows(pc.field("store_time") < pa.scalar(bound, _TIME)):
+            return 0  # a delete would make a version all the same
         try:
             done = self._table.delete(f"store_time < '{bound:%Y-%m-%dT%H:%M:%S.%fZ}'")
-        except self._conflicts:
+        except self._conflicts as error:
+            self._require_newer(before, error)
             return 0
         self._table.vacuum(dry_run=False)
         return int(done.get("num_deleted_rows") or 0)
+
+    def _require_newer(self, before: int, error: Exception) -> None:
+        """A refused commit is a conflict where another one came first; else nobody can commit. Raises
+        TableWriteError."""
+        self.reload()
+        if self.version == before:
+            raise TableWriteError(f"the table in {self.folder} cannot be written: {error}") from error
 
 
 def _app_of(queue: QueueId) -> str:
     return f"{_APP}:{queue.topic}:{queue.broker}:{queue.number}"
 
 
-def _plain(part: OffsetRange) -> list[Any]:
+def plain_range(part: OffsetRange) -> list[Any]:
     return [part.queue.topic, part.queue.broker, part.queue.number, part.start, part.end]
 
 
-def _range_of(plain: list[Any]) -> OffsetRange:
+def range_of(plain: list[Any]) -> OffsetRange:
     topic, broker, number, start, end = plain
     return OffsetRange(QueueId(topic, broker, number), start, end)
 

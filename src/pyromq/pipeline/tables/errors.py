@@ -17,5 +17,9 @@ class PackageMissingError(ConfigError):
         self.package = package
 
 
+class TableWriteError(MQError):
+    """A table that cannot be written; the text is the package's own."""
+
+
 class TableConflictError(MQError):
     """Other writers of the same topic to the same table were faster again and again: let one process write it."""

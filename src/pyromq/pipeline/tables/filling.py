@@ -1,4 +1,4 @@
-"""``table``: topics into a Delta table, from where the table is to what topics hold, a bounded batch at a time."""
+"""``table``: topics into a Delta or Iceberg table, from where it is to what topics hold, a bounded batch at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
@@ -27,11 +27,14 @@ from pyromq.pipeline.tables.answer import shown_value
 from pyromq.pipeline.tables.bounds import SCHEMA
 from pyromq.pipeline.tables.delta import MessageTable, TableVersion
 from pyromq.pipeline.tables.errors import TableConflictError
+from pyromq.pipeline.tables.iceberg import CATALOG_FILE, IcebergTable
 from pyromq.pipeline.tables.sources import held_now
 
 COMMIT_BYTES: Final = 64 << 20
 _CONFLICTS_MAX: Final = 100
 _COMMITS_UNTIDY: Final = 20
+TIDY_EVERY_S: Final = 3_600.0  # a table that gets nothing new gets older all the same
+_FORMATS: Final[dict[str, Any]] = {"delta": lambda folder: MessageTable(folder), "iceberg": lambda f: IcebergTable(f)}
 
 
 class TableFilled(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +51,7 @@ class TableFilled(msgspec.Struct, frozen=True, kw_only=True):
 class FillOptions(TypedDict, total=False):
     """Keywords of ``fill_table``; ``FillSettings`` has their defaults."""
 
+    form: str
     commit_bytes: int
     follow_s: float | None
     compact: bool
@@ -56,8 +60,10 @@ class FillOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillSettings:
-    """How a table is filled: bytes of messages in a commit, seconds between two looks (None: one), what to tidy up."""
+    """How a table is filled: delta or iceberg, bytes of messages in a commit, seconds between two looks (None: one),
+    what to tidy up."""
 
+    form: str = "delta"
     commit_bytes: int = COMMIT_BYTES
     follow_s: float | None = None
     compact: bool = False
@@ -73,20 +79,21 @@ def fill_table(
     progress: Callable[[int, int | None], None] = lambda done, total: None,
     **settings: Unpack[FillOptions],
 ) -> TableFilled:
-    """Bring the messages of a topic (or of several, with commas) that a Delta table lacks into it, each exactly once.
+    """Bring the messages of a topic (or of several, with commas) that a table lacks into it, each exactly once.
 
-    A run goes on where the table is, however the run before it ended. With ``follow_s`` it looks for new messages again
+    ``form`` is delta or iceberg, ``path`` its folder (of Iceberg tables with their catalog). A run goes on where the
+    table is, however the run before it ended. With ``follow_s`` it looks for new messages again
     and again until Ctrl-C. A commit has about ``commit_bytes`` of messages. ``compact`` merges small files,
     ``expire_days`` deletes messages that were stored earlier. ``options`` are those of the Spark source, without places
-    and filters. Raises ConfigError, PackageMissingError, DataLossError, TableConflictError, what connecting
-    raises, and TypeError for a keyword that does not exist.
+    and filters. Raises ConfigError, PackageMissingError, DataLossError, TableConflictError, TableWriteError, what
+    connecting raises, and TypeError for a keyword that does not exist.
     """
     chosen = settings_from(FillSettings, settings, "fill_table")
     given = {**(options or {}), "topic": topic, **({"nameserver": nameservers} if nameservers else {})}
     source = with_nameservers_known_here(parse_options(given, Use.BATCH))
     _refuse_parts(source)
     held_now(source)  # a topic that is not there is an error before there is a table
-    table = MessageTable(Path(path))
+    table: MessageTable | IcebergTable = _FORMATS[_form(chosen)](Path(path))
     run = _Filling(table, source, chosen, progress)
     try:
         run.catch_up()
@@ -100,7 +107,7 @@ def fill_table(
 
 
 def where_is(path: str | PathLike[str], message_id: str) -> list[dict[str, Any]]:
-    """The rows of a Delta table with a message's id, each with the version that brought it (None: the log of the table
+    """The rows of a table with a message's id, each with the version that brought it (None: the log of the table
     does not go back so far). Raises ConfigError, PackageMissingError."""
     table = _existing(path)
     versions = table.versions()
@@ -114,7 +121,7 @@ def where_is(path: str | PathLike[str], message_id: str) -> list[dict[str, Any]]
 
 
 def table_versions(path: str | PathLike[str]) -> list[TableVersion]:
-    """The versions of a Delta table that brought messages, the newest first. Raises ConfigError."""
+    """The versions of a table that brought messages, the newest first. Raises ConfigError."""
     return _existing(path).versions()
 
 
@@ -133,10 +140,20 @@ def _moment(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
-def _existing(path: str | PathLike[str]) -> MessageTable:
+def _existing(path: str | PathLike[str]) -> MessageTable | IcebergTable:
+    if (Path(path) / CATALOG_FILE).is_file():
+        return IcebergTable(Path(path), creates=False)
     if not (Path(path) / "_delta_log").is_dir():
-        raise ConfigError(f"there is no Delta table in {path}")
+        raise ConfigError(f"there is no Delta or Iceberg table in {path}")
     return MessageTable(Path(path))
+
+
+def _form(settings: FillSettings) -> str:
+    if settings.form not in _FORMATS:
+        raise ConfigError(f"{settings.form!r} is not one of {', '.join(_FORMATS)}")
+    if settings.compact and settings.form == "iceberg":
+        raise ConfigError("compact is for Delta tables; merge the files of an Iceberg table with an engine of yours")
+    return settings.form
 
 
 def _refuse_parts(options: SourceOptions) -> None:
@@ -151,7 +168,7 @@ class _Filling:
 
     def __init__(
         self,
-        table: MessageTable,
+        table: MessageTable | IcebergTable,
         options: SourceOptions,
         settings: FillSettings,
         progress: Callable[[int, int | None], None],
@@ -162,6 +179,7 @@ class _Filling:
         self._progress = progress
         self._messages = self._commits = self._merged = self._expired = 0
         self._tidied = 0  # commits before the last tidying up
+        self._tidied_s: float | None = None  # when that was
 
     def catch_up(self) -> None:
         """Bring in what the topics hold now; then tidy up, where the run goes on only after some commits."""
@@ -181,7 +199,8 @@ class _Filling:
             if conflicts >= _CONFLICTS_MAX:
                 raise TableConflictError(f"another process writes this topic to {self._table.folder}, too: stop one")
             self._table.reload()
-        if self._settings.follow_s is None or self._commits - self._tidied >= _COMMITS_UNTIDY:
+        is_long_ago = self._tidied_s is None or monotonic() - self._tidied_s >= TIDY_EVERY_S
+        if self._settings.follow_s is None or is_long_ago or self._commits - self._tidied >= _COMMITS_UNTIDY:
             self._tidy_up()
 
     def _missing(self) -> list[OffsetRange]:
@@ -219,11 +238,12 @@ class _Filling:
         return QueueId(plain, queue.broker, queue.number)
 
     def _tidy_up(self) -> None:
-        self._tidied = self._commits
+        has_news = self._commits > self._tidied or self._tidied_s is None
+        self._tidied, self._tidied_s = self._commits, monotonic()
         if self._settings.expire_days is not None:
             self._expired += self._table.expire(self._settings.expire_days, datetime.now(UTC))
             self._table.reload()
-        if self._settings.compact:
+        if self._settings.compact and has_news:
             self._merged += self._table.compact()
             self._table.reload()
 

@@ -157,10 +157,12 @@ def folder_rows(name: str, folder: Path, count: ReadCount) -> RowSource:
         return StoreRows(folder, count)
     if (folder / "_delta_log").is_dir():
         return _delta_rows(folder, count)
+    if (folder / "catalog.db").is_file():
+        return _iceberg_rows(folder, count)
     if not folder.is_dir():
         raise StoreNotFoundError(f"table {name}: there is no folder {folder}")
     if next(folder.rglob("*.parquet"), None) is None:
-        text = "neither a commit log, nor a Delta log, nor Parquet files"
+        text = "neither a commit log, nor a Delta or Iceberg table, nor Parquet files"
         raise ConfigError(f"table {name}: {folder} holds {text}")
     if next(folder.glob("topic=*"), None) is None:
         files = ds.dataset(folder, format="parquet", partitioning="hive")
@@ -177,6 +179,13 @@ def _delta_rows(folder: Path, count: ReadCount) -> FileRows:
         raise PackageMissingError("deltalake", "delta", f"the Delta table in {folder}") from error
     files = DeltaTable(folder).to_pyarrow_dataset()
     return FileRows(files, files.schema, count)
+
+
+def _iceberg_rows(folder: Path, count: ReadCount) -> FileRows:
+    from pyromq.pipeline.tables.iceberg import IcebergTable
+
+    files = ds.dataset(IcebergTable(folder, creates=False).files(), schema=SCHEMA, format="parquet")
+    return FileRows(files, SCHEMA, count)
 
 
 def _schema_for(columns: Sequence[str], condition: Any) -> pa.Schema:

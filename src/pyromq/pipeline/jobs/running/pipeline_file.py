@@ -19,6 +19,7 @@ each with its place in the file.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -33,6 +34,7 @@ from pyromq.pipeline.core.option_texts import option_text
 from pyromq.pipeline.core.options import SourceOptions, Use, nameservers_known_here, parse_options
 from pyromq.pipeline.jobs.common.errors import PipelineFileError
 from pyromq.pipeline.jobs.common.patching import find_function
+from pyromq.pipeline.jobs.running.environment import filled_in
 from pyromq.pipeline.jobs.running.file_mistakes import FileMistakes, read_struct, repeated_keys
 from pyromq.pipeline.jobs.running.sql_texts import sql_mistake
 from pyromq.pipeline.sink.options import parse_sink_options
@@ -71,6 +73,29 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     options: dict[str, str | int | float | bool] = {}
 
 
+class Watermark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How late rows may be, by a column of the source: Spark then forgets the state of what is older."""
+
+    column: str
+    delay: str
+
+
+class ExpectedRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rows that a sink or a step gets; without both, the last step."""
+
+    rows: tuple[dict[str, Any], ...]
+    sink: str = ""
+    step: str = ""
+
+
+class PipelineCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rows of the source and what must become of them; for ``pyromq pipeline test``."""
+
+    name: str
+    input: tuple[dict[str, Any], ...]
+    expect: tuple[ExpectedRows, ...]
+
+
 class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``mode``: once reads what there is and remembers where it was, follow goes on, batch reads without memory."""
 
@@ -82,6 +107,8 @@ class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     every: str = "10s"
     checkpoint: str = ""
     spark: dict[str, str | int | float | bool] = {}
+    watermark: Watermark | None = None
+    test: tuple[PipelineCase, ...] = ()
 
     @property
     def every_s(self) -> float:
@@ -143,6 +170,7 @@ def parse_pipeline(
     """
     mistakes = FileMistakes(where)
     raw = _from_yaml(text, where, mistakes) if is_yaml else _from_toml(text, where)
+    raw = filled_in(raw, os.environ, folder or Path(), mistakes)
     found = read_struct(PipelineFile, raw, "", mistakes)
     if found is not None:
         _check(found, mistakes)
@@ -195,6 +223,19 @@ def _check(found: PipelineFile, mistakes: FileMistakes) -> None:
     for number, name in enumerate(sink_names):
         if name in sink_names[:number]:
             mistakes.add(f"sink[{number}].name", f"two sinks are named {name}")
+    _check_cases(found, names, set(sink_names), mistakes)
+
+
+def _check_cases(found: PipelineFile, steps: set[str], sinks: set[str], mistakes: FileMistakes) -> None:
+    for number, case in enumerate(found.test):
+        for which, expected in enumerate(case.expect):
+            place = f"test[{number}].expect[{which}]"
+            if expected.sink and expected.step:
+                mistakes.add(place, "it is about either a sink or a step")
+            if expected.sink and expected.sink not in sinks:
+                mistakes.add(f"{place}.sink", f"there is no sink {expected.sink!r}: {', '.join(sorted(sinks))}")
+            if expected.step and expected.step not in steps:
+                mistakes.add(f"{place}.step", f"there is no step named {expected.step!r}")
 
 
 def _check_source(found: PipelineFile, mistakes: FileMistakes) -> SourceOptions | None:

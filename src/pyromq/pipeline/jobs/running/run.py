@@ -79,10 +79,18 @@ def run_pipeline(
 
 
 def _frames(spark: SparkSession, pipeline: PipelineFile, group: str, folder: Path) -> Mapping[str, DataFrame]:
-    """What each named step gives; the last of all under the empty name."""
+    """What each named step gives, of what the source has."""
     reader: Any = spark.read if pipeline.mode == "batch" else spark.readStream
     frame: DataFrame = reader.format("pyromq").options(**pipeline.source_options(group)).load()
+    return frames_of(spark, pipeline, frame, folder)
+
+
+def frames_of(spark: SparkSession, pipeline: PipelineFile, frame: DataFrame, folder: Path) -> Mapping[str, DataFrame]:
+    """What each named step gives, of these rows; the last of all under the empty name."""
     found = {}
+    if pipeline.watermark is not None:
+        with failures_in_words():
+            frame = frame.withWatermark(pipeline.watermark.column, pipeline.watermark.delay)
     for number, step in enumerate(pipeline.step):
         try:
             with failures_in_words():
@@ -120,7 +128,7 @@ def _stepped(spark: SparkSession, frame: DataFrame, step: PipelineStep, folder: 
     return result
 
 
-def _shaped(frame: DataFrame, sink: Sink) -> DataFrame:
+def shaped(frame: DataFrame, sink: Sink) -> DataFrame:
     """Rows as the source gives them are turned into what the sink takes; others are taken as they are."""
     if sink.kind == TOPIC and _OF_THE_SOURCE & set(frame.columns):
         return to_message_columns(frame)
@@ -137,7 +145,7 @@ def _as_streams(spark: SparkSession, pipeline: PipelineFile, folder: Path, tell:
         with failures_in_words():
             for number, sink in enumerate(pipeline.sink):
                 frames = _frames(spark, pipeline, pipeline.group_of(number), folder)
-                frame = observed(_shaped(frames[sink.from_], sink), WRITTEN)
+                frame = observed(shaped(frames[sink.from_], sink), WRITTEN)
                 writer: Any = _configured(frame.writeStream, sink, pipeline, folder)
                 writer = writer.option("checkpointLocation", pipeline.checkpoint_of(number, folder))
                 follow_s = pipeline.every_s if pipeline.mode == "follow" else None
@@ -159,7 +167,7 @@ def _as_batch(spark: SparkSession, pipeline: PipelineFile, folder: Path) -> list
     with failures_in_words():
         frames = _frames(spark, pipeline, "", folder)
         for sink in pipeline.sink:
-            frame = _shaped(frames[sink.from_], sink)
+            frame = shaped(frames[sink.from_], sink)
             if sink.kind == "console":
                 frame.show(truncate=False)
                 rows.append(None)

@@ -43,6 +43,12 @@ def sql_mistake(text: str, views: Collection[str], later: Collection[str] = ()) 
     return _unbalanced(tokens) or _no_query(tokens) or _wrong_view(tokens, views, later)
 
 
+def tables_read(text: str) -> list[str]:
+    """Names behind FROM and JOIN, as they are written."""
+    tokens = [token for _, token in _tokens(text)]
+    return list(_tables(tokens, [token.upper() for token in tokens]))
+
+
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     for found in _token.finditer(text):
         kind = found.lastgroup or ""
