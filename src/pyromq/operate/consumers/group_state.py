@@ -129,7 +129,7 @@ class GroupQueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A group at one moment, as faces show it; ``subscriptions`` are topics and filters that brokers have of it."""
+    """A group at one moment, as faces show it. ``subscriptions`` are what brokers know of it: topics, filters."""
 
     group: str
     is_online: bool
