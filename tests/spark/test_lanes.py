@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -148,6 +149,45 @@ def test_a_stream_changes_lanes_between_two_runs(spark: Any, topics: Topics, che
     assert all("lane=jvm" not in description for description, _ in told[1] | told[3])
     assert max(sink.sizes) == 9
     until(lambda: sum(at or 0 for at in topics.committed(topic).values()) == 80, "the group stands at the end")
+
+
+def test_real_time_mode_reads_what_comes_and_goes_on_where_it_stopped(
+    spark: Any, topics: Topics, checkpoint: str
+) -> None:
+    topic = topics.make(queues=1)
+    options = topics.options(topic, group=topics.group, startingOffsets="group", lane="jvm")
+    names = ("allowlistCheck", "minBatchDuration")
+    for name, value in zip(names, ("false", "1000"), strict=True):  # for the memory sink, and to end soon
+        spark.conf.set(f"spark.sql.streaming.realTimeMode.{name}", value)
+    seen = []
+    try:
+        for number in (1, 2):
+            topics.send(topic, range(20 * number, 20 * number + 10))
+            frame = spark.readStream.format("pyromq").options(**options).load().select("queue_offset", "body")
+            writing = frame.writeStream.format("memory").queryName(f"live_{number}").outputMode("update")
+            place = f"{checkpoint}-{number}"  # the memory sink goes on from none; the group knows where it was
+            query = writing.option("checkpointLocation", place).trigger(realTime="2 seconds").start()
+            _until_at(query, 20 * number - 10)
+            topics.send(topic, range(20 * number + 10, 20 * number + 20))
+            _until_at(query, 20 * number)
+            query.stop()
+            seen += spark.table(f"live_{number}").collect()
+    finally:
+        for name in names:
+            spark.conf.unset(f"spark.sql.streaming.realTimeMode.{name}")
+    assert bodies(seen) == Counter(topics.sent)
+    until(lambda: topics.committed(topic) == {0: 40}, "the group stands at the end")
+
+
+def _until_at(query: Any, offset: int) -> None:
+    """A batch is done that ends there, in the only queue."""
+
+    def end() -> int:
+        last = query.lastProgress
+        tree = json.loads(last.sources[0].endOffset) if last is not None else {}
+        return sum(at for brokers in tree.values() for queues in brokers.values() for at in queues.values())
+
+    until(lambda: end() == offset, f"a batch ends at {offset}", query)
 
 
 def _started(spark: Any, options: dict[str, str], checkpoint: str, sink: Collected) -> Any:

@@ -42,6 +42,7 @@ _MISSING_PAUSE_S: Final = 0.2
 _SIZES_MS: Final = 10_000  # how long an average size is believed
 _REPORT_AGAIN_MS: Final = 10_000  # once: a broker that crashed may have forgotten the last seconds
 _SKIPPED_SHOWN: Final = 5
+OFFSET_END: Final = (1 << 63) - 1  # of a range that has none
 
 
 class StreamQueries(Protocol):
@@ -166,6 +167,10 @@ class Stream:
         deadline_ms = self._clock.monotonic_ms() + self._options.retry_ms
         while True:
             held = self._cluster.held(missing_ok=True, fresh=False)
+            if any(queue in held and held[queue].end < at for queue, at in start.items()):
+                held = self._cluster.held(
+                    missing_ok=True
+                )  # tasks of real-time mode read what was not reported here yet
             self._note_usage()
             if held is self._complete_for[1] and start is self._complete_for[0]:
                 return held
@@ -238,6 +243,16 @@ class Stream:
         ranges, losses = planned_ranges(start, end, self._held(end), is_first=start == self._initial)
         self._report(losses)
         return spread(ranges, self._options)
+
+    def open_ranges(self, start: Offsets) -> list[OffsetRange]:
+        """All queues from ``start`` on without an end, new ones from their beginning. Raises DataLossError."""
+        self.tell(start)
+        held = self._held(start)
+        losses, mended = losses_before(start, held)
+        self._report(losses)
+        self._latest = {queue: there.end for queue, there in held.items()}
+        begin = with_new_queues({queue: at for queue, at in mended.items() if queue in held}, held)
+        return [OffsetRange(queue, at, OFFSET_END) for queue, at in sorted(begin.items())]
 
     # --- progress ---
 

@@ -8,6 +8,7 @@ from pyromq.pipeline.core.errors import DataLossError, GroupSharedError
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange
 from pyromq.pipeline.core.places import AtTime, RelativeOffset
 from pyromq.pipeline.reading.broker_ranges import GroupUsage
+from pyromq.pipeline.reading.stream import OFFSET_END
 from tests.unit.pipeline.brokers import FakeCluster
 from tests.unit.pipeline.reading.lives import NEW, A, B, Life, cluster
 
@@ -235,3 +236,18 @@ def test_an_exclusive_query_ends_when_its_group_is_used_by_others() -> None:
         life.stream.latest(start)
     with pytest.raises(GroupSharedError):
         Life(life.cluster, exclusive=True).stream.initial()
+
+
+def test_ranges_of_real_time_mode_have_no_end_and_know_new_queues() -> None:
+    brokers = cluster()
+    brokers.held_now = {A: HeldRange(0, 45), B: HeldRange(0, 40), NEW: HeldRange(3, 9)}
+    life = Life(brokers)
+    assert life.stream.open_ranges({A: 42, B: 40}) == [
+        OffsetRange(A, 42, OFFSET_END),
+        OffsetRange(B, 40, OFFSET_END),
+        OffsetRange(NEW, 3, OFFSET_END),
+    ]
+    assert brokers.group == {A: 42, B: 40}, "what lies before is done"
+    brokers.held_now = {A: HeldRange(43, 45), B: HeldRange(0, 40), NEW: HeldRange(3, 9)}
+    with pytest.raises(DataLossError, match="begins at 43, offsets 42 to 43 are gone"):
+        life.stream.open_ranges({A: 42, B: 40, NEW: 3})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
@@ -12,6 +12,9 @@ from pyromq.pipeline.spark.batch_reader import BatchReader
 from pyromq.pipeline.spark.jvm.plans import plan_text
 from pyromq.pipeline.spark.pushed import FilteringReader
 from pyromq.pipeline.spark.source import StreamReader
+
+OPEN: Final = {"+": "open"}
+"""Where a batch ends that is read until its time is up (``LaneStream.java``); no topic has that name."""
 
 
 class PlannedPart(InputPartition):
@@ -37,4 +40,7 @@ class PlanningStreamReader(StreamReader):
 
     @in_one_sentence
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if end == OPEN:  # real-time mode: a task for each queue, which reads as long as the batch lasts
+            ranges = self.stream.open_ranges(self._memory.offsets_of(start))
+            return [PlannedPart(plan_text(self._options, (each,))) for each in ranges]
         return [PlannedPart(plan_text(self._options, part.value)) for part in super().partitions(start, end)]

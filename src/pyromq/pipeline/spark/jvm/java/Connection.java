@@ -6,6 +6,7 @@ import java.io.DataInputStream;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
@@ -21,17 +22,21 @@ final class Connection implements Closeable {
   long lastUsedMs = System.currentTimeMillis();
   private final PullPlan.Cluster cluster;
   private final Socket socket;
+  private final BufferedInputStream buffer;
   private final DataInputStream in;
+  private final int requestMs;
   private final Map<Integer, Frame.Response> early = new HashMap<>(); // responses that came before those asked for
   private final Set<Integer> awaited = new HashSet<>();
   private final Set<Integer> forgotten = new HashSet<>(); // their responses are thrown away when they come
   private int lastId;
 
-  private Connection(String address, PullPlan.Cluster cluster, Socket socket) throws IOException {
+  private Connection(String address, PullPlan.Cluster cluster, Socket socket, int requestMs) throws IOException {
+    this.requestMs = requestMs;
     this.address = address;
     this.cluster = cluster;
     this.socket = socket;
-    this.in = new DataInputStream(new BufferedInputStream(socket.getInputStream(), BUFFER_BYTES));
+    this.buffer = new BufferedInputStream(socket.getInputStream(), BUFFER_BYTES);
+    this.in = new DataInputStream(buffer);
   }
 
   static Connection open(String address, PullPlan.Cluster cluster, PullPlan.Pulls pulls) throws LaneError {
@@ -47,7 +52,7 @@ final class Connection implements Closeable {
       }
       socket.setSoTimeout(pulls.requestMs());
       Socket used = cluster.tls() == null ? socket : TlsSockets.over(socket, host, port, cluster.tls());
-      return new Connection(address, cluster, used);
+      return new Connection(address, cluster, used, pulls.requestMs());
     } catch (ConfigError error) {
       closeQuietly(socket);
       throw error;
@@ -67,6 +72,26 @@ final class Connection implements Closeable {
     }
     awaited.add(id);
     return id;
+  }
+
+  /** Waits until there is something to receive; false if there is nothing within that time. */
+  boolean hasSomething(long waitMs) throws TransportError {
+    checkTask();
+    try {
+      socket.setSoTimeout((int) Math.max(1, waitMs));
+      buffer.mark(1);
+      boolean isOpen = buffer.read() >= 0;
+      if (!isOpen) {
+        throw new IOException("it was closed");
+      }
+      buffer.reset();
+      socket.setSoTimeout(requestMs);
+      return true;
+    } catch (SocketTimeoutException error) {
+      return false;
+    } catch (IOException error) {
+      throw new TransportError("connection to " + address + " lost: " + error.getMessage(), error);
+    }
   }
 
   Frame.Response receive(int id) throws TransportError {
@@ -102,14 +127,18 @@ final class Connection implements Closeable {
   }
 
   private Frame.Response read() throws TransportError {
-    TaskContext task = TaskContext.get();
-    if (task != null) {
-      task.killTaskIfInterrupted();
-    }
+    checkTask();
     try {
       return Frame.read(in);
     } catch (IOException error) {
       throw new TransportError("no response of " + address + ": " + error.getMessage(), error);
+    }
+  }
+
+  private static void checkTask() {
+    TaskContext task = TaskContext.get();
+    if (task != null) {
+      task.killTaskIfInterrupted();
     }
   }
 

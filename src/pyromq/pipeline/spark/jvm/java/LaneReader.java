@@ -3,7 +3,6 @@ package pyromq.lane;
 import java.io.IOException;
 import java.util.Iterator;
 import org.apache.spark.sql.connector.read.PartitionReader;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
@@ -19,11 +18,7 @@ final class LaneReader implements PartitionReader<ColumnarBatch> {
   LaneReader(PullPlan.Task task, StructType columns) {
     this.task = task;
     this.left = task.ranges().iterator();
-    this.vectors = new RecordVector[columns.fields().length];
-    for (int number = 0; number < vectors.length; number++) {
-      StructField field = columns.fields()[number];
-      vectors[number] = new RecordVector(field.name(), field.dataType());
-    }
+    this.vectors = RecordVector.of(columns);
     this.batch = new ColumnarBatch(vectors.clone());
   }
 

@@ -19,7 +19,7 @@ final class LaneReaderFactory implements PartitionReaderFactory {
 
   @Override
   public boolean supportColumnarReads(InputPartition partition) {
-    return true;
+    return true; // but in real-time mode, where Spark asks for rows one by one
   }
 
   @Override
@@ -29,6 +29,6 @@ final class LaneReaderFactory implements PartitionReaderFactory {
 
   @Override
   public PartitionReader<InternalRow> createReader(InputPartition partition) {
-    throw new UnsupportedOperationException("rows are read in columns");
+    return new LiveReader(((PullPlan) partition).task(), columns);
   }
 }

@@ -16,6 +16,7 @@ final class LaneScan implements Scan, Batch {
   private final StructType columns;
   private final Filter[] conditions; // that the plan heeds
   private Batch batch; // the planner's
+  private LaneStream stream; // ours
 
   LaneScan(Scan planned, StructType columns, Filter[] conditions) {
     this.conditions = conditions;
@@ -36,7 +37,7 @@ final class LaneScan implements Scan, Batch {
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return ColumnarSupportMode.SUPPORTED;
+    return stream != null && stream.isRealTime() ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
   }
 
   @Override
@@ -47,8 +48,9 @@ final class LaneScan implements Scan, Batch {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
-    MicroBatchStream stream = planned.toMicroBatchStream(checkpointLocation);
-    return new LaneStream((SupportsTriggerAvailableNow) stream, stream, columns);
+    MicroBatchStream offsets = planned.toMicroBatchStream(checkpointLocation);
+    stream = new LaneStream((SupportsTriggerAvailableNow) offsets, offsets, columns);
+    return stream;
   }
 
   @Override

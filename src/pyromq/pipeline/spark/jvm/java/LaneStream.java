@@ -6,16 +6,24 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceOffset;
 import org.apache.spark.sql.types.StructType;
 
 /** A stream whose offsets, limits, group and checkpoints are those of the Python source, and whose rows are read here. */
-final class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+final class LaneStream
+    implements MicroBatchStream, SupportsTriggerAvailableNow, SupportsRealTimeMode, ReportsSourceMetrics {
+  private static final Offset OPEN = new PythonStreamingSourceOffset("{\"+\": \"open\"}"); // the planner knows it
+
   private final SupportsTriggerAvailableNow limited; // both are one object
   private final MicroBatchStream planned;
   private final StructType columns;
+  private boolean isRealTime;
+  private boolean isStopped;
 
   LaneStream(SupportsTriggerAvailableNow limited, MicroBatchStream planned, StructType columns) {
     this.limited = limited;
@@ -32,6 +40,29 @@ final class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow,
   public PartitionReaderFactory createReaderFactory() {
     return new LaneReaderFactory(columns);
   }
+
+  // --- real-time mode: one long batch, whose tasks read their queues as messages come ---
+
+  /** Spark 4.3 calls it before it plans; its interface has it since then. */
+  public void prepareForRealTimeMode() {
+    isRealTime = true;
+  }
+
+  boolean isRealTime() {
+    return isRealTime;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions(Offset start) {
+    return planInputPartitions(start, OPEN);
+  }
+
+  @Override
+  public Offset mergeOffsets(PartitionOffset[] offsets) {
+    return new PythonStreamingSourceOffset(QueueOffset.tree(offsets));
+  }
+
+  // --- what the planner says ---
 
   @Override
   public Offset initialOffset() {
@@ -70,11 +101,14 @@ final class LaneStream implements MicroBatchStream, SupportsTriggerAvailableNow,
 
   @Override
   public void commit(Offset end) {
-    planned.commit(end);
+    if (!isStopped) { // real-time mode commits once more at its end, when the planner is gone
+      planned.commit(end);
+    }
   }
 
   @Override
   public void stop() {
+    isStopped = true;
     planned.stop();
   }
 

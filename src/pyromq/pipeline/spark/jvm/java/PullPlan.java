@@ -31,6 +31,11 @@ final class PullPlan implements InputPartition {
       return kind.equals("TAG") && tags.isEmpty();
     }
 
+    /** Whether it ends: in real-time mode a queue is read as long as the batch lasts. */
+    boolean hasEnd() {
+      return end != Long.MAX_VALUE;
+    }
+
     String shown() {
       return "queue " + queue + " of topic " + topic + " on broker " + broker;
     }

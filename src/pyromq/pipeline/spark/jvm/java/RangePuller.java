@@ -16,6 +16,8 @@ final class RangePuller implements Closeable {
   private static final int PULLS_MAX = 64;
   private static final int PULL_BYTES = 1 << 20; // our brokers send more than 32 messages to clients that name a size
   private static final int HITS_BEFORE_MORE = 64;
+  private static final int SUSPEND_MS = 15_000;
+  private static final long LOOK_MS = 100; // how often a task that waits looks whether it is still wanted
   private static final int FOUND = 0;
   private static final int NOTHING = 19;
   private static final int NO_MATCH = 20;
@@ -68,6 +70,34 @@ final class RangePuller implements Closeable {
     return null;
   }
 
+  /** As next, of a range without end: waits at the broker for messages; null if there are none within that time. */
+  byte[] poll(long waitMs) throws LaneError {
+    long deadlineNs = System.nanoTime() + waitMs * 1_000_000;
+    try {
+      connect();
+      if (asked.isEmpty()) {
+        ask(offset, pulls.count());
+      }
+      while (!connection.hasSomething(Math.min(LOOK_MS, (deadlineNs - System.nanoTime()) / 1_000_000))) {
+        if (System.nanoTime() >= deadlineNs) {
+          return null;
+        }
+      }
+      return taken(asked.peek(), connection.receive(asked.poll().id));
+    } catch (DataLossError error) {
+      throw error;
+    } catch (LaneError error) {
+      LOGGER.info("pull failed: {} offset={} error={}", range.shown(), offset, error.getMessage());
+      startAnew();
+      retryWindow.failed(error);
+      return NO_RECORDS;
+    }
+  }
+
+  long offset() {
+    return offset;
+  }
+
   private byte[] some() throws LaneError {
     connect();
     askAhead();
@@ -118,9 +148,9 @@ final class RangePuller implements Closeable {
     fields.put("queueId", Integer.toString(range.queue()));
     fields.put("queueOffset", Long.toString(place));
     fields.put("maxMsgNums", Integer.toString(count));
-    fields.put("sysFlag", "4"); // a subscription is said
+    fields.put("sysFlag", range.hasEnd() ? "4" : "6"); // a subscription is said; and: wait for messages
     fields.put("commitOffset", "0");
-    fields.put("suspendTimeoutMillis", "0");
+    fields.put("suspendTimeoutMillis", range.hasEnd() ? "0" : Integer.toString(SUSPEND_MS));
     fields.put("subscription", range.expression());
     fields.put("subVersion", "0");
     fields.put("expressionType", range.kind());
@@ -190,6 +220,10 @@ final class RangePuller implements Closeable {
   /** What the plan says is not there. */
   private void passOver(long first, long end) throws LaneError {
     boolean isHeld = first <= offset && offset < end;
+    if (!range.hasEnd() && first <= offset && offset <= end) {
+      retryWindow.succeeded();
+      return; // nothing came while the broker waited
+    }
     if (isHeld || !isMaster) { // replicas may be behind
       throw new BrokerError(
           NOTHING, "the broker finds no message at offset " + offset + " of [" + first + ", " + end + ")");

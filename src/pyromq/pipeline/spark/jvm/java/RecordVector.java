@@ -7,6 +7,8 @@ import java.util.Locale;
 import java.util.Map;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
@@ -37,6 +39,16 @@ final class RecordVector extends ColumnVector {
   RecordVector(String name, DataType type) {
     super(type);
     this.column = Column.valueOf(name.toUpperCase(Locale.ROOT));
+  }
+
+  /** A vector for each of these columns. */
+  static RecordVector[] of(StructType columns) {
+    RecordVector[] made = new RecordVector[columns.fields().length];
+    for (int number = 0; number < made.length; number++) {
+      StructField field = columns.fields()[number];
+      made[number] = new RecordVector(field.name(), field.dataType());
+    }
+    return made;
   }
 
   void show(StoredRecords records, PullPlan.Range range) {
