@@ -378,7 +378,7 @@ class Faults:
     def _replaced_disk(self, rng: Random) -> Any:
         """A member gets an empty disk, while another has everything; often the master dies a moment later.
 
-        The record cannot change before the member is back, and what it copies takes its time.
+        The master's agent does not look before the member is back, and what it copies takes its time.
         """
         master = self._master_of_several(rng)
         record = self.cluster.record_of(master.set_name) if master is not None else None
@@ -390,12 +390,12 @@ class Faults:
         hit = rng.choice(named)
         hit.lose_disk()
         timing = self.world.plan.timing
-        now_s, away_s = self.world.loop.true_s, rng.uniform(0.1, 0.5) * timing.duration_s
-        self.world.loop.call_for(None, now_s + rng.uniform(0.02, 0.6) * away_s, hit.start_broker)
-        _, leases_back = self._leases_away(rng)
-        self.world.loop.call_for(None, now_s + away_s, leases_back)
+        now_s, away_s = self.world.loop.true_s, rng.uniform(0.3, 0.8) * timing.duration_s
+        self.world.loop.call_for(None, now_s + rng.uniform(0.02, 0.3) * away_s, hit.start_broker)
+        goes_on = self._paused([master.agent] if master.agent is not None else [])
+        self.world.loop.call_for(None, now_s + away_s, goes_on)
         slow, way = self.world.network.slow_ms, (master.machine.ip, hit.machine.ip)
-        slow[way] = rng.choice((30.0, 300.0, 900.0))
+        slow[way] = rng.choice((30.0, 120.0, 300.0))
         dies = master if hit is not master and rng.random() < 0.7 else None
 
         def kill() -> None:
@@ -418,7 +418,7 @@ class Faults:
             for each in waiting:
                 each.cancel()
             slow.pop(way, None)
-            leases_back()
+            goes_on()
             hit.start()
             if dies is not None:
                 dies.start()
