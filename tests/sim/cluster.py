@@ -317,6 +317,12 @@ class Member:
         assert lease is not None
         return lease.state.role == "master" and self._in_process(lambda: lease.is_open)
 
+    def knows_replica(self, address: str) -> bool:
+        """As a master: that member is connected, and has said how far it is."""
+        tenure = self.broker._tenure if self.broker is not None else None
+        members = tenure.parts.replication.members if tenure is not None else None
+        return members is not None and members.position(address) is not None
+
     def _in_process(self, look: Any) -> Any:
         loop = self.world.loop
         before, loop.current = loop.current, self.process

@@ -376,7 +376,10 @@ class Faults:
         return master.name, end
 
     def _replaced_disk(self, rng: Random) -> Any:
-        """A member gets an empty disk, while another has everything; often the master dies a moment later."""
+        """A member gets an empty disk, while another has everything; often the master dies a moment later.
+
+        The master's agent does not look before the member is back, and what it copies takes its time.
+        """
         master = self._master_of_several(rng)
         record = self.cluster.record_of(master.set_name) if master is not None else None
         if master is None or record is None or self.was_set_back:
@@ -386,7 +389,13 @@ class Faults:
             return None
         hit = rng.choice(named)
         hit.lose_disk()
-        self.world.loop.call_for(None, self.world.loop.true_s + rng.uniform(0.02, 0.6), hit.start_broker)
+        timing = self.world.plan.timing
+        now_s, away_s = self.world.loop.true_s, rng.uniform(0.3, 0.8) * timing.duration_s
+        self.world.loop.call_for(None, now_s + rng.uniform(0.02, 0.3) * away_s, hit.start_broker)
+        goes_on = self._paused([master.agent] if master.agent is not None else [])
+        self.world.loop.call_for(None, now_s + away_s, goes_on)
+        slow, way = self.world.network.slow_ms, (master.machine.ip, hit.machine.ip)
+        slow[way] = rng.choice((30.0, 120.0, 300.0))
         dies = master if hit is not master and rng.random() < 0.7 else None
 
         def kill() -> None:
@@ -395,10 +404,21 @@ class Faults:
                 dies.kill_agent()
                 dies.kill_broker()
 
-        when = self.world.loop.call_for(None, self.world.loop.true_s + rng.uniform(0.05, 2.0), kill)
+        waiting = [self.world.loop.call_for(None, now_s + away_s, lambda: watch())]
+
+        def watch() -> None:
+            """The master dies while the member copies, as soon as its agent had time to look once or twice."""
+            loop = self.world.loop
+            if master.knows_replica(hit.address):
+                waiting.append(loop.call_for(None, loop.true_s + rng.uniform(0.5, 2.5) * timing.look_s, kill))
+            else:
+                waiting.append(loop.call_for(None, loop.true_s + 0.05, watch))
 
         def end() -> None:
-            when.cancel()
+            for each in waiting:
+                each.cancel()
+            slow.pop(way, None)
+            goes_on()
             hit.start()
             if dies is not None:
                 dies.start()
