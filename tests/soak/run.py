@@ -82,13 +82,13 @@ class SoakRun:
     tell: Callable[[str], None] = lambda line: None
     faults: int = 0
     problems: list[str] = field(default_factory=list)
+    _late_in_log: dict[tuple[str, str], bool] = field(default_factory=dict)  # by group and id, when it was noticed
 
     async def go(self) -> list[str]:
         plan = self.plan
         self.book = DeliveryBook(EXPECTED, timed=TIMED)
         self._rng = Random(f"{plan.seed} {self.record.name}")
-        self._begun_s, self._cpu_gone_s = time.monotonic(), 0.0
-        self._last: dict[int, ProcessSample] = {}
+        self._begun_s = time.monotonic()
         with LEASE_SERVERS[plan.lease_store](self.scratch / "leases") as leases:
             async with AsyncServerProcess("nameserver") as names, self._cluster(leases, names) as self.cluster:
                 self._names = names
@@ -182,8 +182,11 @@ class SoakRun:
             await self.load.count_letters()
         except MQError as error:  # no master at this moment
             self._event("judge", error=repr(error))
-        for each in self.book.newly_late():
-            self._event("late", message=str(each))
+        if late := self.book.newly_late():
+            stored = await self.cluster.master.stored_ids()  # now: retention takes it before the run is over
+            for each in late:
+                self._late_in_log[each.group, each.message_id] = each.message_id in stored
+                self._event("late", message=str(each), in_log=each.message_id in stored)
         self.book.forget()
         self._collect()
 
@@ -214,7 +217,8 @@ class SoakRun:
         if missing:
             stored = await self.cluster.master.stored_ids()
             for each in missing:
-                self._problem(f"{'in the log, not delivered' if each.message_id in stored else 'LOST'}: {each}")
+                in_log = self._late_in_log.get((each.group, each.message_id), each.message_id in stored)
+                self._problem(f"{'in the log, not delivered' if in_log else 'LOST'}: {each}")
         self._sample()
 
     # --- what is written ---
