@@ -12,6 +12,9 @@ from pyromq import Admin
 from pyromq.cli.main import main
 from pyromq.errors import ConfigError
 from pyromq.operate.reading.topic_schemas import SchemaNotFoundError, SchemaRefusedError
+from pyromq.pipeline.core.option_texts import PayloadFormat
+from pyromq.pipeline.core.options import Use, parse_options
+from pyromq.pipeline.sink.options import parse_sink_options
 from pyromq.testing import LoopbackBroker
 from pyromq.typed.schemas.compatibility import Compatibility
 
@@ -54,6 +57,15 @@ def test_every_text_comes_back_as_it_was(admin: Admin) -> None:
     admin.schemas.set("shapes", text, payload="json")
     assert admin.schemas.get("shapes").text == text
     assert [each.name for each in admin.schemas.get("shapes").schema.fields] == ["größe", 'a"b']
+
+
+def test_a_kept_schema_gives_the_options_of_source_and_sink(admin: Admin) -> None:
+    admin.schemas.set("typed", "id bigint NOT NULL, colour string", payload="msgpack")
+    options = {"topic": "typed", **admin.schemas.get("typed").options}
+    read = parse_options(options, Use.BATCH)
+    assert read.payload is PayloadFormat.MSGPACK and read.schema == "id bigint NOT NULL, colour string"
+    written = parse_sink_options(options, Use.BATCH)
+    assert (written.payload, written.schema) == (read.payload, read.schema)
 
 
 def test_what_is_no_schema_is_refused(admin: Admin) -> None:
