@@ -47,7 +47,7 @@ _PLACES: Final = {
     "audit": Place(f"{_NOUNS}.audit", "audit", "Show who changed what, from where, and what was refused."),
     "find": Place(f"{_EXAMINING}.find", "find", "Find messages, topics, groups, clients and users by one text."),
     "topic": Place(
-        f"{_NOUNS}.topic", "app", "Topics: ls, create, describe, history, senders, retention, letters, delete."
+        f"{_NOUNS}.topic", "app", "Topics: ls, create, describe, schema, history, senders, retention, letters, delete."
     ),
     "group": Place(f"{_NOUNS}.group", "app", "Consumer groups: list, create, lag, describe, reset, park, delete."),
     "message": Place(f"{_NOUNS}.message", "app", "Messages: get, find, trace, explain, resend, consume-directly."),

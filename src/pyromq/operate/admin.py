@@ -32,6 +32,7 @@ from pyromq.operate.messages import MessageFacet
 from pyromq.operate.offsets import OffsetFacet
 from pyromq.operate.reading.cluster_search import SearchFacet
 from pyromq.operate.reading.stored_messages import StoredMessages
+from pyromq.operate.reading.topic_schemas import SchemaFacet
 from pyromq.operate.replication import ReplicationFacet
 from pyromq.operate.stores import StoreFacet
 from pyromq.operate.sweep import Sweeper
@@ -61,6 +62,7 @@ class Admin:
         self.sweeper = Sweeper(requests)
         self.brokers = BrokerFacet(requests, self.sweeper)
         self.nameservers = NameServerFacet(requests)
+        self.schemas = SchemaFacet(requests)
         self.stores = StoreFacet(requests)
         self.replication = ReplicationFacet(requests, self.sweeper)
         self.access = AccessFacet(requests)

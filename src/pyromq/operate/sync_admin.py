@@ -28,6 +28,7 @@ from pyromq.operate.health import HealthFacet
 from pyromq.operate.messages import MessageFacet
 from pyromq.operate.offsets import OffsetFacet
 from pyromq.operate.reading.cluster_search import SearchFacet
+from pyromq.operate.reading.topic_schemas import SchemaFacet
 from pyromq.operate.replication import ReplicationFacet
 from pyromq.operate.stores import StoreFacet
 from pyromq.operate.topics import TopicFacet
@@ -130,6 +131,16 @@ class SyncNameServers(FacetFace[NameServerFacet]):
     kv = waiting(NameServerFacet.kv)
     put_kv = waiting(NameServerFacet.put_kv)
     delete_kv = waiting(NameServerFacet.delete_kv)
+
+
+class SyncSchemas(FacetFace[SchemaFacet]):
+    """``admin.schemas``."""
+
+    versions = waiting(SchemaFacet.versions)
+    get = waiting(SchemaFacet.get)
+    check = waiting(SchemaFacet.check)
+    set = waiting(SchemaFacet.set)
+    delete = waiting(SchemaFacet.delete)
 
 
 class SyncDeadLetters(FacetFace[DeadLetterFacet]):
@@ -313,6 +324,7 @@ class Admin(LoopFace):
     messages = SyncFacet(SyncMessages)
     offsets = SyncFacet(SyncOffsets)
     replication = SyncFacet(SyncReplication)
+    schemas = SyncFacet(SyncSchemas)
     search = SyncFacet(SyncSearch)
     stores = SyncFacet(SyncStores)
     contents = SyncFacet(SyncContents)

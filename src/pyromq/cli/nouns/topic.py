@@ -18,7 +18,8 @@ from pyromq.cli.connection import (
     cluster_name,
     with_admin,
 )
-from pyromq.cli.declared import Commands, Option
+from pyromq.cli.declared import Argument, Commands, Option
+from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.nouns.listing import ListOptions, report_page, show_count, show_rate
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 _NAMES_MAX = 5  # of one queue
 
-app = Commands(help="Topics: ls, create, describe, history, senders, retention, letters, delete.")
+app = Commands(help="Topics: ls, create, describe, schema, history, senders, retention, letters, delete.")
+schemas = Commands(help="Schemas of topics: set, show, check, delete.")
+app.add_command(schemas, "schema")
 
 
 class MessageTypeWord(StrEnum):
@@ -214,3 +217,121 @@ def delete(
     confirm(f"Delete topic {topic} and everything in it?", yes)
     with_admin(nameserver, lambda admin: admin.topics.delete(topic))
     click.echo(f"topic {topic} was deleted", err=True)
+
+
+# --- schemas ---------------------------------------------------------------------------------------------------------
+
+
+class CompatibilityWord(StrEnum):
+    BACKWARD = "backward"
+    FORWARD = "forward"
+    FULL = "full"
+    NONE = "none"
+
+
+class PayloadWord(StrEnum):
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+    MSGPACK = "msgpack"
+    TEXT = "text"
+
+
+SchemaArgument = Annotated[
+    str, Argument(metavar="SCHEMA", help="DDL, JSON Schema, Avro, a file with one of these, or a class.")
+]
+CompatibilityOption = Annotated[
+    CompatibilityWord | None,
+    Option("--compatibility", help="What a later version may not break; by default as before, or backward."),
+]
+_SCHEMA_COLUMNS = (
+    Column("version", "version", right=True),
+    Column("payload", "payload"),
+    Column("compatibility", "compatibility"),
+    Column("set_ms", "set", show=show_time, whole=True),
+    Column("schema", "schema"),
+)
+
+
+@schemas.command("set")
+def set_schema(
+    topic: TopicArgument,
+    schema: SchemaArgument,
+    payload: Annotated[
+        PayloadWord | None, Option("--payload", help="How bodies are written; by default as before, or json.")
+    ] = None,
+    compatibility: CompatibilityOption = None,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Keep a schema with a topic, as its next version.
+
+    One that would break readers of the version before it is refused.
+    """
+    from pyromq.typed.schemas.compatibility import Compatibility
+
+    promise = Compatibility(compatibility.value) if compatibility else None
+    kind = payload.value if payload else ""
+    text = _inlined(schema)
+    kept = with_admin(nameserver, lambda admin: admin.schemas.set(topic, text, payload=kind, compatibility=promise))
+    click.echo(f"topic {topic} has version {kept.version} of its schema", err=True)
+
+
+@schemas.command("show")
+def show_schema(
+    topic: TopicArgument,
+    version: Annotated[int, Option("--version", min=0, metavar="NUMBER", help="Only this version.")] = 0,
+    cluster: ClusterFlags = CLUSTER,
+) -> None:
+    """Show the versions of a topic's schema, the newest first."""
+    found = cluster.ask(lambda admin: admin.schemas.versions(topic))
+    rows = [
+        {
+            "version": each.version, "payload": each.payload, "compatibility": each.compatibility.value,
+            "set_ms": each.set_ms, "schema": each.text,
+        }
+        for each in found if version in (0, each.version)
+    ]  # fmt: skip
+    cluster.write_rows(_SCHEMA_COLUMNS, rows)
+    if not rows:
+        which = f"no version {version} of its schema" if version else "no schema"
+        click.echo(f"topic {topic} has {which}", err=True)
+        raise click.exceptions.Exit(ExitCode.NOT_FOUND)
+
+
+@schemas.command("check")
+def check_schema(
+    topic: TopicArgument,
+    schema: SchemaArgument,
+    compatibility: CompatibilityOption = None,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Say what a schema would break, without setting it; exit code 5 if anything."""
+    from pyromq.typed.schemas.compatibility import Compatibility
+
+    promise = Compatibility(compatibility.value) if compatibility else None
+    problems = with_admin(nameserver, lambda admin: admin.schemas.check(topic, _inlined(schema), promise))
+    for problem in problems:
+        click.echo(problem)
+    if problems:
+        raise click.exceptions.Exit(ExitCode.PARTIAL)
+    click.echo(f"the schema can follow that of topic {topic}", err=True)
+
+
+@schemas.command("delete")
+def delete_schema(
+    topic: TopicArgument, yes: YesOption = False, nameserver: NameServerOption = DEFAULT_NAMESERVER
+) -> None:
+    """Forget all versions of a topic's schema."""
+    confirm(f"Forget the schema of topic {topic}?", yes)
+    count = with_admin(nameserver, lambda admin: admin.schemas.delete(topic))
+    click.echo(f"{count} versions deleted", err=True)
+
+
+def _inlined(schema: str) -> str:
+    """The text of a file of DDL or JSON: others who read the schema do not have the file."""
+    from pathlib import Path
+
+    path = Path(schema.removeprefix("file://")).expanduser()
+    if path.suffix in (".json", ".avsc", ".ddl", ".sql", ".txt") and path.is_file():
+        return path.read_text(encoding="utf-8").strip()
+    return schema

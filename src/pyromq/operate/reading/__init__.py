@@ -1,1 +1,1 @@
-"""Stored messages: found by id, key and place, searched, and what they say of themselves."""
+"""Stored messages: found by id, key and place, searched, what they say of themselves; schemas of topics."""
