@@ -199,8 +199,13 @@ def test_what_cannot_be_a_table_is_refused(shop: Shop, tmp_path: Path) -> None:
         shop.fill(options={"tags": "a"})
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    with pytest.raises(ConfigError, match="neither empty nor a Delta table"):
+    with pytest.raises(ConfigError, match="neither empty nor the folder of a table of Delta"):
         fill_table("orders", tmp_path / "full", shop.nameserver)
+    below_a_file = tmp_path / "full" / "file" / "table"
+    with pytest.raises(ConfigError, match=r"there can be no Delta table in .*: Not a directory"):
+        fill_table("orders", below_a_file, shop.nameserver)
+    with pytest.raises(ConfigError, match=r"there can be no Iceberg table in .*: Not a directory"):
+        fill_table("orders", below_a_file, shop.nameserver, form="iceberg")
     with pytest.raises(ConfigError, match="there is no Delta or Iceberg table"):
         where_is(tmp_path / "full", "x")
     import pyarrow as pa

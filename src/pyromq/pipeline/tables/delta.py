@@ -33,6 +33,7 @@ from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.offsets import OffsetRange, Offsets
 from pyromq.pipeline.tables.bounds import SCHEMA
 from pyromq.pipeline.tables.errors import PackageMissingError, TableWriteError
+from pyromq.pipeline.tables.folders import take_folder
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -65,8 +66,7 @@ class MessageTable:
             import deltalake
         except ImportError as error:
             raise PackageMissingError("deltalake", "delta", "a Delta table") from error
-        if folder.exists() and not (folder / "_delta_log").is_dir() and any(folder.iterdir()):
-            raise ConfigError(f"{folder} is neither empty nor a Delta table: name another folder")
+        take_folder(folder, "_delta_log", "Delta")
         self.folder = folder
         self._on_step = on_step
         self._conflicts: Any = (deltalake.exceptions.CommitFailedError,)

@@ -31,6 +31,7 @@ from pyromq.pipeline.core.offsets import OffsetRange, Offsets
 from pyromq.pipeline.tables.bounds import SCHEMA
 from pyromq.pipeline.tables.delta import TableVersion, plain_range, range_of
 from pyromq.pipeline.tables.errors import PackageMissingError, TableWriteError
+from pyromq.pipeline.tables.folders import take_folder
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -60,11 +61,9 @@ class IcebergTable:
             from pyiceberg.exceptions import CommitFailedException
         except ImportError as error:
             raise PackageMissingError("pyiceberg", "iceberg", "an Iceberg table") from error
-        if folder.exists() and not (folder / CATALOG_FILE).exists() and any(folder.iterdir()):
-            raise ConfigError(f"{folder} is neither empty nor a folder of Iceberg tables: name another one")
         if not creates and not (folder / CATALOG_FILE).exists():
             raise ConfigError(f"there is no Iceberg table in {folder}")
-        folder.mkdir(parents=True, exist_ok=True)
+        take_folder(folder, CATALOG_FILE, "Iceberg")
         self.folder = folder
         self._on_step = on_step
         self._conflicts: Any = (CommitFailedException,)
