@@ -20,7 +20,7 @@ from pyromq.wire.json import java_json
 from tests.spark.queries import Collected, run
 from tests.spark.topics import Topics, bodies
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("lane")]
 
 WAIT_S = 120
 COUNT = 40
