@@ -164,7 +164,7 @@ def test_every_function_of_the_core_that_reads_what_came_from_elsewhere_is_guard
     assert {name for name, is_guarded in found if not is_guarded} == set()
     exported = re.findall(r"wrap_pyfunction!\(\w+::(\w+)", (ROOT / "core" / "src" / "lib.rs").read_text())
     names = {name.split(": ")[1] for name, _ in found}
-    methods = {"take", "take_calls", "stage_entries", "encode", "body", "property", "add", "signer"}
+    methods = {"take", "take_calls", "stage_entries", "encode", "messages", "body", "property", "add", "signer"}
     assert exported and names == {*exported, *methods, "decode", "responses", "ack_responses"}
 
 

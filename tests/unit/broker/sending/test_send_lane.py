@@ -136,7 +136,8 @@ async def test_ipv6_clients_and_stores_without_checksums_have_no_lane() -> None:
         assert rig.sends.lane.serves(rig.clients[0].connection)
     async with LaneRig(with_core=True, store={"checksums": False}) as rig:
         assert not rig.sends.lane.serves(rig.clients[0].connection)
-        assert rig.clients[0].connection._fast_path == rig.pulls.lane.take
+        others = rig.clients[0].connection._fast_path.__self__  # the lane of acknowledgements, then that of pulls
+        assert others is not rig.sends.lane and others.next_lane is rig.pulls.lane
 
 
 async def test_sends_whose_commit_fails_are_refused_one_by_one() -> None:
