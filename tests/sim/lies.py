@@ -269,11 +269,10 @@ LIES: Final = (
         "etcd does not compare",
         "every write of the lease succeeds",
         wrapped(EtcdModel, "_transaction", _not_compared),
-        5,
+        72,
         kinds=_CRASHES,
         store="etcd",
         is_of_sets=True,
-        without="f3",
     ),
     _of_sets(
         "PostgreSQL does not compare",
