@@ -165,7 +165,7 @@ def test_a_bad_topic_name_is_told_beside_the_field_and_nothing_is_lost(page: Pag
     error = page.locator("#e-topic")
     expect(error).to_be_visible()
     assert page.get_by_label("Name").input_value() == "no spaces, please"
-    assert page.evaluate("document.activeElement.id") == "f-topic"
+    expect(page.get_by_label("Name")).to_be_focused()
     assert page.get_by_label("Queues to write").input_value() == "3"
     assert not page.get_by_label("Consumers may read").is_checked()
     complaints.forget_refusals()
