@@ -1,7 +1,7 @@
 """A driver in client mode of a standalone cluster, one of whose executors is killed while it reads.
 
-``python -m tests.spark.cluster_driver MASTER NAMESERVER FOLDER``: copies topic ``in`` (numbers) to ``out``, consumes
-and archives it, and prints one line of JSON about each.
+``python -m tests.spark.cluster_driver MASTER NAMESERVER FOLDER``: copies topic ``in`` (numbers) to ``out``, and in the
+JVM lane to ``out-jvm``, consumes and archives it, and prints one line of JSON about each.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.functions import lit, udf
 from pyspark.sql.types import StructType
 
 from pyromq.pipeline import Dead, consume, session
@@ -68,6 +69,17 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def die_once(body: bytes, folder: str) -> bytes:
+    """A column that takes its executor along, once: there the JVM reads, and Python only sees values."""
+    try:
+        Path(folder, "killed-jvm").touch(exist_ok=False)
+    except FileExistsError:
+        return body
+    os.kill(parent_of(os.getppid()), signal.SIGKILL)
+    time.sleep(60)
+    return body
+
+
 def handle(record: Record) -> Verdict:
     number = int(record.body)
     if number == 7:
@@ -95,6 +107,14 @@ def main(master: str, nameserver: str, folder: str) -> None:
     writing = writing.options(nameserver=nameserver, topic="out", mode="idempotent", settleTime="200ms")
     query = writing.option("checkpointLocation", f"{folder}/copy").trigger(availableNow=True).start()
     tell("copied", query.awaitTermination(WAIT_S_MAX))
+
+    reading |= {"group": "copy-jvm", "lane": "auto"}
+    dying = udf(importable.die_once, "binary")
+    rows = spark.readStream.format("pyromq").options(**reading).load()
+    writing = rows.select(dying("body", lit(folder)).alias("body"), "keys").writeStream.format("pyromq")
+    writing = writing.options(nameserver=nameserver, topic="out-jvm", mode="idempotent", settleTime="200ms")
+    query = writing.option("checkpointLocation", f"{folder}/copy-jvm").trigger(availableNow=True).start()
+    tell("copied by the JVM", [query.awaitTermination(WAIT_S_MAX), query.lastProgress.sources[0].description])
 
     running = consume(
         spark, "in", "work", handle, nameserver=nameserver, start="earliest", checkpoint=f"{folder}/work",

@@ -1,6 +1,7 @@
 """Every kind of pipeline at once, each reading the topic ``in``: what drivers run that are killed, and their heirs.
 
-``python -m tests.spark.killed_pipelines NAMESERVER FOLDER``: a driver that goes on until it is killed.
+``python -m tests.spark.killed_pipelines NAMESERVER FOLDER``: a driver that goes on until it is killed. Lives read in
+the lanes in turn, as far as they stop at places that both have.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from pyromq.pipeline import Dead, Record, Retry, consume, session
 from pyromq.pipeline.jobs import Selection, archive
 from pyromq.pipeline.jobs.common.errors import JobFailedError
 from tests.spark.conftest import QUICK
-from tests.spark.places import checkpoint_of
+from tests.spark.places import LIFE, checkpoint_of
 
 MODES = ("at-least-once", "idempotent", "transactional")
 PIPELINES = (*MODES, "consume", "archive")
 """Names of their groups, and of the topics that the modes of the sink write to."""
+LANES = ("auto", "python")
+"""Of even and of odd lives; the last is odd, and stops in Python workers that read."""
 TOO_LATE = ("CANNOT_OPEN_SOCKET", "failed to connect back")
 """What ends a query when its Python process did not start within Spark's ten seconds; so it is started again."""
 
@@ -72,7 +75,8 @@ def is_too_late(text: str) -> bool:
 
 
 def main(nameserver: str, folder: Path) -> None:
-    spark = session("local[12,4]", **QUICK, **{"spark.local.dir": folder})
+    lane = LANES[int(os.environ[LIFE]) % len(LANES)]
+    spark = session("local[12,4]", **QUICK, **{"spark.local.dir": folder, "spark.pyromq.lane": lane})
     trigger, queries = {"processingTime": "0 seconds"}, dict[str, Any]()
 
     def begin(name: str) -> None:

@@ -13,6 +13,7 @@ from pyromq.pipeline.core.offsets import OffsetRange
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.reading.pulls import read_ranges
+from pyromq.pipeline.spark.jvm.jar import lane_jar_if_any
 from pyromq.testing import LoopbackBroker
 from tests.spark.queries import until
 from tests.spark.spark_server import master_process, run_program, worker_process
@@ -27,6 +28,7 @@ def test_a_killed_executor_loses_nothing(tmp_path: Path) -> None:
     with LoopbackBroker() as broker, Topics(broker.nameserver, "cluster") as topics, master:
         topics.create("in", queues=2)
         topics.create("out", queues=1)
+        topics.create("out-jvm", queues=1)
         topics.send("in", [str(number) for number in range(COUNT)])
         with worker_process(address, tmp_path, cores=2):
             told = run_program("tests.spark.cluster_driver", address, broker.nameserver, str(tmp_path))
@@ -34,8 +36,11 @@ def test_a_killed_executor_loses_nothing(tmp_path: Path) -> None:
         assert told["copied"]
         assert told["consumed"] == [True, COUNT, COUNT - 2, 1, 1]
         assert told["archived"] == COUNT
-        assert bodies_of(broker.nameserver, "out") == Counter(topics.sent), "each row once"
-        for group in ("copy", "work", "archive"):
+        assert told["copied by the JVM"][0] and (tmp_path / "killed-jvm").exists()
+        assert lane_jar_if_any() is None or told["copied by the JVM"][1] == "pyromq[lane=jvm]"
+        for copied in ("out", "out-jvm"):
+            assert bodies_of(broker.nameserver, copied) == Counter(topics.sent), "each row once"
+        for group in ("copy", "copy-jvm", "work", "archive"):
             until(lambda group=group: topics.committed("in", group) == {0: 10, 1: 10}, f"progress of {group}")
 
 

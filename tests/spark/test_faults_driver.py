@@ -162,7 +162,9 @@ def test_nothing_is_lost_whatever_is_killed_when(
         check_that_brokers_are_waited_for(rig, driver)
         check_reading(rig, driver)
     rig.send(20)
+    spark.conf.set("spark.pyromq.lane", "auto")
     finish(spark, rig)
+    spark.conf.unset("spark.pyromq.lane")
     check_the_books(spark, rig, record_property)
 
 
