@@ -55,11 +55,11 @@ def small_batches(spark: Any, nameserver: str, folder: Path, topic: str = "small
             for queue in queues:
                 producer.send(Message(topic, b"x"), queue=queue)
             _wait(lambda end=number: _rows(query) > end * len(queues))
-        batches = [each for each in query.recentProgress if each.numInputRows == len(queues)]
+        batches = [each for each in query.recentProgress if each.numInputRows]  # one of two rows may come by itself
     durations = [each.durationMs for each in batches]
     counted = [taken["triggerExecution"] - taken["latestOffset"] for taken in durations][BATCHES_WARM:]
     told = f"{median(counted):.0f} ms (least {min(counted)})"
-    print_figure("micro-batch of 2 rows on 2 partitions, median", told, f"≤ {BATCH_GOAL_MS} ms")
+    print_figure("micro-batch of 1 or 2 rows, 2 queues, median", told, f"≤ {BATCH_GOAL_MS} ms")
 
 
 def ways(spark: Any, nameserver: str, folder: Path, topic: str = "ways") -> None:
