@@ -190,6 +190,8 @@ class Scrub:
         """A consumer came upon a damaged message: note it at once; whether the consumer has to wait."""
         now_ms = self._clock.monotonic_ms()
         if not any(each.position <= position < each.end for each in self.damaged):
+            if len(self.damaged) >= RANGES_MAX:
+                return False  # what is not remembered is not mended either
             logger.error("log damaged on disk, found by a read: position=%d bytes=%d reason=%s", position, size, reason)
             self.damaged.append(DamagedRange(position, position + size, reason))
             self._changed()

@@ -324,6 +324,14 @@ def test_a_master_that_can_hand_over_passes_no_damaged_message_over(caplog: pyte
     bench.store.close()
 
 
+def test_reads_remember_no_more_damage_than_the_scrub_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyromq.store.scrub.RANGES_MAX", 0)
+    bench = damaged_and_sealed(holds_reads=True)
+    assert bench.store.reader.read("orders", 0, 5).next_offset == 10 and not bench.scrub.damaged
+    assert bench.store.reader.scan.damaged_reads == 1
+    bench.store.close()
+
+
 def test_a_broker_alone_passes_it_over_and_says_so_at_once() -> None:
     bench = damaged_and_sealed(holds_reads=False)
     assert bodies(bench) == [b"%03d" % number for number in range(10) if number != 5]
