@@ -58,7 +58,7 @@ def test_an_operator_reads_the_stacks_of_a_consumer(tmp_path: Path) -> None:
 )
 def test_an_operator_hands_a_message_to_a_consumer(tmp_path: Path, status: StatusCode, verdict: str) -> None:
     async def scenario() -> None:
-        async with push_consumer(tmp_path) as (broker, operator, stream):
+        async with push_consumer(tmp_path) as (_, operator, stream):
             sent = await send(operator, b"42", properties="UNIQ_KEY\x01U1\x02")
             header = ConsumeDirectlyHeader(
                 consumer_group="billing", client_id="worker-1", topic="orders", msg_id=sent.msg_id
