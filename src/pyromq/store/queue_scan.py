@@ -42,15 +42,6 @@ _WAITS = -1  # in place of a count of removed messages: the read stopped at one 
 _TAGS_MAX = 16  # that the compiled core compares one after the other
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
-DamagedRead = Callable[[int, int, str], bool]
-"""Asked about a record that is damaged: position, size, what is wrong. True when reads have to stop before it."""
-
-
-def passes_over(position: int, size: int, reason: str) -> bool:
-    """Answer of a broker alone: no other member has the message."""
-    return False
-
-
 Scanned = tuple[tuple[memoryview, ...], int, int, int, int, int]
 """What a read found: pieces, messages, bytes, where the last one ends, the next offset, entries without a record."""
 
@@ -102,7 +93,6 @@ class EntryScan:
         self._records = records
         self._settings = settings
         self.damaged_reads = 0  # records that were passed over since the store was opened
-        self.must_wait: DamagedRead = passes_over
 
     def scan(
         self,
@@ -159,7 +149,7 @@ class EntryScan:
             if looked_bytes > _FILTER_BYTES_MAX or work > _FILTER_WORK_MAX:
                 break
             if position < trusted_from and (damage := self._damage_at(position)):
-                if self.must_wait(position, size, damage):
+                if records.must_wait(position, size, damage):
                     removed = _WAITS
                     break
                 self.damaged_reads += 1
