@@ -173,8 +173,10 @@ class QueueReader:
     def lane_bounds(self) -> tuple[int, int, int, int, int]:
         """Where the log begins, was verified from, counts as in memory from; where what consumers see, and it, ends."""
         log = self._log
-        end = log.end
-        return log.first, log.trusted_from, end - self._settings.hot_bytes, self._visible_end(), end
+        end, trusted_from = log.end, log.trusted_from
+        hot_from = end - self._settings.hot_bytes
+        verified_from = trusted_from if trusted_from > hot_from else hot_from  # ``EntryScan.plain_from``, unrolled
+        return log.first, verified_from, hot_from, self._visible_end(), end
 
     # --- single messages ---
 
