@@ -197,6 +197,15 @@ class Scrub:
             self._changed()
         return self.holds_reads and now_ms - self._held_ms.setdefault(position, now_ms) < HOLD_MS
 
+    def is_damaged(self, noted: DamagedRange) -> bool:
+        """Look again, on any thread, whether something is wrong with these bytes of the log."""
+        segment = self._store.log.segments.holding(noted.position)
+        if segment is None:
+            return False
+        piece = ScrubPiece(self._disk, segment, segment.base, min(segment.end, self._store.flushed_position), 1 << 62)
+        piece.run()
+        return any(each.position < noted.end and noted.position < each.end for each in piece.damaged)
+
     def mended(self, position: int) -> None:
         """What was damaged from there on is whole again, on disk."""
         self.damaged = [each for each in self.damaged if each.position != position]
