@@ -169,9 +169,12 @@ def judge_at_the_end(world: World, cluster: Cluster, clients: list[SimClient], f
 
 
 def _one_log(world: World, faults: Any, verdict: Verdict) -> None:
-    """A store that was set back may replace what one of two members had alone: it was read, and never promised."""
+    """A store that was set back may replace what one of two members had alone: it was read, and never promised.
+
+    Receipts of delayed and prepared messages name the place where these wait, not that of the copy that is read.
+    """
     history = world.history
-    promised = {key for key, sent in history.sent.items() if sent.status == "ok"}
+    promised = {key for key, sent in history.sent.items() if sent.status == "ok" and sent.queue is not None}
     known: dict[tuple[Any, ...], str] = {}
     for sent in world.history.sent.values():
         if sent.status == "ok" and sent.queue is not None:

@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 from unittest.mock import patch
 
 from pyromq.broker.popping import keeping
@@ -55,6 +55,20 @@ class Outcome:
         facts = f"{self.plan.summary()}, {self.simulated_s:.0f} s, sent {sent}, read {read}"
         end = "ok" if self.is_ok else f"FAILED, {self.verdict.failures[0]}"
         return f"seed {self.plan.seed}: {facts}, hash {self.hash}: {end}"
+
+
+    def record(self) -> dict[str, Any]:
+        """What a log of many seeds keeps of this one."""
+        return {
+            "seed": self.plan.seed,
+            "mode": self.plan.mode,
+            "dropped": self.plan.dropped,
+            "hash": self.hash,
+            "simulated_s": round(self.simulated_s, 3),
+            "cpu_s": round(self.cpu_s, 3),
+            "counts": {name: self.counts.get(name, 0) for name in ("acknowledged", "got", "fault")},
+            "failures": self.verdict.failures,
+        }
 
 
 class _Defects(logging.Handler):

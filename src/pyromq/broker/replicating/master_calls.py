@@ -50,6 +50,8 @@ class MasterTables(NamedTuple):
     request_modes: bytes
     log_start: int
     log_end: int
+    lease: int = 0  # of a master under a failover agent
+    number: int = 0  # of the changes that it had made before the first table was asked for
 
 
 class MasterCalls:
@@ -96,7 +98,7 @@ class MasterCalls:
 
     async def tables(self) -> MasterTables:
         """Fetch the master's tables. Raises MQError."""
-        start = await self._log_end()  # first: a topic that its table lacks has nothing behind it, unless made anew
+        start, lease, number = await self._log_end()  # first: a topic that its table lacks has nothing behind it
         tables = MasterTables(
             topics=await self._ask(Code.GET_ALL_TOPIC_CONFIG),
             groups=await self._ask(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
@@ -107,17 +109,20 @@ class MasterCalls:
             request_modes=await self._ask_if_there(Code.GET_ALL_MESSAGE_REQUEST_MODE),
             log_start=start,
             log_end=0,
+            lease=lease,
+            number=number,
         )
-        return tables._replace(log_end=await self._log_end())  # last: what the tables speak of lies before it
+        return tables._replace(log_end=(await self._log_end())[0])  # last: what the tables speak of lies before it
 
-    async def _log_end(self) -> int:
-        """How far the master's log goes; a member says so with less work than run-time information takes."""
+    async def _log_end(self) -> tuple[int, int, int]:
+        """How far the master's log goes; of a member, which says so with less work, its lease and its changes."""
         if self._is_member:
-            return (await self.member()).end
+            status = await self.member()
+            return status.end, status.number, status.metadata
         log = await self.log()
         if log is None:
             raise RemoteProtocolError(_UNKNOWN)
-        return log.end
+        return log.end, 0, 0
 
     async def member(self) -> BrokerStatus:
         """What a broker under a failover agent says of itself. Raises MQError."""

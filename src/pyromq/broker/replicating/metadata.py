@@ -85,6 +85,7 @@ class MetadataSync:
         self._on_delay_offsets = on_delay_offsets
         self.rounds = 0
         self.log_end = 0  # the master's, when the tables of the last round were asked for
+        self._has = 0, 0  # the master's lease, and how many changes it had made when the last round began
         self._turn = asyncio.Lock()  # held while a round is under way
 
     async def run(self) -> None:
@@ -133,6 +134,14 @@ class MetadataSync:
         if await self._take_over(tables):
             self.rounds += 1
             self.log_end = tables.log_end
+            self._has = tables.lease, tables.number
+
+    def number_under(self, lease: int) -> int:
+        """Changes of the master under that lease that are all here; 0 before the first round.
+
+        Numbers of two masters cannot be compared: what one had changed last the other may never have heard of.
+        """
+        return self._has[1] if self._has[0] == lease else 0
 
     async def _take_over(self, tables: MasterTables) -> bool:
         """Whether all were."""

@@ -38,7 +38,6 @@ class LeaseFollowing:
         self._calls = calls
         self._address = address
         self.on_cut: Callable[[int], None] = lambda position: None  # the log has to end there first
-        self.metadata_number: Callable[[], int] = lambda: 0
 
     async def find_master(self) -> Master | None:
         """Find the master under the lease that this broker follows. Raises MQError while there is none."""
@@ -78,8 +77,8 @@ class LeaseFollowing:
         while True:
             await follower.attached.wait()
             try:
-                mine = self.metadata_number() if metadata.rounds else 0
                 state = self._lease.state
+                mine = metadata.number_under(state.number)
                 report = MemberReport(
                     address=self._address,
                     link=follower.link,
@@ -91,6 +90,8 @@ class LeaseFollowing:
                 status = await self._calls.report(report)
                 if metadata.rounds and status.metadata > mine:
                     await metadata.refresh()
+                    if metadata.number_under(state.number) > mine:
+                        continue  # who changed something at the master waits for this report
             except (MQError, OSError, ValueError, TimeoutError) as error:
                 logger.debug("not reported to the master: reason=%s", error)
             except Exception:  # a defect must not end it for good
