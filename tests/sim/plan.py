@@ -57,6 +57,8 @@ POPS: Final = "pop"  # chosen by itself: it came later, and the plans of seeds s
 OPERATIONS: Final = ("reset", "redrive", "topics", "pause group")
 DISK: Final = "replaced disk"  # a story, too
 OPERATIONS_FROM: Final = 50_000  # likewise, of operators who do more than change masters
+USERS: Final = "users"  # operators give rights and take them
+LIVES_FROM: Final = 70_000  # likewise, of access control, and of lives that are mostly quiet
 QUIET: Final = "q"
 QUIET_FROM: Final = 40_000  # seeds that came before quiet phases have none, and stay what they were
 POPPERS: Final = ("popper", "popper5", "shared popper", "shared popper5")  # of ``pop_ledger`` alone
@@ -113,6 +115,7 @@ class Plan:
     watch_s: float = 0.0  # after everything is consumed: nothing that was acknowledged may come again
     quiet: tuple[Quiet, ...] = ()  # phases of little traffic and no faults, each with a burst of faults after it
     is_usual: bool = False  # intervals are those that the product has by default; else they are short
+    has_access: bool = False  # requests are signed, and rights decide
 
     @property
     def has_grpc(self) -> bool:
@@ -179,7 +182,22 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
         tick_s=rng.choice((0.1, 0.25, 0.5)),
         fail_percent=rng.choice((0, 0, 10, 25)),
     )
-    return _with_quiet(plan, Random(f"{seed}/quiet")) if is_quiet and seed >= QUIET_FROM else plan
+    plan = _with_quiet(plan, Random(f"{seed}/quiet")) if is_quiet and seed >= QUIET_FROM else plan
+    return _with_access(plan, Random(f"{seed}/access")) if is_quiet and seed >= LIVES_FROM else plan
+
+
+def _with_access(plan: Plan, rng: Random) -> Plan:
+    """In some seeds; never where a bit of a file with users may flip, which nobody would notice at once."""
+    if rng.random() >= 0.4 or any(fault.kind == FLIP for fault in plan.faults):
+        return plan
+    found = list(plan.faults)
+    ends_s = (plan.faults_end_s - BEGIN_S, *(each.burst_s for each in plan.quiet))
+    for burst, end_s in enumerate(ends_s):
+        begin_s = BEGIN_S if burst == 0 else 0.0
+        for each in _faults(rng, (USERS,), end_s):
+            at_s = round(each.at_s - BEGIN_S + begin_s, 4)
+            found.append(replace(each, number=len(found), at_s=at_s, lasts_s=0.0, burst=burst))
+    return replace(plan, faults=tuple(found), has_access=True)
 
 
 def _with_quiet(plan: Plan, rng: Random) -> Plan:
