@@ -185,7 +185,7 @@ class AccessFacet:
         yield masters
         if without:
             names = ", ".join(without)
-            text = f"changed everywhere but at {names}, which has no master at the moment: repeat it when it has one"
+            text = f"changed everywhere but at {names}: there is no master at the moment, repeat it when there is one"
             raise BrokerError(code=ResponseCode.BROKER_NOT_EXIST, remark=text)
 
 

@@ -38,11 +38,11 @@ class MasterRefusedError(RemoteProtocolError):
 class MasterTables(NamedTuple):
     """The tables of a master as their files have them, and how far its log was before the first and after the last.
 
-    An empty text: the master does not have the table.
+    An empty text: the master does not have the table. None: it is as it was.
     """
 
-    topics: bytes
-    groups: bytes
+    topics: bytes | None
+    groups: bytes | None
     offsets: bytes
     delay_offsets: bytes
     timer_check: bytes
@@ -96,12 +96,13 @@ class MasterCalls:
             )
         return prove(self._inner.secret_key, await self._ask(Code.GET_REPLICA_CHALLENGE))
 
-    async def tables(self) -> MasterTables:
-        """Fetch the master's tables. Raises MQError."""
+    async def tables(self, known: tuple[int, int] = (0, 0)) -> MasterTables:
+        """Fetch the master's tables, without topics and groups if its lease and number are known. Raises MQError."""
         start, lease, number = await self._log_end()  # first: a topic that its table lacks has nothing behind it
+        is_new = not lease or (lease, number) != known
         tables = MasterTables(
-            topics=await self._ask(Code.GET_ALL_TOPIC_CONFIG),
-            groups=await self._ask(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+            topics=await self._ask(Code.GET_ALL_TOPIC_CONFIG) if is_new else None,
+            groups=await self._ask(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG) if is_new else None,
             offsets=await self._ask(Code.GET_ALL_CONSUMER_OFFSET),
             delay_offsets=await self._ask_if_there(Code.GET_ALL_DELAY_OFFSET),
             timer_check=await self._ask_if_there(Code.GET_TIMER_CHECK_POINT),

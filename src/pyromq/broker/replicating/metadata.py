@@ -11,7 +11,7 @@ been made again since, and the next round knows more. A table whose version went
 lacks is no deletion.
 
 Each table is taken over by itself: one that fails is logged, and keeps none of the others back. A round counts when all
-were taken over.
+were taken over. Of a master under a failover agent topics, groups and users are asked for when their number has grown.
 
 Offsets that clients committed here while the master was away are kept apart; each round brings the master those that
 are ahead of its own. A silent copy keeps them to itself.
@@ -123,7 +123,7 @@ class MetadataSync:
             await self._one_round()
 
     async def _one_round(self) -> None:
-        tables = await self._master.tables()
+        tables = await self._master.tables((0, 0) if self._undecided else self._has)
         reached = asyncio.ensure_future(self._follower.reached(tables.log_end))
         try:
             done, _ = await asyncio.wait((reached,), timeout=self._settings.silence_ms_max / 1_000)
@@ -145,15 +145,19 @@ class MetadataSync:
 
     async def _take_over(self, tables: MasterTables) -> bool:
         """Whether all were."""
-        parts: dict[str, Callable[[], Awaitable[object]]] = {
-            "topics": partial(self._take_topics, tables.topics, tables.log_start),
-            "groups": partial(self._take_groups, tables.groups),
+        parts: dict[str, Callable[[], Awaitable[object]]] = {}
+        if tables.topics is not None and tables.groups is not None:
+            parts = {
+                "topics": partial(self._take_topics, tables.topics, tables.log_start),
+                "groups": partial(self._take_groups, tables.groups),
+                "users": self._take_users,
+            }
+        parts |= {
             "offsets": partial(self._take_offsets, tables.offsets),
             "delay offsets": partial(self._take_delays, tables.delay_offsets),
             "timer metrics": partial(self._save, TimerMetrics, tables.timer_metrics),
             "request modes": partial(self._save, RequestModeTable, tables.request_modes),
             "timer check": partial(self._take_timer_check, tables.timer_check),
-            "users": self._take_users,
         }
         return all([await self._guarded(name, take) for name, take in parts.items()])
 
