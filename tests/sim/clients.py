@@ -221,7 +221,7 @@ class SimClient:
         async with self._producer() as producer:
 
             async def send() -> None:
-                sent = [self._new("batch") for _ in range(3)]
+                sent = [self._new("batch") for _ in range(self.world.plan.batch)]
                 await self._tried(sent, producer.send_batch([self._message(each) for each in sent]))
 
             await self._send_each(send)

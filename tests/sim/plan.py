@@ -49,7 +49,9 @@ KINDS: Final = (
 STORIES: Final = ("old lease", "strand")  # several faults in the order that hurts most; chosen by themselves
 FLIP: Final = "flip"  # a bit on the disk of a replica; in safety runs, for no scrub comes round in a minute
 _QUIET_S: Final = (60.0, 400.0)
+_LIFE_S: Final = (300.0, 1_500.0)  # likewise, of seeds from LIVES_FROM on
 _DENSER: Final = 4  # as much is sent in bursts of these seeds
+_BATCH: Final = 10
 _SHORT, _MEDIUM, _LONG = (0.05, 1.5), (1.5, 8.0), (8.0, 25.0)
 PRODUCERS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
 CONSUMERS: Final = ("push", "orderly", "pull", "broadcast")
@@ -116,6 +118,7 @@ class Plan:
     quiet: tuple[Quiet, ...] = ()  # phases of little traffic and no faults, each with a burst of faults after it
     is_usual: bool = False  # intervals are those that the product has by default; else they are short
     has_access: bool = False  # requests are signed, and rights decide
+    batch: int = 3  # messages that are sent together
 
     @property
     def has_grpc(self) -> bool:
@@ -203,10 +206,12 @@ def _with_access(plan: Plan, rng: Random) -> Plan:
 def _with_quiet(plan: Plan, rng: Random) -> Plan:
     """More is sent; half of the seeds go on for minutes in which little happens, and then fail again."""
     plan = replace(plan, clients=tuple(replace(each, gap_s=each.gap_s / _DENSER) for each in plan.clients))
+    is_life = plan.seed >= LIVES_FROM
+    lengths, counts = (_LIFE_S, (0, 1, 1, 2)) if is_life else (_QUIET_S, (0, 0, 1, 2))
     quiet = tuple(
-        Quiet(round(rng.uniform(*_QUIET_S), 4), round(rng.uniform(8.0, 25.0), 4))
-        for _ in range(rng.choice((0, 0, 1, 2)))
+        Quiet(round(rng.uniform(*lengths), 4), round(rng.uniform(8.0, 25.0), 4)) for _ in range(rng.choice(counts))
     )
+    plan = replace(plan, batch=_BATCH if is_life else plan.batch)
     found = [*plan.faults, *_operations(plan)]
     found += _lost_disk(plan, len(found))
     if not quiet:
