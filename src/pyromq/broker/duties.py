@@ -4,8 +4,8 @@
     every second   replication, statistics, silent clients, accounts that others keep, the audit log
     now and then   committed offsets (``offsets_save_ms``)
 
-A broker whose log does not grow, and where no send waits, ticks every 250 ms: what has an exact time, delayed messages, has
-timers of its own. A duty that fails keeps no other from being done.
+A broker whose log does not grow, where no send waits and no group pops, ticks every 250 ms: what has an exact time,
+delayed messages, has timers of its own. A duty that fails keeps no other from being done.
 """
 
 from __future__ import annotations
@@ -83,10 +83,11 @@ class Duties:
             self.tick()
 
     def pause_s(self) -> float:
-        """How long to wait for the next tick."""
-        path, now_ms = self._parts.write_path, self._clock.monotonic_ms()
+        """How long to wait for the next tick; hand-outs of pops are written by ticks, and expire by them."""
+        path, pops, now_ms = self._parts.write_path, self._parts.popping.pops, self._clock.monotonic_ms()
         log_end, pressure = path.store.end_position, path.pressure
-        if log_end != self._log_end or pressure.waiting_for_disk or pressure.waiting_for_replicas:
+        is_busy = pressure.waiting_for_disk or pressure.waiting_for_replicas or pops.table.queues
+        if is_busy or log_end != self._log_end:
             self._log_end, self._same_since_ms = log_end, now_ms
         is_idle = now_ms - self._same_since_ms >= _IDLE_AFTER_MS
         return max(_TICK_S, _IDLE_TICK_S) if is_idle else _TICK_S

@@ -2,7 +2,7 @@
 
     a message was stored in a waiting queue ─┐
     a batch has ended ───────────────────────┼─▶ run: levels, timers ─▶ next time ─▶ call_later
-    every 100 ms (the clock may have moved) ─┘
+    every tick (the clock may have moved) ───┘
 
 Progress is saved only when everything it speaks of is on disk: offsets of levels every second
 (``delay_offsets_save_ms``) in which something happened, timers likewise.
