@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from pyromq.broker.base.lease import Lease
-from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.responses import send_response
+from pyromq.broker.base.refusals import RefusedError, too_large
+from pyromq.broker.base.responses import BODY_BYTES_MAX, send_response
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.json.membership import BrokerStatus, Control, MemberAction, MemberReport
@@ -113,6 +113,8 @@ class MemberHandler:
 
 
 def _decoded(request: Received[Any], kind: type[T]) -> T:
+    if len(request.body) > BODY_BYTES_MAX:
+        raise too_large(request)
     try:
         return msgspec.json.decode(request.body, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -71,6 +71,11 @@ class MasterCalls:
             await self.close()
             self._link, self._address = self._open_link(address), address
 
+    @property
+    def address(self) -> str:
+        """Of the master that is asked; empty when there is none."""
+        return self._address
+
     async def close(self) -> None:
         link, self._link, self._address, self._is_member = self._link, None, "", False
         if link is not None:

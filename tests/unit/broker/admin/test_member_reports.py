@@ -7,9 +7,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from pyromq.broker.admin.member_requests import HOLD_MS_MAX, MemberHandler
 from pyromq.broker.base.lease import Lease
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.responses import BODY_BYTES_MAX
 from pyromq.net.connection import Connection
 from pyromq.wire.json.membership import BrokerStatus, MemberReport, MemberRole
 from pyromq.wire.received import Received
@@ -107,3 +110,9 @@ def test_nobody_is_answered_by_a_broker_that_becomes_something_else_or_over_a_cl
         await asyncio.sleep(3.0)
 
     assert answers(story) == []
+
+
+def test_a_report_that_is_too_long_is_refused_before_it_is_read() -> None:
+    request = Received(code=31_023, header=None, body=b" " * (BODY_BYTES_MAX + 1))
+    with pytest.raises(RefusedError, match="body"):
+        Master().handler.report(cast(Connection, Replica()), cast(Any, request))
