@@ -111,6 +111,17 @@ class Faults:
         for group in sorted(self.operators.deeds.paused):
             self.operators.resume(group)
 
+    def all_is_well(self) -> None:
+        """One master, all in sync: the record of a store that was set back is true again, what was told before is not.
+
+        The master may be one that had missed what operators did.
+        """
+        if self.was_set_back:
+            self.was_set_back = False
+            self.operators.deeds.topics.clear()
+            if self.guests is not None:
+                self.guests.forget()
+
     def _set_back(self) -> None:
         self.was_set_back = self.was_ever_set_back = True
 

@@ -162,6 +162,11 @@ class Guests:
                 guest.is_there = guest.may_send = False
         yield None
 
+    def forget(self) -> None:
+        """What was confirmed may have been lost, with a lease store that was set back: these guests are left alone."""
+        for guest in self.guests:
+            guest.is_known = False
+
     # --- guests ---
 
     def _try(self, guest: Guest) -> None:

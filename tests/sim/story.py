@@ -56,7 +56,7 @@ class Story:
         if self._world.plan.mode == LIVENESS:
             await self.heal()
             if not self._verdict.failures:
-                self._faults.was_set_back = False  # one master, all in sync: the record is true again
+                self._faults.all_is_well()
         else:
             self._faults.heal()
         self._set_sending(True, is_quiet=True)
