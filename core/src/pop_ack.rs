@@ -70,7 +70,7 @@ pub fn take_pop_acks<'py>(
     })
 }
 
-fn put_response(out: &mut Vec<u8>, opaque: i32, (before, behind): &(Vec<u8>, Vec<u8>)) {
+pub(crate) fn put_response(out: &mut Vec<u8>, opaque: i32, (before, behind): &(Vec<u8>, Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(before);

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
-INTERFACE: Final = 8
+INTERFACE: Final = 9
 """Which functions there are and what they mean; ``core/src/lib.rs`` has the same number."""
 
 SWITCH: Final = "PYROMQ_PURE"
@@ -49,6 +49,11 @@ many of them are its own. A receive: stream, timeout and request.
 TakenPopAcks = tuple[int, str, str, list[tuple[int, int, int, int]], list[int], bytes]
 """Where the rest begins; group and topic; of each receipt queue id, offset, number and time of the pop; correlation
 ids; and the responses that say that all is well.
+"""
+
+TakenBatchAck = tuple[int, int, "list[tuple[str, str, int, int, int, list[int]]]", bytes]
+"""Where the rest begins; the correlation id; of each hand-out group, topic, queue id, number, time of the pop and
+offsets; and the response that says that all is well.
 """
 
 TakenCalls = tuple[int, int, int, int, TakenSends]
@@ -93,6 +98,48 @@ class PullLane(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, data: Buffer, log: tuple[int, int, int, int, int], ip: str | None) -> TakenPulls | None: ...
+
+
+PopKind = tuple[str, str, int, int, int, int, str | None, str | None]
+"""Group, topic, queue id, messages, invisible time, init mode, expression and its type."""
+
+PoppedRead = tuple[Sequence[bytes | memoryview], int, int, int, int]
+"""Stored bytes in pieces, messages and bytes, the next offset, the end of the queue."""
+
+
+class PopLane(Protocol):
+    """Reads plain pops and the queues that they look at, and heads their responses; ``core/src/pop_lane.rs``."""
+
+    def learn(self, kind: PopKind, request: object) -> None: ...
+
+    def forget(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, data: Buffer) -> tuple[int, Any, int] | None: ...
+
+    def read(
+        self, queue: object, offset: int, count_max: int, tags: Sequence[int], log: tuple[int, int, int, int, int]
+    ) -> PoppedRead | None: ...
+
+    def response(
+        self,
+        opaque: int,
+        numbers: tuple[int, int, int, int],
+        portions: list[tuple[int, int, list[int]]],
+        body_bytes: int,
+    ) -> bytes: ...
+
+
+class NewPopLane(Protocol):
+    def __call__(
+        self,
+        segments: object,
+        records: object,
+        limits: tuple[int, int, int, int, int, int],
+        frame_bytes: int,
+        response: Sequence[bytes],
+    ) -> PopLane: ...
 
 
 class NewPullLane(Protocol):
@@ -247,6 +294,7 @@ class Core(Protocol):
     VERSION: str
     Deliveries: Callable[[list[str]], Deliveries]
     Http2Lane: NewHttp2Lane
+    PopLane: NewPopLane
     PullLane: NewPullLane
     QueueLine: type[Any]
     QueueTail: type[Any]
@@ -264,6 +312,10 @@ class Core(Protocol):
     def take_pop_acks(
         self, data: Buffer, frame_bytes_max: int, response: tuple[bytes, bytes]
     ) -> TakenPopAcks | None: ...
+
+    def take_batch_ack(
+        self, data: Buffer, frame_bytes_max: int, response: tuple[bytes, bytes]
+    ) -> TakenBatchAck | None: ...
 
     def take_consuming(
         self, lane: Any, data: bytes, at: int, bounds: tuple[int, int, int]

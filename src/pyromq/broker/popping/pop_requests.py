@@ -22,10 +22,11 @@ from pyromq.broker.base.request_times import HELD
 from pyromq.broker.base.responses import BODY_BYTES_MAX, send_refusal, send_response
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.dispatching.caller import Caller
-from pyromq.broker.popping.ack_lane import AckLane
+from pyromq.broker.popping.batches import settle_batch
 from pyromq.broker.popping.calls import AckErrors, AckTogether, PopRequest, PopResult
 from pyromq.broker.popping.journal import Then
 from pyromq.broker.popping.plans import PopPlan
+from pyromq.broker.popping.pop_lane import PopLane
 from pyromq.broker.popping.pops import Pops
 from pyromq.broker.popping.receipts import InvalidReceiptError, Receipt, parse_receipt, real_topic
 from pyromq.compiled_core import core
@@ -65,7 +66,10 @@ class PopHandler:
         self._access: Access = environment.access
         self._pops = pops
         self._times = counters.requests
-        self.lane = AckLane(core, pops, environment.clock, counters.requests) if core is not None else None
+        self.lane: PopLane | None = None
+        if core is not None and pops.core_lane is not None:
+            times = counters.requests
+            self.lane = PopLane(core, pops.core_lane, pops, environment.clock, times, self._missed)
 
     # --- pop ---
 
@@ -88,12 +92,18 @@ class PopHandler:
             )
         )
         result = self._pops.take(plan)
-        if result is not None:
-            self._found(connection, request, result)
-        elif header.poll_time <= 0:
+        if result is None:
+            self._missed(connection, request, plan)
+            return
+        self._found(connection, request, result)
+        if self.lane is not None and not isinstance(connection, Caller):
+            self.lane.learn(header, plan.request)
+
+    def _missed(self, connection: Connection, request: Received[PopHeader], plan: PopPlan) -> None:
+        if request.header.poll_time <= 0:
             self._nothing(connection, request)
         else:
-            self._hold(connection, request, plan, header.poll_time)
+            self._hold(connection, request, plan, request.header.poll_time)
 
     def _hold(self, connection: Connection, request: Received[Any], plan: PopPlan, poll_ms: int) -> None:
         since_ms = self._clock.monotonic_ms()
@@ -194,7 +204,10 @@ class PopHandler:
         acks = decode_batch_ack(request.body)
         if not acks or len(acks) > _BATCHES_MAX:
             raise RefusedError(ResponseCode.NO_MESSAGE, f"a batch has 1 to {_BATCHES_MAX} entries, not {len(acks)}")
-        _Batch(len(acks), self._then(connection, request)).run(self._pops, acks)
+        found = [
+            (_name_of(ack), ack.offsets, ack.number, ack.popped_ms) for ack in acks
+        ]  # all can be read, or none counts
+        settle_batch(self._pops, found, self._then(connection, request))
         self._times.outcome = HELD
 
     def change(self, connection: Connection, request: Received[ChangeInvisibleTimeHeader]) -> None:
@@ -304,34 +317,6 @@ def _outcomes(errors: AckErrors, sizes: Sequence[int]) -> dict[int, int]:
         found[outcome] = found.get(outcome, 0) + 1
         at += size
     return found
-
-
-class _Batch:
-    """Acknowledgements of one request; it is answered when the last one is safe, or refused."""
-
-    def __init__(self, waiting: int, then: Then) -> None:
-        self._waiting = waiting
-        self._then = then
-        self._asked = self._good = 0
-        self._error: MQError | None = None
-
-    def run(self, pops: Pops, acks: Sequence[BatchAck]) -> None:
-        """Acknowledge several messages. Raises MQError when one of them cannot be read; then nothing was
-        acknowledged.
-        """
-        for ack, name, offsets in [(ack, _name_of(ack), ack.offsets) for ack in acks]:
-            good = pops.settle_many(name, offsets, ack.number, ack.popped_ms, self._settled)
-            self._asked, self._good = self._asked + len(offsets), self._good + good
-            if not good:
-                self._settled(None)
-
-    def _settled(self, error: MQError | None) -> None:
-        self._waiting -= 1
-        self._error = self._error or error
-        if not self._waiting:
-            if self._error is None and self._good < self._asked:
-                self._error = InvalidReceiptError(f"{self._asked - self._good} of {self._asked} in this batch are not")
-            self._then(self._error)
 
 
 def _name_of(ack: BatchAck) -> QueueName:

@@ -32,12 +32,15 @@ from pyromq.broker.popping.receipts import (
 from pyromq.broker.popping.taking import Pop, Taker, has_free, has_room
 from pyromq.broker.popping.waiting import ANYBODY, WaitingPops
 from pyromq.broker.state.tables import Tables
+from pyromq.compiled_core import PopLane, core
 from pyromq.errors import MQError
 from pyromq.store.in_flight.journal import Changed
 from pyromq.store.in_flight.queue import HandOut, InFlightQueue, QueueName
 from pyromq.store.in_flight.table import InFlightTable
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.fast.responses import pop_response_pieces
+from pyromq.wire.frame import FRAME_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +73,10 @@ class Pops:
         self.journal = PopJournal(table, writes, environment.clock)
         self.journal.on_settled = self._settled
         self.plans = Plans(environment, tables)
-        self._taker = Taker(store, self.journal, self._settings.name)
+        self.core_lane: PopLane | None = None  # what the compiled core has of it, if there is one
+        if core is not None:
+            self.core_lane = store.reader.scan.new_pop_lane(core, FRAME_BYTES_MAX, pop_response_pieces())
+        self._taker = Taker(store, self.journal, self._settings.name, self.core_lane)
         self._dead = DeadLetters(tables.topics, self.journal, writes.put, counters)
         self._dead.on_failed = self._bury_later
         self.waiting = WaitingPops(environment, self._taker, self.take, self.has_some)
@@ -128,11 +134,13 @@ class Pops:
         if not self.journal.takes_hand_outs:
             return None
         request = plan.request
-        pop = Pop(plan, self._new_number(), self._clock.now_ms())
-        self._revive(pop.now_ms)  # in order mode, what lies behind must not be first
+        now_ms = self._clock.now_ms()
+        pop = Pop(plan, self._new_number(), now_ms, now_ms + request.invisible_ms)
+        if self.table.has_expired(now_ms):
+            self._revive(now_ms)  # in order mode, what lies behind must not be first
         left, portions = request.count, list[Portion]()
         self._taker.is_unfinished = False
-        for source in self.plans.sources(request):
+        for source in self.plans.sources(plan):
             portion = self._take_from(pop, source, left)
             if portion is not None:
                 portions.append(portion)
@@ -154,11 +162,11 @@ class Pops:
         )
 
     def _take_from(self, pop: Pop, source: Source, count: int) -> Portion | None:
-        request = pop.plan.request
+        request, name = pop.plan.request, source.name
         queue = self._queue(request, source)
         queue.used_ms = self._clock.monotonic_ms()
         if request.order and request.attempt_id:
-            key = queue.name, request.attempt_id
+            key = name, request.attempt_id
             lost = self._attempt_ids.pop(key, None)
             portion = self._taker.take_again(pop, source, queue, lost[1], lost[0]) if lost else None
             portion = portion or self._taker.take(pop, source, queue, count)
@@ -168,7 +176,7 @@ class Pops:
                     self._attempt_ids.popitem(last=False)
         else:
             portion = self._taker.take(pop, source, queue, count)
-        if queue.low != self._committed.get(queue.name):
+        if queue.low != self._committed.get(name):
             self._commit(queue)
         if portion is not None:
             self._progress.note_pulled((source.topic, request.group, source.queue_id), queue.next)
@@ -178,8 +186,8 @@ class Pops:
         """Whether ``take`` might find something; filters are not asked."""
         now_ms = self._clock.now_ms()
         self._revive(now_ms)
-        for source in self.plans.sources(plan.request):
-            queue = self._known(QueueName(plan.request.group, source.topic, source.queue_id))
+        for source in self.plans.sources(plan):
+            queue = self._known(source.name)
             known = self._store.reader.range_of(source.topic, source.queue_id)
             end = known.end if known is not None else 0
             if queue is None:  # a pop decides where the group begins
@@ -212,7 +220,7 @@ class Pops:
         return queue
 
     def _queue(self, request: PopRequest, source: Source) -> InFlightQueue:
-        name = QueueName(request.group, source.topic, source.queue_id)
+        name = source.name
         queue = self._known(name)
         if queue is not None:
             return queue
