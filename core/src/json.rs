@@ -66,6 +66,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Whether an object without fields is next; then it is read.
+    #[inline]
+    pub fn empty_object(&mut self) -> bool {
+        let is_next = self.text[self.at..].starts_with(b"{}");
+        self.at += if is_next { 2 } else { 0 };
+        is_next
+    }
+
     #[inline]
     pub fn string(&mut self) -> Option<Text<'a>> {
         self.expect(b'"')?;

@@ -1,7 +1,7 @@
 //! BATCH_ACK_MESSAGE of the remoting protocol (200151): the request at the beginning of a read, and the response that says that
 //! all is well; `broker/popping/ack_lane.py` asks, `wire/json/batch_ack.py` has the layout. Nothing is decided here.
 
-use crate::command::{self, CODE, EXT_FIELDS, OPAQUE, REMARK};
+use crate::command::{self, CODE, OPAQUE, REMARK};
 use crate::frame::frame_at;
 use crate::guard::guarded;
 use crate::json::Cursor;
@@ -70,9 +70,9 @@ fn opaque_of(text: &[u8]) -> Option<i32> {
         return None;
     }
     let command = command::read(text, |cursor| {
-        cursor.object(|cursor, _| cursor.plain().map(|_| 0)).map(|_| ())
+        (cursor.empty_object() || cursor.object(|cursor, _| cursor.plain().map(|_| 0)).is_some()).then_some(())
     })?;
-    let is_plain = command.has(CODE | EXT_FIELDS | OPAQUE) && !command.has(REMARK) && command.flag == 0;
+    let is_plain = command.has(CODE | OPAQUE) && !command.has(REMARK) && command.flag == 0;
     is_plain.then_some(command.opaque)
 }
 
@@ -233,6 +233,9 @@ mod tests {
             assert!(acks_of(odd.as_bytes()).is_none(), "{odd}");
         }
         assert!(acks_of(br#"{"acks":[],"brokerName":"b"}"#).is_none());
+        for (old, new) in [("{\"bname\":\"b\"}", "{}"), ("\"extFields\":{\"bname\":\"b\"},", "")] {
+            assert_eq!(opaque_of(HEADER.replace(old, new).as_bytes()), Some(-7));
+        }
         for (old, new) in [("\"flag\":0", "\"flag\":2"), ("200151", "200051"), (",\"opaque\":-7", "")] {
             assert!(opaque_of(HEADER.replace(old, new).as_bytes()).is_none());
         }

@@ -258,6 +258,17 @@ class Deliveries(Protocol):
         self, portions: list[tuple[list[bytes | memoryview], bytes, int]], topic: bytes, invisible_ms: int
     ) -> bytes | None: ...
 
+    def response(
+        self,
+        portions: list[tuple[list[bytes | memoryview], bytes, int]],
+        topic: bytes,
+        invisible_ms: int,
+        stream_id: int,
+        ends: tuple[bytes, bytes],
+        blocks: tuple[bytes, bytes],
+        room: int,
+    ) -> tuple[bytes, int] | None: ...
+
 
 class NewHttp2Lane(Protocol):
     def __call__(

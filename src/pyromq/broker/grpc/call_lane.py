@@ -23,7 +23,7 @@ from pyromq.broker.grpc.ground import FrontGround
 from pyromq.broker.sending.send_lane import SendLane
 from pyromq.compiled_core import Core
 from pyromq.model.topic import TopicConfig
-from pyromq.net.http2 import CallMethod, GrpcCall, Http2Connection
+from pyromq.net.http2 import GrpcCall, Http2Connection
 from pyromq.net.http2.call import RESPONSE_HEAD, TRAILERS_OK
 from pyromq.wire.frame import FrameDecoder
 from pyromq.wire.grpc.definitions import Resource
@@ -212,7 +212,7 @@ class GrpcCallLane:
             self._settling.ack_taken(self._connection, client, self._pairs[number, pair], receipts, calls)
         elif receive is not None:
             self._connection.taken(1, last_id, data_bytes)
-            self._connection.serve_taken(CallMethod(partial(self._receiving.receive_of, client)), *receive)
+            self._receiving.receive_taken(self._connection, client, *receive)
         return at, receive is not None
 
     # --- answering sends: as a connection of group commit ---

@@ -19,7 +19,7 @@ from pyromq.broker.grpc.names import group_name, topic_name
 from pyromq.broker.grpc.renewals import Renewal
 from pyromq.broker.grpc.rpc import checked, read_message
 from pyromq.broker.grpc.statuses import StatusError, status_of_error, status_of_response
-from pyromq.broker.popping.calls import AckReceipt, AckTogether
+from pyromq.broker.popping.calls import AckErrors, AckReceipt, AckTogether
 from pyromq.broker.popping.plans import INVISIBLE_MS_MAX
 from pyromq.broker.popping.receipts import Receipt, parse_receipt, real_topic
 from pyromq.compiled_core import core
@@ -132,15 +132,28 @@ class Settling:
     ) -> None:
         """Acknowledge what the lane took: of each call its stream, and how many of the receipts are its own."""
         sizes = [count for _, count in calls]
+        lane = self._ground.pop_lane(client.caller)
+        if lane is not None and not len(client.renewals):
+            self._ground.hand_over()  # what came before them
+            acks = AckTogether(*names, [each[1:] for each in receipts], sizes)
+            lane.settle(client.caller, acks, partial(self._settled_taken, connection, calls))
+            return
         self._ask(client, names, receipts, sizes, partial(self._acked_taken, connection, calls))
 
-    @staticmethod
     def _acked_taken(
-        connection: Http2Connection, calls: list[tuple[int, int]], answer: Received[Any] | MQError
+        self, connection: Http2Connection, calls: list[tuple[int, int]], answer: Received[Any] | MQError
     ) -> None:
-        if _is_all_well(answer) and connection.answer_acks([stream_id for stream_id, _ in calls]):
-            return
-        statuses = ack_statuses(answer, sum(count for _, count in calls))
+        if isinstance(answer, MQError) or answer.code:
+            self._answer_each(connection, calls, ack_statuses(answer, sum(count for _, count in calls)))
+        else:
+            self._settled_taken(connection, calls, answer.header)
+
+    def _settled_taken(self, connection: Http2Connection, calls: list[tuple[int, int]], errors: AckErrors) -> None:
+        if any(errors) or not connection.answer_acks([stream_id for stream_id, _ in calls]):
+            self._answer_each(connection, calls, statuses_of(errors))
+
+    @staticmethod
+    def _answer_each(connection: Http2Connection, calls: list[tuple[int, int]], statuses: list[Status]) -> None:
         for stream_id, count in calls:
             own, statuses = statuses[:count], statuses[count:]
             adopted = connection.adopt(stream_id)
@@ -315,7 +328,11 @@ def ack_statuses(answer: Received[Any] | MQError, count: int) -> list[Status]:
         return [status_of_error(answer)] * count
     if answer.code:
         return [status_of_response(answer)] * count
-    return [_OK if error is None else status_of_error(error) for error in answer.header]
+    return statuses_of(answer.header)
+
+
+def statuses_of(errors: AckErrors) -> list[Status]:
+    return [_OK if error is None else status_of_error(error) for error in errors]
 
 
 def ack_response(request: AckMessageRequest, statuses: list[Status]) -> bytes:

@@ -9,12 +9,13 @@ of ``PopHandler`` are, and responses leave when the acknowledgements are as safe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from pyromq.broker.base.refusals import refusal_of
 from pyromq.broker.base.request_times import SUCCESS, RequestTimes
-from pyromq.broker.popping.batches import HandOutAcks, settle_batch
+from pyromq.broker.popping.batches import HandOutAcks, outcomes_of, settle_batch
 from pyromq.broker.popping.calls import AckErrors, AckTogether
 from pyromq.broker.popping.pops import Pops
 from pyromq.broker.popping.receipts import InvalidReceiptError
@@ -75,6 +76,20 @@ class AckLane:
             else:
                 self._times.note(_CODE, code, took_ms, held=True)
             connection.send(encode_response(code, number, remark=remark))
+
+    def settle(self, acks: AckTogether, then: Callable[[AckErrors], None]) -> None:
+        """Begin acknowledgements of calls of another protocol; ``then`` hears what became of each."""
+        since_ms = self._clock.monotonic_ms()
+
+        def settled(errors: AckErrors, failure: MQError | None) -> None:
+            if failure is not None:
+                errors = [error or failure for error in errors]
+            took_ms = self._clock.monotonic_ms() - since_ms
+            then(errors)
+            for outcome, count in outcomes_of(errors, acks.sizes).items():
+                self._times.note(_CODE, outcome, took_ms, count, held=True)
+
+        self._pops.settle_together(acks, settled)
 
     # --- batches ---
 

@@ -1,14 +1,16 @@
-"""Batches of acknowledgements: one request for several hand-outs, answered when all of them are safe."""
+"""Acknowledgements that come together: batches, answered when all are safe, and how calls with several ended."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyromq.broker.popping.calls import AckErrors
 from pyromq.broker.popping.journal import Then
 from pyromq.broker.popping.pops import Pops
 from pyromq.broker.popping.receipts import InvalidReceiptError
 from pyromq.errors import MQError
 from pyromq.store.in_flight.queue import QueueName
+from pyromq.wire.codes import ResponseCode
 
 HandOutAcks = tuple[QueueName, Sequence[int], int, int]
 """Acknowledgements of one hand-out: queue, offsets, number and time of the pop."""
@@ -42,3 +44,16 @@ class _Batch:
             if self._error is None and self._good < self._asked:
                 self._error = InvalidReceiptError(f"{self._asked - self._good} of {self._asked} in this batch are not")
             self._then(self._error)
+
+
+def outcomes_of(errors: AckErrors, sizes: Sequence[int]) -> dict[int, int]:
+    """How many calls ended how."""
+    if not any(errors):
+        return {int(ResponseCode.SUCCESS): len(sizes) or 1}
+    found: dict[int, int] = {}
+    at = 0
+    for size in sizes or (len(errors),):
+        outcome = int(ResponseCode.NO_MESSAGE if any(errors[at : at + size]) else ResponseCode.SUCCESS)
+        found[outcome] = found.get(outcome, 0) + 1
+        at += size
+    return found

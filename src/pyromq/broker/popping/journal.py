@@ -47,6 +47,12 @@ class Writes(Protocol):
     def with_others(self, work: Callable[[], None]) -> None: ...
 
 
+def _sorted_runs(offsets: list[int]) -> list[int]:
+    found = sorted(offsets)
+    together = range(found[0], found[-1] + 1)
+    return runs_of(together if found == [*together] else found)
+
+
 class _Turn:
     """The changes of one turn."""
 
@@ -64,7 +70,7 @@ class _Turn:
 
     def close(self) -> list[Change]:
         """Everything that happened, in the order of its application."""
-        acks = [Acked(*queue.name, runs_of(sorted(offsets))) for queue, offsets in self.acks.items()]
+        acks = [Acked(*queue.name, _sorted_runs(offsets)) for queue, offsets in self.acks.items()]
         self.settling = [*(change for _, change in self.changed), *acks]
         return [*self.handed_out, *self.settling]
 

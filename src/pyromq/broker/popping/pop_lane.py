@@ -20,7 +20,7 @@ from pyromq.broker.base.refusals import refusal_of
 from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.base.responses import send_refusal
 from pyromq.broker.popping.ack_lane import AckLane
-from pyromq.broker.popping.calls import PopRequest, PopResult
+from pyromq.broker.popping.calls import AckErrors, AckTogether, PopRequest, PopResult
 from pyromq.broker.popping.plans import PopPlan
 from pyromq.broker.popping.pops import Pops
 from pyromq.broker.sending.send_lane import FIRST_DIGIT_AT, Lane
@@ -125,6 +125,30 @@ class PopLane:
             self._miss(connection, bytes(data[:end]), plan)
         times.done(_CODE, self._now_s())
         return end
+
+    # --- for another front door, which reads requests and makes responses by itself ---
+
+    def serves(self, caller: Connection) -> bool:
+        """Whether nothing stands between its requests and ``PopHandler``, and none of them waits for its turn."""
+        return self.is_open and caller.is_open and caller not in self.waiting
+
+    def pop(self, caller: Connection, request: PopRequest) -> tuple[PopPlan, PopResult | None]:
+        """A pop of a caller that it serves. One that finds nothing is not counted yet. Raises MQError."""
+        times, began_s = self._times, self._now_s()
+        plan = self._pops.plans.plan(request)
+        result = self._pops.take(plan)
+        if result is not None:
+            caller.frames_in += 1
+            caller.frames_out += 1
+            times.began_s = began_s
+            times.done(_CODE, self._now_s())
+        return plan, result
+
+    def settle(self, caller: Connection, acks: AckTogether, then: Callable[[AckErrors], None]) -> None:
+        """Acknowledgements of a caller that it serves; ``then`` hears what became of each when they are safe."""
+        caller.frames_in += 1
+        caller.frames_out += 1
+        self.acks.settle(acks, then)
 
     def _respond(self, connection: Connection, opaque: int, result: PopResult) -> None:
         places, runs, size_bytes, rest = [], [], 0, 0

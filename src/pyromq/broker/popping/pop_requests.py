@@ -12,7 +12,6 @@ behind would get nothing (Apache's brokers answer 210 when it seems to be half a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from pyromq.broker.base.access import Access
@@ -22,7 +21,7 @@ from pyromq.broker.base.request_times import HELD
 from pyromq.broker.base.responses import BODY_BYTES_MAX, send_refusal, send_response
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.dispatching.caller import Caller
-from pyromq.broker.popping.batches import settle_batch
+from pyromq.broker.popping.batches import outcomes_of, settle_batch
 from pyromq.broker.popping.calls import AckErrors, AckTogether, PopRequest, PopResult
 from pyromq.broker.popping.journal import Then
 from pyromq.broker.popping.plans import PopPlan
@@ -58,6 +57,12 @@ _TIMEOUT: Final = (ResponseCode.POLLING_TIMEOUT, "no message came while the pop 
 _BATCHES_MAX: Final = 10_000
 
 
+class MissedPop(PopHeader, frozen=True, kw_only=True):
+    """A pop of a caller, which has looked already and found nothing: it waits."""
+
+    plan: PopPlan
+
+
 class PopHandler:
     """Requests 200050, 200051, 200053, 200054, 200055, 200151 and 31040."""
 
@@ -76,6 +81,9 @@ class PopHandler:
     def pop(self, connection: Connection, request: Received[PopHeader]) -> None:
         """Handle request 200050 (POP_MESSAGE)."""
         header = request.header
+        if isinstance(header, MissedPop):
+            self._missed(connection, request, header.plan)
+            return
         plan = self._pops.plans.plan(
             PopRequest(
                 group=header.consumer_group,
@@ -185,7 +193,7 @@ class PopHandler:
                 errors = [error or failure for error in errors]
             connection.take_result(request, errors)
             took_ms = self._clock.monotonic_ms() - since_ms
-            for outcome, count in _outcomes(errors, header.sizes).items():
+            for outcome, count in outcomes_of(errors, header.sizes).items():
                 self._times.note(request.code, outcome, took_ms, count, held=True)
 
         self._pops.settle_together(header, then)
@@ -304,19 +312,6 @@ class PopHandler:
         return PollingInfoResponseHeader(
             polling_num=held, attempts=out.attempts, invisible_until=out.until_ms, settled=False
         )
-
-
-def _outcomes(errors: AckErrors, sizes: Sequence[int]) -> dict[int, int]:
-    """How many calls ended how."""
-    if not any(errors):
-        return {int(ResponseCode.SUCCESS): len(sizes) or 1}
-    found: dict[int, int] = {}
-    at = 0
-    for size in sizes or (len(errors),):
-        outcome = int(ResponseCode.NO_MESSAGE if any(errors[at : at + size]) else ResponseCode.SUCCESS)
-        found[outcome] = found.get(outcome, 0) + 1
-        at += size
-    return found
 
 
 def _name_of(ack: BatchAck) -> QueueName:

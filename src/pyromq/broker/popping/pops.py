@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from pyromq.broker.base.environment import Environment
@@ -311,6 +311,8 @@ class Pops:
 
     def settle_together(self, acks: AckTogether, then: Callable[[AckErrors, MQError | None], None]) -> None:
         """Acknowledge those whose receipts are good; ``then`` hears of all of them when these are safe, or are not."""
+        if self._settle_hand_out(acks, then):
+            return
         errors: AckErrors = []
         good: dict[InFlightQueue, list[int]] = {}
         group, last_id = acks.consumer_group, -1
@@ -349,17 +351,25 @@ class Pops:
         for queue, offsets in good.items():
             self.journal.ack(queue, offsets, settled)
 
-    def settle_many(self, name: QueueName, offsets: Iterable[int], number: int, popped_ms: int, then: Then) -> int:
+    def _settle_hand_out(self, acks: AckTogether, then: Callable[[AckErrors, MQError | None], None]) -> bool:
+        """``settle_together`` of what one consumer got of a queue at once; False: they are not that, or not good."""
+        queue_ids, offsets, numbers, times = zip(*acks.receipts, strict=True)
+        count, queue_id, number, popped_ms = len(offsets), queue_ids[0], numbers[0], times[0]
+        queue = self.table.queues.get(QueueName(acks.consumer_group, acks.topic, queue_id))
+        if queue is None or queue_ids.count(queue_id) < count or len(set(offsets)) < count:
+            return False
+        if numbers.count(number) < count or times.count(popped_ms) < count:
+            return False
+        if len(queue.good(offsets, number, popped_ms)) < count:
+            return False
+        self.journal.ack(queue, offsets, lambda error: then([None] * count, error))
+        return True
+
+    def settle_many(self, name: QueueName, offsets: Collection[int], number: int, popped_ms: int, then: Then) -> int:
         """Acknowledge those whose receipts are good; returns how many these are. ``then`` hears if there are any."""
         queue = self.table.queues.get(name)
-        if queue is None:
-            return 0
-        rows, settling, good = queue.rows, queue.settling, list[int]()
-        for offset in offsets:
-            out = rows.get(offset)
-            if out is not None and out.number == number and out.popped_ms == popped_ms and offset not in settling:
-                good.append(offset)
-        if good:
+        good = queue.good(offsets, number, popped_ms) if queue is not None else ()
+        if queue is not None and good:
             self.journal.ack(queue, good, then)
         return len(good)
 
