@@ -32,24 +32,25 @@ ReadAcks = tuple[bytes, bytes, "list[tuple[str, int, int, int, int]]", bytes]
 response that says that all is well.
 """
 
+AckRun = tuple[int, int, int, Sequence[int]]
+"""Receipts in a row that are of one queue and hand-out: queue id, number and time of the pop, offsets."""
+
 TakenConsuming = tuple[
     int,
     int,
     int,
     int,
-    "tuple[int, list[tuple[str, int, int, int, int]], list[tuple[int, int]]] | None",
+    "tuple[int, list[AckRun], list[str], list[tuple[int, int]]] | None",
     "tuple[int, bytes, bytes] | None",
 ]
 """Number of the client, where the rest begins, the last stream, bytes of DATA; and one of these two:
 
-Acknowledgements: the number of their group and topic, receipts as in ``ReadAcks``, and for each call its stream and how
-many of them are its own. A receive: stream, timeout and request.
+Acknowledgements: the number of their group and topic, receipts in runs and perhaps as texts, and for each call its
+stream and how many of them are its own. A receive: stream, timeout and request.
 """
 
-TakenPopAcks = tuple[int, str, str, list[tuple[int, int, int, int]], list[int], bytes]
-"""Where the rest begins; group and topic; of each receipt queue id, offset, number and time of the pop; correlation
-ids; and the responses that say that all is well.
-"""
+TakenPopAcks = tuple[int, str, str, list[AckRun], list[int], bytes]
+"""Where the rest begins; group and topic; receipts; correlation ids; and the responses that say that all is well."""
 
 TakenBatchAck = tuple[int, int, "list[tuple[str, str, int, int, int, list[int]]]", bytes]
 """Where the rest begins; the correlation id; of each hand-out group, topic, queue id, number, time of the pop and
@@ -329,7 +330,7 @@ class Core(Protocol):
     ) -> TakenBatchAck | None: ...
 
     def take_consuming(
-        self, lane: Any, data: bytes, at: int, bounds: tuple[int, int, int]
+        self, lane: Any, data: bytes, at: int, bounds: tuple[int, int, int], with_texts: bool
     ) -> TakenConsuming | None: ...
 
     def split_records(

@@ -311,32 +311,19 @@ class Pops:
 
     def settle_together(self, acks: AckTogether, then: Callable[[AckErrors, MQError | None], None]) -> None:
         """Acknowledge those whose receipts are good; ``then`` hears of all of them when these are safe, or are not."""
-        if self._settle_hand_out(acks, then):
-            return
         errors: AckErrors = []
         good: dict[InFlightQueue, list[int]] = {}
-        group, last_id = acks.consumer_group, -1
-        queue: InFlightQueue | None = None
-        offsets: list[int] = []
-        for queue_id, offset, number, popped_ms in acks.receipts:
-            if queue_id != last_id:
-                queue, last_id = self.table.queues.get(QueueName(group, acks.topic, queue_id)), queue_id
-                offsets = good.get(queue, []) if queue is not None else []
-            out = queue.rows.get(offset) if queue is not None else None
-            if (
-                queue is None
-                or out is None
-                or out.number != number
-                or out.popped_ms != popped_ms
-                or offset in queue.settling
-            ):
-                errors.append(_reason(queue, out, group, number, popped_ms))
-                continue
-            errors.append(None)
-            queue.settling.add(offset)  # it may be here twice
-            if not offsets:
-                good[queue] = offsets
-            offsets.append(offset)
+        for queue_id, number, popped_ms, offsets in acks.receipts:
+            queue = self.table.queues.get(QueueName(acks.consumer_group, acks.topic, queue_id))
+            fine = queue.good(offsets, number, popped_ms) if queue is not None else ()
+            if queue is not None and len(fine) == len(offsets) == len(set(offsets)):
+                errors += [None] * len(offsets)
+            else:
+                fine, reasons = _each_good(queue, acks.consumer_group, offsets, number, popped_ms)
+                errors += reasons
+            if queue is not None and fine:
+                queue.settling.update(fine)  # they may be here twice
+                good.setdefault(queue, []).extend(fine)
         if not good:
             then(errors, None)
             return
@@ -350,20 +337,6 @@ class Pops:
 
         for queue, offsets in good.items():
             self.journal.ack(queue, offsets, settled)
-
-    def _settle_hand_out(self, acks: AckTogether, then: Callable[[AckErrors, MQError | None], None]) -> bool:
-        """``settle_together`` of what one consumer got of a queue at once; False: they are not that, or not good."""
-        queue_ids, offsets, numbers, times = zip(*acks.receipts, strict=True)
-        count, queue_id, number, popped_ms = len(offsets), queue_ids[0], numbers[0], times[0]
-        queue = self.table.queues.get(QueueName(acks.consumer_group, acks.topic, queue_id))
-        if queue is None or queue_ids.count(queue_id) < count or len(set(offsets)) < count:
-            return False
-        if numbers.count(number) < count or times.count(popped_ms) < count:
-            return False
-        if len(queue.good(offsets, number, popped_ms)) < count:
-            return False
-        self.journal.ack(queue, offsets, lambda error: then([None] * count, error))
-        return True
 
     def settle_many(self, name: QueueName, offsets: Collection[int], number: int, popped_ms: int, then: Then) -> int:
         """Acknowledge those whose receipts are good; returns how many these are. ``then`` hears if there are any."""
@@ -491,6 +464,23 @@ def _good_for(queue: InFlightQueue | None, group: str, offset: int, number: int,
     return queue
 
 
+def _each_good(
+    queue: InFlightQueue | None, group: str, offsets: Iterable[int], number: int, popped_ms: int
+) -> tuple[list[int], AckErrors]:
+    """The offsets whose receipts are good, each once; and for each why it is not."""
+    found: dict[int, None] = {}
+    errors: AckErrors = []
+    for offset in offsets:
+        try:
+            _good_for(queue, group, offset, number, popped_ms)
+        except InvalidReceiptError as error:
+            errors.append(error)
+        else:
+            errors.append(_used() if offset in found else None)
+            found[offset] = None
+    return list(found), errors
+
+
 def _reason(
     queue: InFlightQueue | None, out: HandOut | None, group: str, number: int, popped_ms: int
 ) -> InvalidReceiptError:
@@ -499,4 +489,8 @@ def _reason(
         return InvalidReceiptError(f"no message of group {group} is in flight at that place")
     if out.number != number or out.popped_ms != popped_ms:
         return InvalidReceiptError("it is not that of the newest delivery of the message")
+    return _used()
+
+
+def _used() -> InvalidReceiptError:
     return InvalidReceiptError("it was used a moment ago")

@@ -194,7 +194,7 @@ async def test_the_same_pops_and_batches_bring_about_the_same(seed: int, flush: 
     assert none == 0
     assert taken > 4, "the lane has to take what is plain"
     codes = {code for code, *_ in found["responses"].values()}
-    assert {ResponseCode.SUCCESS, ResponseCode.POLLING_TIMEOUT} <= codes
+    assert ResponseCode.SUCCESS in codes and len(codes) > 1
 
 
 @needs_core
