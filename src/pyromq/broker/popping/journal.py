@@ -49,6 +49,8 @@ class Writes(Protocol):
 
 def _sorted_runs(offsets: list[int]) -> list[int]:
     found = sorted(offsets)
+    if not found or found[-1] - found[0] != len(found) - 1:
+        return runs_of(found)
     together = range(found[0], found[-1] + 1)
     return runs_of(together if found == [*together] else found)
 
