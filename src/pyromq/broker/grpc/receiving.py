@@ -87,7 +87,8 @@ class Receiving:
     ) -> None:
         """``receive`` of a client that is known, for a call that the lane took; at once if there is something."""
         request = self._known.get(data)
-        plan = result = None
+        plan: PopPlan | None = None
+        result: PopResult | None = None
         if request is not None and (pop := self._plain_pop(connection, client, request, timeout)) is not None:
             lane = self._ground.pop_lane(client.caller)
             if lane is not None:

@@ -20,7 +20,7 @@ from pyromq.broker.base.refusals import refusal_of
 from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.base.responses import send_refusal
 from pyromq.broker.popping.ack_lane import AckLane
-from pyromq.broker.popping.calls import AckErrors, AckTogether, PopRequest, PopResult
+from pyromq.broker.popping.calls import AckErrors, AckTogether, Bytes, PopRequest, PopResult
 from pyromq.broker.popping.plans import PopPlan
 from pyromq.broker.popping.pops import Pops
 from pyromq.broker.sending.send_lane import FIRST_DIGIT_AT, Lane
@@ -151,7 +151,9 @@ class PopLane:
         self.acks.settle(acks, then)
 
     def _respond(self, connection: Connection, opaque: int, result: PopResult) -> None:
-        places, runs, size_bytes, rest = [], [], 0, 0
+        places: list[tuple[int, int, list[int]]] = []
+        runs: list[Bytes] = []
+        size_bytes = rest = 0
         for portion in result.portions:
             places.append((portion.kind, portion.queue_id, list(portion.offsets)))
             runs += portion.runs

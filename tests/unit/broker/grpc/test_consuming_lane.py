@@ -11,7 +11,7 @@ from pyromq.broker.grpc import settling
 from pyromq.broker.popping.calls import PopRequest
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.names import POP_JOURNAL_TOPIC
-from pyromq.net.http2 import Http2Connection
+from pyromq.net.http2 import CallMethod, Http2Connection
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.grpc.definitions import Resource
@@ -179,7 +179,12 @@ async def test_a_receive_that_finds_something_is_no_call_of_pythons() -> None:
         consumer.timeout, served = "30S", list[int]()
         connection = consumer.peer.connection
         serve = connection.serve_taken
-        connection.serve_taken = lambda method, number, *more: (served.append(number), serve(method, number, *more))  # type: ignore[assignment, method-assign, func-returns-value]
+
+        def noted(method: CallMethod, stream_id: int, timeout: bytes, message: bytes) -> None:
+            served.append(stream_id)
+            serve(method, stream_id, timeout, message)
+
+        connection.serve_taken = noted  # type: ignore[method-assign]
         counters = rig.broker.parts.stats.counters
         first = consumer.ask("ReceiveMessage", receive_of(2))  # which is read for the first time
         await consumer.send(Random(1), 4)
