@@ -123,6 +123,9 @@ impl PopLane {
             let tags = (!tags.is_empty()).then_some(&tags[..]);
             let Some(found) = self.reads.find(queue, offset, limits, tags, log)? else { return Ok(None) };
             let (scanned, end) = (found.scanned, found.end);
+            if scanned.removed > 0 {
+                return Ok(None); // a pop passes over them for good: Python looks twice
+            }
             let mut joined = None;
             if scanned.runs.len() > 1 && scanned.size_bytes < SCATTERED_BYTES * scanned.runs.len() as i64 {
                 joined = self.reads.joined(py, b"", &scanned.runs, log.4, &mut None)?;

@@ -101,7 +101,9 @@ impl QueueReads {
         let entries = if tags.is_some() { self.limits.scanned_entries } else { limits.0 as i64 };
         let entries = entries_of(queue, offset, entries.min(end - offset))?;
         let bounds: Bounds = (log_first, trusted_from, hot_from);
-        let scanned = scan(entries.as_bytes(), offset, bounds, limits, tags).filter(|scanned| scanned.count > 0);
+        // what ends behind the log points elsewhere: Python finds out where it should
+        let is_plain = |found: &Scanned| found.runs.last().is_some_and(|run| run.1 <= log_end);
+        let scanned = scan(entries.as_bytes(), offset, bounds, limits, tags).filter(is_plain);
         Ok(scanned.map(|scanned| Found { scanned, first, end }))
     }
 
