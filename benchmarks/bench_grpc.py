@@ -14,7 +14,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
-from benchmarks.generator import cpu_s, resident_mb
+from benchmarks.generator import resident_mb, threads_cpu_s
 from benchmarks.grpc_load import GrpcLoad, keep_outstanding, send_request
 from benchmarks.measure import machine
 from pyromq.compiled_core import SWITCH, core
@@ -63,9 +63,9 @@ def send_us(broker: Measured, connections: int, outstanding: int) -> float:
     request = [send_request(number, TOPIC, BODY) for number in range(each)]
     calls = [iter([load.call("SendMessage", data) for data in request]) for load in loads]
     keep_outstanding(loads, [iter([next(own) for _ in range(8)]) for own in calls], 1, check_sent)
-    before = cpu_s(broker.pid)
+    before = threads_cpu_s(broker.pid)
     done = keep_outstanding(loads, calls, outstanding)
-    took = (cpu_s(broker.pid) - before) / done * 1e6
+    took = (threads_cpu_s(broker.pid) - before) / done * 1e6
     for load in loads:
         load.close()
     return took
@@ -90,7 +90,7 @@ def receive_us(broker: Measured, *, one_by_one: bool) -> float:
     sends = [producer.call("SendMessage", send_request(number, RECEIVED, BODY)) for number in range(MESSAGES + 64)]
     keep_outstanding([producer], [iter(sends)], 64)
     _received(load)
-    before, count = cpu_s(broker.pid), 0
+    before, count = threads_cpu_s(broker.pid), 0
     while count < MESSAGES - 32:
         load.socket.sendall(load.call("ReceiveMessage", receive_request(group, 32, 5)))
         entries = [_entry(each) for each in _received(load)]
@@ -98,7 +98,7 @@ def receive_us(broker: Measured, *, one_by_one: bool) -> float:
         acks = [[entry] for entry in entries] if one_by_one else [entries]
         keep_outstanding([load], [iter([load.call("AckMessage", _acks(group, each)) for each in acks])], 32)
         count += len(entries)
-    took = (cpu_s(broker.pid) - before) / count * 1e6
+    took = (threads_cpu_s(broker.pid) - before) / count * 1e6
     load.close()
     producer.close()
     return took
