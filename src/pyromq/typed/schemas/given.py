@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,12 +39,16 @@ class BodySchema:
     """The fields of a body, and what it takes to read bodies that do not name their fields.
 
     ``avro`` is the Avro schema as JSON text, ``protobuf`` the message type; empty where the schema is neither.
+    ``registry`` and ``registry_id`` are the registry that it comes from and its id there: bodies have an id before
+    them then (``framing``).
     """
 
     fields: Fields
     avro: str = ""
     protobuf: ProtobufType | None = None
     name: str = ""
+    registry: str = field(default="", repr=False)  # its URL may have a password
+    registry_id: int = 0
 
 
 def schema_given(text: str) -> BodySchema:
@@ -53,7 +57,7 @@ def schema_given(text: str) -> BodySchema:
     if len(text) > SCHEMA_BYTES_MAX:
         raise ConfigError(f"the schema has {len(text)} characters, more than {SCHEMA_BYTES_MAX}")
     if text.startswith("{"):
-        return _of_document(text)
+        return schema_of_document(text)
     if _is_path(text):
         return _of_file(text.removeprefix("file://"))
     return _of_class(text) if _dotted(text) else BodySchema(parse_ddl(text))
@@ -92,10 +96,11 @@ def _of_file(text: str) -> BodySchema:
         content = data.decode().strip()
     except UnicodeDecodeError as error:
         raise ConfigError(f"the schema file {place} is no text; descriptor sets end in .desc") from error
-    return _of_document(content) if content.startswith("{") else BodySchema(parse_ddl(content))
+    return schema_of_document(content) if content.startswith("{") else BodySchema(parse_ddl(content))
 
 
-def _of_document(text: str) -> BodySchema:
+def schema_of_document(text: str) -> BodySchema:
+    """The schema in a JSON Schema or Avro schema. Raises ConfigError."""
     try:
         document = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
