@@ -20,6 +20,9 @@ PREFIXES: Final = {"dlq:": dead_letter_topic, "retry:": retry_topic}
 """What stands before the name of a group: ``"dlq:billing"`` are the dead letters of group billing."""
 
 
+_TOLERANT: Final = "get_json_object(string(body), '$.field'), which is null for what is no JSON"
+
+
 @dataclass(slots=True)
 class Question:
     """One text of SQL; ``tables`` are the names it reads, as they are written, each once.
@@ -84,7 +87,7 @@ def _json_of_body(node: Any) -> str:
     name = "->" if node.get("type") == "LAMBDA" else str(node.get("function_name", ""))
     if (name.startswith("json") or name in ("->", "->>")) and any(map(_is_body, _operands(node))):
         shape = "{} " + name + " …" if name.startswith("-") else name + "({}, …)"
-        return f"{shape.format('body')} does not read them: write {shape.format('string(body)')}"
+        return f"{shape.format('body')} does not read them: write {shape.format('string(body)')}, or {_TOLERANT}"
     return next((found for each in node.values() if (found := _json_of_body(each))), "")
 
 
