@@ -4,7 +4,8 @@
              ├─ ClientClosedError
              ├─ ProtocolError ─── LocalProtocolError (we misused it), RemoteProtocolError (the peer did)
              │                    InvalidNameError, InvalidExpressionError,
-             │                    MessageRefusedError ── MessageTooLargeError, PropertiesTooLargeError
+             │                    MessageRefusedError ── MessageTooLargeError, PropertiesTooLargeError,
+             │                    SchemaMismatchError (topic, version, field, reason)
              ├─ BodyError (path, expected, reason, excerpt), DeadLetterError (reason)
              ├─ TransportError ── ConnectFailedError, ConnectionLostError, RequestTimeoutError, TooManyRequestsError
              ├─ NoRouteError ──── NameServersUnreachableError, TopicNotFoundError, NoWritableQueueError, NoMasterError

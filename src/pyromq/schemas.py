@@ -7,8 +7,8 @@ Producer("10.0.0.1:9876", group="shop", schemas="registry:http://10.0.0.9:8081")
 
 from __future__ import annotations
 
-from pyromq.client.core.schema_registry import RegisteredSchema, RegistryError, SchemaReference, SchemaRegistry
-from pyromq.client.core.topic_schemas import TopicSchema
+from pyromq.client.schemas.registry import RegisteredSchema, RegistryError, SchemaReference, SchemaRegistry
+from pyromq.client.schemas.topic_schemas import TopicSchema
 from pyromq.errors import SchemaMismatchError
 from pyromq.typed.schemas.compatibility import Compatibility
 

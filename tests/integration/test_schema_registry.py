@@ -14,7 +14,7 @@ import pytest
 
 import pyromq
 from pyromq import Admin, App, Message, Producer, PullConsumer
-from pyromq.client.core.topic_schemas import bodies_by_registry
+from pyromq.client.schemas.topic_schemas import bodies_by_registry
 from pyromq.errors import ConfigError, ConnectFailedError, MQError, SchemaMismatchError
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.options import SourceOptions, Use, parse_options
@@ -116,9 +116,11 @@ def test_who_asks_is_told_by_the_url_or_the_environment(monkeypatch: pytest.Monk
         with pytest.raises(RegistryError, match="Unauthorized") as caught:
             SchemaRegistry(plain).subjects()
         assert "s3cret" not in str(caught.value)
-        monkeypatch.setenv("PYROMQ_REGISTRY_USER", "shop")
-        monkeypatch.setenv("PYROMQ_REGISTRY_PASSWORD", "s3cret")
+        monkeypatch.setenv("PYROMQ_REGISTRY", server.url)
         assert SchemaRegistry(plain).subjects() == []
+        monkeypatch.setenv("PYROMQ_REGISTRY", "http://shop:s3cret@elsewhere:8081")
+        with pytest.raises(RegistryError, match="Unauthorized"):
+            SchemaRegistry(plain).subjects()
 
 
 def test_what_is_no_registry_is_said() -> None:
@@ -169,7 +171,7 @@ def test_a_reference_to_a_registry_is_kept_with_a_topic(server: RegistryServer, 
         producer.send("referred", {"id": 5})
         (row,) = pyromq.sql("select id, _error from referred", broker.nameserver)
         assert row == {"id": 5, "_error": None}
-        with pytest.raises(ConfigError, match="PYROMQ_REGISTRY_USER"):
+        with pytest.raises(ConfigError, match="PYROMQ_REGISTRY"):
             admin.schemas.set("referred", "registry:http://shop:s3cret@host:8081")
         with pytest.raises(MQError):
             admin.schemas.set("other", f"registry:{server.url}#nobody")

@@ -49,7 +49,7 @@ from pyromq.wire.headers.consumer import UnregisterClientHeader
 from pyromq.wire.received import Received
 
 if TYPE_CHECKING:
-    from pyromq.client.core.topic_schemas import TopicSchemas
+    from pyromq.client.schemas.topic_schemas import TopicSchemas
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class Client:
     def schemas(self) -> TopicSchemas:
         """Schemas of topics, for who sends values or reads by schema; nothing is loaded or asked for before."""
         if self._schemas is None:
-            from pyromq.client.core.topic_schemas import NAMESPACE, TopicSchemas
+            from pyromq.client.schemas.topic_schemas import NAMESPACE, TopicSchemas
 
             ask = partial(self.nameservers.kv, NAMESPACE, timeout_ms=self.settings.request_timeout_ms)
             self._schemas = TopicSchemas(self.settings.schemas, ask, self.wire_name, self.clock)

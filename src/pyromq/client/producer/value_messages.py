@@ -51,7 +51,7 @@ class ValueMessages:
             return as_message(given, value, options, newer)
 
     async def made_batch(self, given: Any, values: object, options: MessageOptions) -> Any:
-        """The same for several values of a topic."""
+        """Make the messages of a topic and several values. Raises as ``made`` does."""
         if not isinstance(given, str) or options.get("content_type") is not None:
             return as_messages(given, values, options)
         if not isinstance(values, str | bytes | Mapping) and isinstance(values, Iterable):

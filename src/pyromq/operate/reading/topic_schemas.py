@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from pyromq.client.admin.requests import AdminRequests
-from pyromq.client.core.schema_registry import PREFIX
-from pyromq.client.core.topic_schemas import NAMESPACE, TopicSchema, bodies_by_registry, versions_in
+from pyromq.client.schemas.registry import PREFIX
+from pyromq.client.schemas.topic_schemas import NAMESPACE, TopicSchema, bodies_by_registry, versions_in
 from pyromq.errors import ConfigError, NotFoundError
 from pyromq.model.names import validate_topic
 from pyromq.typed.schemas.compatibility import Compatibility, breaks
@@ -44,7 +44,7 @@ class SchemaRefusedError(ConfigError):
 def _public(text: str) -> str:
     """The text. Raises ConfigError for a password in it: everybody who reads the schema would have it."""
     if "@" in text.partition("#")[0]:
-        raise ConfigError("who asks the registry is not kept with the topic: set PYROMQ_REGISTRY_USER and …_PASSWORD")
+        raise ConfigError("who asks the registry is not kept with the topic: clients have PYROMQ_REGISTRY for it")
     return text
 
 

@@ -42,7 +42,7 @@ async def decoded_body(client: Client, topic: str, message: ReceivedMessage) -> 
 
 
 def decoded_by(bodies: TopicBodies, message: ReceivedMessage) -> DecodedBody | None:
-    """The same where the schema is at hand; a registry may be asked, which is waited for."""
+    """Decode a body where the schema is at hand; a registry may be asked, which is waited for."""
     body, problem = body_of(message)
     if problem or not bodies.is_of(message.get(CONTENT_TYPE)):
         return None

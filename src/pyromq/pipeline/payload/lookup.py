@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyromq.client.core.topic_schemas import bodies_by_registry
+from pyromq.client.schemas.topic_schemas import bodies_by_registry
 from pyromq.errors import ConfigError
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.errors import OptionError

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pyromq.client.core.topic_schemas import registry_at
+from pyromq.client.schemas.topic_schemas import registry_at
 from pyromq.errors import ConfigError
 from pyromq.pipeline.arrow.columns import ARROW_TYPES, COLUMNS, check_schema, spark_schema
 from pyromq.pipeline.core.errors import CorruptRowError, OptionError, SchemaError

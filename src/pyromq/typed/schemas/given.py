@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,8 +52,12 @@ class BodySchema:
     registry_id: int = 0
 
 
-def schema_given(text: str) -> BodySchema:
-    """Read a schema in whatever form it is. Raises ConfigError, whose text says what is wrong with it."""
+def schema_given(text: str, *, imports: bool = True) -> BodySchema:
+    """Read a schema in whatever form it is. Raises ConfigError, whose text says what is wrong with it.
+
+    Without ``imports`` a class has to be in a module that is imported already: a text that came over the network does
+    not decide which code runs.
+    """
     text = text.strip()
     if len(text) > SCHEMA_BYTES_MAX:
         raise ConfigError(f"the schema has {len(text)} characters, more than {SCHEMA_BYTES_MAX}")
@@ -60,7 +65,7 @@ def schema_given(text: str) -> BodySchema:
         return schema_of_document(text)
     if _is_path(text):
         return _of_file(text.removeprefix("file://"))
-    return _of_class(text) if _dotted(text) else BodySchema(parse_ddl(text))
+    return _of_class(text, imports) if _dotted(text) else BodySchema(parse_ddl(text))
 
 
 def schema_of_class(kind: Any) -> BodySchema:
@@ -84,6 +89,8 @@ def _of_file(text: str) -> BodySchema:
     place, _, name = text.partition("#")
     path = Path(place).expanduser()
     try:
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"the schema file {place} is no file")
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"the schema file {place} cannot be read: {error.strerror or error}") from error
@@ -119,8 +126,10 @@ def _of_avro(document: Mapping[str, Any]) -> BodySchema:
     return BodySchema(fields, avro=text, name=str(document.get("name", "")))
 
 
-def _of_class(path: str) -> BodySchema:
+def _of_class(path: str, imports: bool) -> BodySchema:
     module, _, name = path.partition(":") if ":" in path else path.rpartition(".")
+    if not imports and module not in sys.modules:
+        raise ConfigError(f"the schema is class {path}, and this program has not imported {module}")
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:

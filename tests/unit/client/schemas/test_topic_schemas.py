@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from pyromq.client.core.topic_schemas import TopicSchemas, versions_in
+from pyromq.client.schemas.topic_schemas import TopicSchemas, versions_in
 from pyromq.errors import ConfigError, NameServersUnreachableError
 from pyromq.testing import ManualClock
 
@@ -119,6 +121,21 @@ def test_a_schema_that_cannot_be_used_here_is_none_for_sends_and_an_error_for_wh
         assert await found.find("orders") is None
         with pytest.raises(ConfigError, match=r"no.such.module.Order"):
             await found.get("orders")
+
+    asyncio.run(run())
+
+
+def test_what_a_name_server_says_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from dataclasses import dataclass\n\n@dataclass\nclass Order:\n    id: int\n"
+    (tmp_path / "kept_orders.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def run() -> None:
+        found = schemas(Table(orders_1="kept_orders.Order"))
+        assert await found.find("orders") is None and "kept_orders" not in sys.modules
+        assert await found.get("orders") is not None, "who asks for the schema gets the class"
+        await found.renew()
+        assert found.known("orders") is not None, "the program has the module now"
 
     asyncio.run(run())
 

@@ -18,11 +18,12 @@ import base64
 import binascii
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from pyromq.client.core.schema_registry import PREFIX, RegistryError, SchemaRegistry, subject_of
+from pyromq.client.schemas.registry import PREFIX, RegistryError, SchemaRegistry, subject_of
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError, MQError
 from pyromq.typed.schemas.avro_schema import avro_of_fields
@@ -55,10 +56,15 @@ class TopicSchema(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def schema(self) -> BodySchema:
         """The fields; a registry is asked for its own. Raises ConfigError where a class that it names is not there."""
+        return self.read(imports=True)
+
+    def read(self, *, imports: bool) -> BodySchema:
+        """The fields, as ``schema`` has them; without ``imports`` no module is imported for a class that it names."""
         if self.text.startswith(PREFIX):
             url, subject = subject_of(self.text, self.topic)
             return registry_at(url).body_schema(subject)[1]
-        return BodySchema(TEXT_FIELDS) if self.payload == PayloadFormat.TEXT.value else schema_given(self.text)
+        is_text = self.payload == PayloadFormat.TEXT.value
+        return BodySchema(TEXT_FIELDS) if is_text else schema_given(self.text, imports=imports)
 
     @property
     def ddl(self) -> str:
@@ -96,21 +102,21 @@ def registry_at(url: str) -> SchemaRegistry:
     return found
 
 
-def bodies_of(kept: list[TopicSchema]) -> TopicBodies:
+def bodies_of(kept: list[TopicSchema], *, imports: bool) -> TopicBodies:
     """How bodies are written by the newest of some versions; it may ask a registry, and wait. Raises MQError."""
     newest = kept[0]
     if newest.text.startswith(PREFIX):
         return bodies_by_registry(newest.text, newest.topic)
     payload = PayloadFormat(newest.payload)
-    older = list(_older_avro(kept[1:])) if payload is PayloadFormat.AVRO else ()
-    return TopicBodies(newest.topic, newest.version, payload, newest.schema, older=older)
+    older = list(_older_avro(kept[1:], imports)) if payload is PayloadFormat.AVRO else ()
+    return TopicBodies(newest.topic, newest.version, payload, newest.read(imports=imports), older=older)
 
 
-def _older_avro(kept: list[TopicSchema]) -> Iterator[str]:
+def _older_avro(kept: list[TopicSchema], imports: bool) -> Iterator[str]:
     """Avro schemas of earlier versions, which messages in the topic may be written with."""
     for each in kept:
         try:
-            schema = each.schema
+            schema = each.read(imports=imports)
         except ConfigError as error:  # its class is gone
             logger.debug("an older schema is not read: topic=%s version=%d error=%s", each.topic, each.version, error)
             continue
@@ -167,7 +173,7 @@ class TopicSchemas:
 
     async def kept(self, topic: str) -> TopicBodies | None:
         """The schema that the cluster keeps with a topic now, whatever the source; or None. Raises MQError."""
-        return await self._made(topic, await self._ask())
+        return await self._made(topic, await self._ask(), imports=True)
 
     async def renew(self) -> None:
         """Look again for the schemas of all topics that somebody asked for."""
@@ -197,13 +203,15 @@ class TopicSchemas:
             return
         for topic in topics:
             try:
-                made = self._by_registry(topic) if self._source.startswith(PREFIX) else self._made(topic, table)
+                is_registry = self._source.startswith(PREFIX)
+                made = self._by_registry(topic) if is_registry else self._made(topic, table, imports=False)
                 self._known[topic] = await made
-            except MQError as error:
-                logger.warning("schema of a topic not used: topic=%s error=%s", topic, error)
+            except Exception as error:  # also a class of the application that cannot be looked at
+                expected = isinstance(error, MQError)
+                logger.warning("schema of a topic not used: topic=%s error=%s", topic, error, exc_info=not expected)
                 self._known.setdefault(topic, None)
 
-    async def _made(self, topic: str, table: Mapping[str, str]) -> TopicBodies | None:
+    async def _made(self, topic: str, table: Mapping[str, str], *, imports: bool) -> TopicBodies | None:
         kept = versions_in(table, topic, self._wire_name(topic))
         if not kept:
             self._kept_as.pop(topic, None)
@@ -211,7 +219,8 @@ class TopicSchemas:
         before = self._known.get(topic)
         if before is not None and self._kept_as.get(topic) == kept and not kept[0].text.startswith(PREFIX):
             return before
-        made = await asyncio.to_thread(bodies_of, kept) if kept[0].text.startswith(PREFIX) else bodies_of(kept)
+        make = partial(bodies_of, kept, imports=imports)
+        made = await asyncio.to_thread(make) if kept[0].text.startswith(PREFIX) else make()
         self._kept_as[topic] = kept
         return made
 

@@ -6,7 +6,7 @@
 
 Synchronous, on the standard library. What has an id never changes, so schemas by id are asked for once; the newest one
 of a subject is asked for whenever it is wanted. Basic authentication by the URL (``http://user:password@host:8081``),
-or by PYROMQ_REGISTRY_USER and PYROMQ_REGISTRY_PASSWORD.
+or by such a URL in PYROMQ_REGISTRY, for the registry that it names and no other.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from pyromq.typed.schemas.protobuf_schema import fields_of_protobuf, type_of_des
 T = TypeVar("T")
 
 PREFIX: Final = "registry:"
+VARIABLE: Final = "PYROMQ_REGISTRY"
 TIMEOUT_S: Final = 10.0
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _PAYLOADS: Final = {"AVRO": PayloadFormat.AVRO, "JSON": PayloadFormat.JSON, "PROTOBUF": PayloadFormat.PROTOBUF}
@@ -222,15 +223,13 @@ def _address(url: str) -> tuple[str, str]:
     parts = urlsplit(url.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{url!r} is no address of a schema registry: write registry:http://host:8081")
-    user, password = parts.username, parts.password
-    if user is None:
-        user, password = os.environ.get("PYROMQ_REGISTRY_USER"), os.environ.get("PYROMQ_REGISTRY_PASSWORD")
-    else:
-        user, password = unquote(user), unquote(password or "")
     plain = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
-    if not user:
+    who = parts if parts.username is not None else urlsplit(os.environ.get(VARIABLE, ""))
+    is_the_same = (who.scheme, who.netloc.rpartition("@")[2]) == (parts.scheme, parts.netloc.rpartition("@")[2])
+    if not who.username or not is_the_same:
         return plain, ""
-    return plain, "Basic " + base64.b64encode(f"{user}:{password or ''}".encode()).decode()
+    given = f"{unquote(who.username)}:{unquote(who.password or '')}"
+    return plain, "Basic " + base64.b64encode(given.encode()).decode()
 
 
 def _part(subject: str) -> str:
