@@ -77,6 +77,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         ends = {queue: held.end for queue, held in Cluster(options).held().items()}
         return msgspec.structs.replace(self, end=to_tree(ends))
 
+    @property
+    def reads_folders(self) -> bool:
+        """Whether messages come from store folders. Raises ConfigError."""
+        return bool(parse_options(self.source_options(), Use.BATCH).store_folders)
+
     def require_properties_as_map(self) -> None:
         """For jobs that send or count by properties. Raises ConfigError."""
         if any(name.lower() == "properties" and text.lower() != "map" for name, text in self.options.items()):
