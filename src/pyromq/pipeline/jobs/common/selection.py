@@ -77,11 +77,6 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         ends = {queue: held.end for queue, held in Cluster(options).held().items()}
         return msgspec.structs.replace(self, end=to_tree(ends))
 
-    @property
-    def reads_folders(self) -> bool:
-        """Whether messages come from store folders. Raises ConfigError."""
-        return bool(parse_options(self.source_options(), Use.BATCH).store_folders)
-
     def require_properties_as_map(self) -> None:
         """For jobs that send or count by properties. Raises ConfigError."""
         if any(name.lower() == "properties" and text.lower() != "map" for name, text in self.options.items()):
@@ -103,6 +98,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         place = _place("starting", self.begin) if self.begin is not None else ("startingOffsets", "earliest")
         reader = reader.option(*place)
         return reader if rows_max is None else reader.option("maxOffsetsPerTrigger", str(rows_max))
+
+
+def reads_folders(selection: Selection) -> bool:
+    """Whether messages come from store folders. Raises ConfigError."""
+    return bool(parse_options(selection.source_options(), Use.BATCH).store_folders)
 
 
 def in_order(frame: DataFrame, count: int) -> Iterator[Any]:

@@ -23,7 +23,7 @@ from pyromq.pipeline.core.options import nameservers_known_here
 from pyromq.pipeline.jobs.common.html import ShownSummary
 from pyromq.pipeline.jobs.common.plain_rows import count_of
 from pyromq.pipeline.jobs.common.queries import failures_in_words
-from pyromq.pipeline.jobs.common.selection import Selection
+from pyromq.pipeline.jobs.common.selection import Selection, reads_folders
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.jobs.resending.canary import CLOCKS_DIFFER_MS
 from pyromq.pipeline.jobs.resending.chosen import REPLAY, ChosenRows, RowsBySpark, chosen_rows
@@ -137,7 +137,7 @@ def _sent(
 ) -> PartOutcome:
     """Send the rows, from executors if there are many, or else from here, all of them in order."""
     if isinstance(rows, RowsBySpark) and spark is not None:
-        about = _limited(rows.count() if selected.reads_folders else count_of(selected), settings)
+        about = _limited(rows.count() if reads_folders(selected) else count_of(selected), settings)
         if send_from_executors(spark, about, settings.rate):
             return _by_executors(spark, selected, rows, item_of, settings, about)
     there = rows.count()
