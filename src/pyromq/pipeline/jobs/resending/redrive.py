@@ -32,7 +32,7 @@ from pyromq.pipeline.jobs.common.queries import failures_in_words
 from pyromq.pipeline.jobs.common.selection import Selection
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.jobs.resending.canary import CLOCKS_DIFFER_MS, Canary, CanaryVerdict, send_canary
-from pyromq.pipeline.jobs.resending.chosen import RowsBySpark, chosen_rows
+from pyromq.pipeline.jobs.resending.chosen import ChosenRows, RowsBySpark, chosen_rows
 from pyromq.pipeline.jobs.resending.executors import (
     PartOutcome,
     PartTask,
@@ -90,7 +90,7 @@ def redrive(spark: SparkSession | None, group: str, **options: Unpack[RedriveOpt
         known = rows.letters()
         originals, found = originals_of(known), len(known)
         item_of = RedrivenLetter(group, originals, settings.patch, settings.only_group)
-        letters = map(item_of, rows.in_order(found))
+        letters = _items(rows, found, item_of)
         sender = PacedSender(
             settings.nameserver, selection.options, rate=settings.rate, clock=settings.clock, sleep=settings.sleep
         )
@@ -104,6 +104,11 @@ def redrive(spark: SparkSession | None, group: str, **options: Unpack[RedriveOpt
             verdict, outcomes = _send(letters, found, sender, canary, settings, executors)
             sender.connected.call(_keep_progress(sender.admin, group, known, outcomes))
     return summary(group, settings.dry_run, verdict, outcomes, watch.seconds)
+
+
+def _items(rows: ChosenRows, found: int, item_of: RedrivenLetter) -> Iterator[Item]:
+    """Rows are read when the first item is asked for, and not where executors read them."""
+    yield from map(item_of, rows.in_order(found))
 
 
 async def _keep_progress(admin: Admin, group: str, letters: Sequence[Any], outcomes: Sequence[ItemOutcome]) -> None:
@@ -188,7 +193,11 @@ class LettersByExecutors:
             left_out=frozenset(each.offset_message_id for each in done),
         )  # fmt: skip
         frame = self.rows.in_parts(parts)
-        found = PartOutcome.joined(run_parts(self.spark, frame, task, settings.tell, len(self.known))).outcomes
+
+        def tell(count: int, total: int | None = None, text: str = "") -> None:
+            settings.tell(len(done) + count, total, text)
+
+        found = PartOutcome.joined(run_parts(self.spark, frame, task, tell, len(self.known))).outcomes
         order = {letter["offset_message_id"]: number for number, letter in enumerate(self.known)}
         return sorted(found, key=lambda each: order[each.offset_message_id])
 
