@@ -9,20 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
 from pyromq.client.producer.outgoing import SEND_BATCH, OutgoingMessage
 from pyromq.client.producer.raw_send import queue_for, send_raw
+from pyromq.client.sync.loop_thread import Waiter
 from pyromq.errors import MQError, ProtocolError
 from pyromq.model import property_names as names
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import Item, Outgoing
-from pyromq.pipeline.jobs.resending.sending import PRODUCER, Lane, PacedSender, lanes_of
+from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.jobs.resending.sending import PRODUCER, Lane, PacedSender, chunks, lanes_of
 from pyromq.wire.batch import ITEM_OVERHEAD_BYTES, BatchItem, encode_batch
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX
@@ -35,6 +37,22 @@ BATCH_COUNT: Final = 128  # so that messages without a sharding key get to sever
 _DOUBT_S: Final = 0.5  # for what is on its way to arrive before it is looked for
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkUnderWay:
+    """A chunk that is being sent; ``found`` is filled meanwhile."""
+
+    chunk: Sequence[Item]
+    found: dict[int, ItemOutcome]
+    waiter: Waiter[None] | None
+
+    def outcomes(self) -> Iterator[ItemOutcome]:
+        """Wait for the outcomes, in the order of the items."""
+        if self.waiter is not None:
+            self.waiter.wait()
+        for number, each in enumerate(self.chunk):
+            yield each if isinstance(each, ItemOutcome) else self.found[number]
+
+
 class BatchSender(PacedSender):
     """Sends copies in chunks at a rate, as batches where they are taken."""
 
@@ -42,12 +60,30 @@ class BatchSender(PacedSender):
     def chunk(self) -> int:
         return CHUNK if self._pacer.is_open else self._pacer.chunk
 
-    def sent(self, chunk: Sequence[Item]) -> Iterator[ItemOutcome]:
+    def send_all(
+        self,
+        messages: Iterable[Item],
+        *,
+        done: int = 0,
+        total: int | None = None,
+        tell: Tell = silent,
+    ) -> Iterator[ItemOutcome]:
+        """In order, chunk by chunk; the next chunk is made while one is on its way."""
+        under_way: ChunkUnderWay | None = None
+        for chunk in chunks(messages, self.chunk):
+            if under_way is not None:
+                yield from under_way.outcomes()
+            self.pace(chunk)
+            under_way = self._begun(chunk)
+            done += len(chunk)
+            tell(done, total)
+        if under_way is not None:
+            yield from under_way.outcomes()
+
+    def _begun(self, chunk: Sequence[Item]) -> ChunkUnderWay:
         found: dict[int, ItemOutcome] = {}
-        if lanes := lanes_of(enumerate(chunk)):
-            self.connected.call(self._send_lanes(lanes, found))
-        for number, each in enumerate(chunk):
-            yield each if isinstance(each, ItemOutcome) else found[number]
+        lanes = lanes_of(enumerate(chunk))
+        return ChunkUnderWay(chunk, found, self.connected.begin(self._send_lanes(lanes, found)) if lanes else None)
 
     async def _send_lanes(self, lanes: Iterable[Lane], found: dict[int, ItemOutcome]) -> None:
         alone: list[Lane] = []

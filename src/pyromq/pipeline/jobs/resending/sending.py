@@ -64,20 +64,20 @@ class PacedSender:
     ) -> Iterator[ItemOutcome]:
         """In order, chunk by chunk; what is no message to send passes through. ``done`` were done before."""
         for chunk in chunks(messages, self.chunk):
-            if wait_ms := self._pacer.wait_ms(sum(isinstance(each, Outgoing) for each in chunk)):
-                self._sleep(wait_ms / 1000)
-            yield from self.sent(chunk)
+            self.pace(chunk)
+            yield from self._each(chunk, self._send)
             done += len(chunk)
             tell(done, total)
+
+    def pace(self, chunk: Sequence[Item]) -> None:
+        """Wait until the messages of a chunk may go."""
+        if wait_ms := self._pacer.wait_ms(sum(isinstance(each, Outgoing) for each in chunk)):
+            self._sleep(wait_ms / 1000)
 
     @property
     def chunk(self) -> int:
         """How many messages are sent at once."""
         return self._pacer.chunk
-
-    def sent(self, chunk: Sequence[Item]) -> Iterator[ItemOutcome]:
-        """Send what can be sent at once; outcomes come in the order of the items."""
-        return self._each(chunk, self._send)
 
     def look_all(self, messages: Iterable[Item]) -> Iterator[ItemOutcome]:
         """What ``send_all`` would do, without doing it."""
