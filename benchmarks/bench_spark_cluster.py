@@ -1,10 +1,10 @@
 """Throughput of a standalone Spark cluster by the number of its executors, with one broker and with two.
 
-    python -m benchmarks.bench_spark_cluster [messages] [executors, by default 1 2] [brokers, by default 1 2]
+    python -m benchmarks.bench_spark_cluster [messages] [executors] [brokers]        600000 "1 2 4" "1 2"
 
-Executors are processes of one core each. Rows are read with bodies of 1 KiB and thrown away. Beside rows/s stands what
-the brokers took of a core meanwhile: where that is near 1 for each, brokers are the limit, and where all cores of the
-machine are taken, the machine is.
+Executors are processes of their own, with one task at a time each. Rows are read with bodies of 1 KiB and thrown away;
+then once more with a wait of 20 µs for each, as work that waits for a database has it: so executors are the limit
+also where cores are few. Beside rows/s stands what the brokers took of a core meanwhile, all together.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from pyromq.pipeline import session
 from pyromq.pipeline.spark.java import java_home
 from pyromq.testing import ServerProcess, free_port
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 def main() -> None:
     count = (int(sys.argv[1]) if len(sys.argv) > 1 else 600_000) // SEND_BATCH * SEND_BATCH
-    executors = [int(each) for each in (sys.argv[2] if len(sys.argv) > 2 else "1 2").split()]
+    executors = [int(each) for each in (sys.argv[2] if len(sys.argv) > 2 else "1 2 4").split()]
     brokers = [int(each) for each in (sys.argv[3] if len(sys.argv) > 3 else "1 2").split()]
     print(machine())
-    print(f"{'brokers':>8} {'executors':>10} {'rows/s':>12} {'brokers, of a core':>20}")
+    print(f"{'brokers':>8} {'executors':>10} {'rows/s':>12} {'of a core':>10} {'with waits':>12} {'of a core':>10}")
     for many in brokers:
         with ExitStack() as stack:
             nameserver, pids = stack.enter_context(_brokers(many))
             fill(nameserver, count)
             for each in executors:
                 with _cluster(each) as master:
-                    rate, share = _measured(master, each, nameserver, pids, count)
-                print(f"{many:8} {each:10} {rate:12,.0f} {share:20.2f}", flush=True)
+                    (rate, share), (slow, little) = _measured(master, each, nameserver, pids, count)
+                print(f"{many:8} {each:10} {rate:12,.0f} {share:10.2f} {slow:12,.0f} {little:10.2f}", flush=True)
 
 
 @contextmanager
@@ -87,23 +87,36 @@ def _cluster(executors: int) -> Iterator[str]:
         yield address
 
 
-def _measured(master: str, executors: int, nameserver: str, pids: list[int], count: int) -> tuple[float, float]:
-    """Rows a second of the best round, and what brokers took of a core in it."""
+def _measured(
+    master: str, executors: int, nameserver: str, pids: list[int], count: int
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Rows a second of the best round, and what brokers took of a core in it; without and with waits."""
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false", "spark.log.level": "OFF", "spark.driver.host": "127.0.0.1",
-        "spark.executor.cores": 1, "spark.cores.max": executors, "spark.executor.memory": "1g",
+        "spark.executor.cores": 1, "spark.cores.max": executors, "spark.executor.memory": "768m",
     }  # fmt: skip
     spark = session(master, "bench", **settings)
-    found = []
-    for turn in range(ROUNDS + 1):
-        reader = spark.read.format("pyromq").options(nameserver=nameserver, topic=TOPIC, minPartitions="8")
+
+    def read(*, waits: bool) -> tuple[float, float]:
+        options = {"nameserver": nameserver, "topic": TOPIC, "minPartitions": "8"}
+        frame = spark.read.format("pyromq").options(**options).schema(BODY).load()
+        frame = frame.mapInArrow(_waiting, frame.schema) if waits else frame
         ticks, begun = sum(map(cpu_of, pids)), time.perf_counter()
-        reader.schema(BODY).load().write.format("noop").mode("overwrite").save()
+        frame.write.format("noop").mode("overwrite").save()
         took = time.perf_counter() - begun
-        if turn:  # the first starts executors and compiles
-            found.append((count / took, (sum(map(cpu_of, pids)) - ticks) / TICKS / took))
+        return count / took, (sum(map(cpu_of, pids)) - ticks) / TICKS / took
+
+    found = [(read(waits=False), read(waits=True)) for _ in range(ROUNDS + 1)][1:]  # the first starts and compiles
     spark.stop()
-    return max(found)
+    return max(each for each, _ in found), max(each for _, each in found)
+
+
+def _waiting(batches: Iterator[Any]) -> Iterator[Any]:
+    import time  # in the executor
+
+    for batch in batches:
+        time.sleep(batch.num_rows * 20e-6)
+        yield batch
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ no response, each of its messages is looked for and sent by itself, with the out
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,7 +32,8 @@ from pyromq.wire.properties import PROPERTIES_BYTES_MAX
 from pyromq.wire.property_text import encode_text, join_items
 from pyromq.wire.send_statuses import SEND_STATUSES
 
-CHUNK: Final = 2048
+CHUNK: Final = 1024
+IN_FLIGHT: Final = 4  # chunks
 BATCH_BYTES: Final = 256 << 10
 BATCH_COUNT: Final = 128  # so that messages without a sharding key get to several queues
 _DOUBT_S: Final = 0.5  # for what is on its way to arrive before it is looked for
@@ -68,17 +70,18 @@ class BatchSender(PacedSender):
         total: int | None = None,
         tell: Tell = silent,
     ) -> Iterator[ItemOutcome]:
-        """In order, chunk by chunk; the next chunk is made while one is on its way."""
-        under_way: ChunkUnderWay | None = None
+        """Outcomes in order; chunks are on their way together unless one has messages whose order counts."""
+        under_way = deque[ChunkUnderWay]()
         for chunk in chunks(messages, self.chunk):
-            if under_way is not None:
-                yield from under_way.outcomes()
+            waits = any(isinstance(each, Outgoing) and each.sharding_key for each in chunk)
+            while under_way and (waits or len(under_way) >= IN_FLIGHT):
+                yield from under_way.popleft().outcomes()
             self.pace(chunk)
-            under_way = self._begun(chunk)
+            under_way.append(self._begun(chunk))
             done += len(chunk)
             tell(done, total)
-        if under_way is not None:
-            yield from under_way.outcomes()
+        while under_way:
+            yield from under_way.popleft().outcomes()
 
     def _begun(self, chunk: Sequence[Item]) -> ChunkUnderWay:
         found: dict[int, ItemOutcome] = {}
