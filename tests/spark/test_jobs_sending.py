@@ -162,7 +162,7 @@ def test_each_letter_has_its_outcome_and_its_place(spark: Any, topics: Topics, b
     places = {(row["queue_id"], row["queue_offset"]): row["message_id"] for row in read(spark, topics, topic)}
     for letter in done.letters:
         assert places[int(letter.to_queue.split(":")[1]), letter.to_offset] == letter.new_message_id
-    counts = topics.admin.dead_letters.counts(topics.group)
+    counts = topics.admin.dead_letters.count(topics.group)
     assert (counts.waiting, counts.total) == (0, 50), "all of them count as redriven"
 
 

@@ -162,10 +162,10 @@ def _may_leave(spark: SparkSession, found: int, settings: RedriveSettings) -> bo
     """Whether executors send the letters: a patch has to come along."""
     if not send_from_executors(spark, found, settings.rate):
         return False
-    from pyspark.serializers import CloudPickleSerializer
+    from pyspark import cloudpickle
 
     try:
-        CloudPickleSerializer().dumps(settings.patch)
+        cloudpickle.dumps(settings.patch)  # type: ignore[no-untyped-call]
     except Exception:  # whatever pickling raises; functions of the application may hold anything
         return False
     return True
@@ -192,10 +192,10 @@ class LettersByExecutors:
             rate=settings.rate and settings.rate / parts, sent=self._sent_before(),
             left_out=frozenset(each.offset_message_id for each in done),
         )  # fmt: skip
-        frame = self.rows.in_parts(parts)
+        frame, before = self.rows.in_parts(parts), len(done)
 
-        def tell(count: int, total: int | None = None, text: str = "") -> None:
-            settings.tell(len(done) + count, total, text)
+        def tell(done: int, total: int | None = None, text: str = "") -> None:
+            settings.tell(before + done, total, text)
 
         found = PartOutcome.joined(run_parts(self.spark, frame, task, tell, len(self.known))).outcomes
         order = {letter["offset_message_id"]: number for number, letter in enumerate(self.known)}
