@@ -18,6 +18,8 @@ import org.apache.spark.sql.catalyst.InternalRow;
 final class Packer {
   private static final int BATCH_BYTES_MAX = 4 << 20;
   private static final int OPEN_BYTES_MAX = 16 << 20; // of all requests that are not full yet
+  private static final int ROOM_FIRST = 1 << 14; // bytes of a new request
+  private static final int ROOMY_MAX = 16; // so many requests get all the room that they may need at once
   private static final Pattern TOPIC = Pattern.compile("[%|a-zA-Z0-9_-]+|%RETRY%[%|a-zA-Z0-9_+-]+");
   private static final int TOPIC_CHARACTERS_MAX = 127;
   private static final int DERIVED_TOPIC_CHARACTERS_MAX = 255;
@@ -32,6 +34,7 @@ final class Packer {
   private final ArrayDeque<SendRequest> full = new ArrayDeque<>();
   private SendRequest last; // the one that the last row went to
   private long openBytes;
+  private int room = ROOM_FIRST; // of a new request: as much as it may have, once one got full
 
   Packer(WritePlan.Sink sink, SinkColumns columns, Sender sender, boolean keepsKeys) {
     this.sink = sink;
@@ -56,10 +59,11 @@ final class Packer {
     SendRequest request = last != null && last.target.equals(target) ? last : open.get(target);
     if (request != null && request.body.size + bytes > sink.batchBytes()) {
       close(request);
+      room = sink.batchBytes();
       request = null;
     }
     if (request == null) {
-      request = new SendRequest(target, Math.min(sink.batchBytes(), 1 << 14), keepsKeys);
+      request = new SendRequest(target, open.size() < ROOMY_MAX ? room : ROOM_FIRST, keepsKeys);
       open.put(target, request);
     }
     request.add(body, properties, key, flag);

@@ -67,7 +67,9 @@ final class Routes {
     }
     if (found.isEmpty()) {
       forget(topic);
-      throw new TransportError("topic " + topic + " has no queue that can be written to now", null);
+      String problem = "topic " + topic + " has no queue that can be written to";
+      boolean isHeadless = known.shares.stream().anyMatch(each -> (each.rights & WRITE) != 0 && each.writeQueues > 0);
+      throw isHeadless ? new TransportError(problem + " now: its brokers have no master", null) : new RefusedError(problem);
     }
     return sorted(found);
   }
@@ -103,7 +105,7 @@ final class Routes {
     } catch (BrokerError error) {
       throw error.code != TOPIC_NOT_EXIST
           ? error
-          : new RefusedError("no broker has topic " + topic + ", and none creates topics by itself: create it first");
+          : new TransportError("no broker has topic " + topic + ", and none creates topics by itself: create it first", error);
     }
   }
 

@@ -13,19 +13,20 @@ final class RowKeys {
 
   final String digest; // of the query
   final String head;
+  private final byte[] row; // used again for each
 
   RowKeys(String digest, long batch, int partition) {
     this.digest = digest;
     this.head = String.format("%s%08X%08X", digest, batch & 0xFFFFFFFFL, partition);
+    this.row = zeros(head);
   }
 
-  /** The key of a row. */
-  byte[] ofRow(long row) {
-    byte[] key = zeros(head);
-    for (int number = 0; number < 8; number++) {
-      key[ROW_AT + number] = HEX[(int) (row >>> (28 - 4 * number)) & 15];
+  /** The key of a row; the next call changes it. */
+  byte[] ofRow(long number) {
+    for (int digit = 0; digit < 8; digit++) {
+      row[ROW_AT + digit] = HEX[(int) (number >>> (28 - 4 * digit)) & 15];
     }
-    return key;
+    return row;
   }
 
   /** The key of a row that brings its own identity. */

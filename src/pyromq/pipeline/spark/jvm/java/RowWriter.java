@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.StructType;
  * and one that is not when nothing was sent for a moment: so rows that come one by one, as in real-time mode, go at once.
  */
 final class RowWriter implements DataWriter<InternalRow> {
-  private static final long MOMENT_NS = 2_000_000;
+  private static final long MOMENT_NS = 1_000_000;
   private static final long CONFIRM_MS = 50; // so long a request waits, at least, before its response is looked for
   private static final long ROWS_MAX = 1L << 32;
 
@@ -31,7 +31,8 @@ final class RowWriter implements DataWriter<InternalRow> {
   private long row; // the next
   private long skipped;
   private long lastSendNs;
-  private Thread flusher; // sends what write() leaves behind, once there is something
+  private Thread flusher; // sends what write() leaves behind, and looks for responses, once there is something
+  private boolean isResting; // the flusher: until it is woken, or it is time to look for a response
   private IOException failure; // of the flusher
   private boolean isEnded;
 
@@ -99,14 +100,16 @@ final class RowWriter implements DataWriter<InternalRow> {
     if (packer.sendFull() || nowNs - lastSendNs >= MOMENT_NS && packer.sendAll()) {
       lastSendNs = nowNs;
     }
-    if (packer.isOpen() && flusher == null) {
+    if (flusher == null) {
       flusher = new Thread(this::flush, "pyromq-flusher-" + partition);
       flusher.setDaemon(true);
       flusher.start();
+    } else if (isResting && packer.isOpen()) {
+      notifyAll();
     }
   }
 
-  /** The flusher's life: it looks from moment to moment, since waking it for each request would cost more. */
+  /** The flusher's life. While a request is open it looks from moment to moment: waking it for each would cost more. */
   private synchronized void flush() {
     try {
       while (!isEnded) {
@@ -117,7 +120,9 @@ final class RowWriter implements DataWriter<InternalRow> {
         } else if (!packer.isOpen() && sender.isWaiting() && idleNs >= CONFIRM_MS * 1_000_000) {
           sender.confirmOne();
         }
-        wait(1);
+        isResting = !packer.isOpen();
+        wait(!isResting ? 1 : sender.isWaiting() ? CONFIRM_MS : 0);
+        isResting = false;
       }
     } catch (IOException error) {
       failure = error;

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -30,11 +31,12 @@ final class Sender implements Closeable {
   private final FoundRows checks; // null where rows may be sent twice
   private final String digest;
   private final Routes routes;
-  private final Map<String, Connection> connections = new HashMap<>(); // by broker
+  private final Map<String, Connection> connections = new ConcurrentHashMap<>(); // by broker; close() comes from anywhere
   private final Map<String, Queues> queues = new HashMap<>(); // by topic, as servers name it
   private final ArrayDeque<Flight> flights = new ArrayDeque<>();
   private int weight; // of those
   private long rows; // confirmed
+  private volatile boolean isClosed;
 
   Sender(WritePlan.Task plan, FoundRows checks) {
     this.cluster = plan.cluster();
@@ -124,8 +126,10 @@ final class Sender implements Closeable {
     return rows;
   }
 
+  /** Nothing more is sent, and whoever waits for a response gets an error. */
   @Override
   public void close() {
+    isClosed = true;
     connections.values().forEach(Connection::close);
     connections.clear();
   }
@@ -151,6 +155,9 @@ final class Sender implements Closeable {
     Routes.Queue queue = request.target.queue();
     Connection connection = null;
     try {
+      if (isClosed) {
+        throw new RefusedError("the task has ended");
+      }
       Queues choices = known(request.target.topic());
       queue = queue == null ? choices.next(lastBroker) : queue;
       connection = connectionTo(queue);
