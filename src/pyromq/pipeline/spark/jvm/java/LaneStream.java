@@ -93,7 +93,7 @@ final class LaneStream
 
   @Override
   public Offset reportLatestOffset() {
-    return report;
+    return report == null ? limited.reportLatestOffset() : report;
   }
 
   @Override
