@@ -95,12 +95,23 @@ final class FoundRows {
     plan.replay().ranges().forEach(each -> topics.add(each.topic()));
     List<PullPlan.Range> found = new ArrayList<>();
     for (String topic : topics) {
-      for (Routes.Queue queue : routes.toRead(topic)) {
+      for (Routes.Queue queue : queuesOf(topic)) {
         PullPlan.Range planned = planned(queue);
         found.add(range(queue, planned == null ? null : planned.start()));
       }
     }
     return found;
+  }
+
+  private List<Routes.Queue> queuesOf(String topic) throws LaneError {
+    RetryWindow window = new RetryWindow("asking for the queues of topic " + topic, pulls.retryMs());
+    while (true) {
+      try {
+        return routes.toRead(topic);
+      } catch (LaneError error) {
+        window.failed(error);
+      }
+    }
   }
 
   private PullPlan.Range planned(Routes.Queue queue) {

@@ -70,6 +70,11 @@ final class LaneWriteBuilder implements WriteBuilder, SupportsTruncate, Supports
     }
 
     @Override
+    public boolean useCommitCoordinator() {
+      return false; // what a task has sent stays, whoever may commit
+    }
+
+    @Override
     public void commit(WriterCommitMessage[] messages) {} // tasks have done everything
 
     @Override
@@ -91,6 +96,11 @@ final class LaneWriteBuilder implements WriteBuilder, SupportsTruncate, Supports
       WritePlan plan = planner.ofStream(overwrites);
       isIdempotent = plan.isIdempotent();
       return new Factory(plan, planner.columns);
+    }
+
+    @Override
+    public boolean useCommitCoordinator() {
+      return false;
     }
 
     @Override
