@@ -71,6 +71,7 @@ def _copying(spark: Any, nameserver: str, checkpoint: Path, mode: str) -> Any:
     rows = reading.schema("body binary, store_time timestamp").load()
     rows = rows.selectExpr("body", "map('stored', string(unix_millis(store_time))) AS properties")
     options = {"nameserver": nameserver, "topic": f"{mode}-out", "lane": "jvm", "mode": mode}
+    options["asyncProgressTrackingEnabled"] = "false"
     writing = rows.writeStream.format("pyromq").options(**options).option("checkpointLocation", str(checkpoint))
     return writing.outputMode("update").trigger(realTime="10 minutes").start()
 

@@ -120,7 +120,7 @@ SINK_OPTIONS: Final = (
     SourceOption("checkpointLocation", "checkpoint", _text, Use.STREAM, "Spark's"),
     *(_SOURCES[name] for name in _SHARED),
 )
-_ADDED_BY_SPARK: Final = frozenset(("path", "queryname", LANE_MARK))
+_ADDED_BY_SPARK: Final = frozenset(("path", "queryname", "asyncprogresstrackingenabled", LANE_MARK))
 _TABLE: Final = OptionTable("sink", "writes", "docs/how-to/spark-sink.md", SINK_OPTIONS, _ADDED_BY_SPARK)
 
 
