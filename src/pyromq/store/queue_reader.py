@@ -17,8 +17,8 @@ from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.queue_entry import FILLER_SIZE, QueueEntry
 from pyromq.store.files.health import DiskHealth
 from pyromq.store.log.commit_log import CommitLog
-from pyromq.store.log.log_reader import LogReader
-from pyromq.store.queue_scan import EntryScan, ReadLimits, RecordFilter, TagFilter, WeighedFilter, passes_over
+from pyromq.store.log.log_reader import LogReader, passes_over
+from pyromq.store.queue_scan import EntryScan, ReadLimits, RecordFilter, TagFilter, WeighedFilter
 from pyromq.store.read_result import Boundary, QueueRange, ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.record import Record, decode_record
@@ -56,7 +56,7 @@ class QueueReader:
     def close(self) -> None:
         """Refuse every later read with StoreClosedError: a queue that is gone from memory was not empty."""
         self._queues = _ClosedQueues()
-        self.scan.must_wait = passes_over  # who was asked refers to the store
+        self._records.must_wait = passes_over  # who was asked refers to the store
 
     # --- offsets ---
 
@@ -173,8 +173,10 @@ class QueueReader:
     def lane_bounds(self) -> tuple[int, int, int, int, int]:
         """Where the log begins, was verified from, counts as in memory from; where what consumers see, and it, ends."""
         log = self._log
-        end = log.end
-        return log.first, log.trusted_from, end - self._settings.hot_bytes, self._visible_end(), end
+        end, trusted_from = log.end, log.trusted_from
+        hot_from = end - self._settings.hot_bytes
+        verified_from = trusted_from if trusted_from > hot_from else hot_from  # ``EntryScan.plain_from``, unrolled
+        return log.first, verified_from, hot_from, self._visible_end(), end
 
     # --- single messages ---
 

@@ -106,6 +106,11 @@ class PopJournal:
             self.write()
         return queue
 
+    def postpone(self, queue: InFlightQueue, offsets: Iterable[int], until_ms: int) -> None:
+        """Rows that are not ready before then; not written, so after a restart they are ready when they were before."""
+        for offset in offsets:
+            self._table.postpone(queue, offset, until_ms)
+
     def tick(self) -> None:
         """Hand-outs that no commit has taken along by now are written."""
         if self._turn.size:

@@ -29,7 +29,7 @@ from pyromq.broker.popping.receipts import (
     real_topic,
     receipt_numbers,
 )
-from pyromq.broker.popping.taking import Pop, Taker, has_free, has_room
+from pyromq.broker.popping.taking import AGAIN_MS, Pop, Taker, has_free, has_room
 from pyromq.broker.popping.waiting import ANYBODY, WaitingPops
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
@@ -42,7 +42,6 @@ from pyromq.wire.codes import ResponseCode
 logger = logging.getLogger(__name__)
 
 _BURIED_MAX: Final = 200  # dead letters of one tick
-_AGAIN_MS: Final = 1_000  # a dead letter that could not be stored is tried again
 _ATTEMPT_IDS_MAX: Final = 10_000
 _IDLE_MS: Final = 600_000  # a queue that nobody popped for so long, and of which nothing is in flight, is forgotten
 _LOOK_MS: Final = 1_000
@@ -276,9 +275,13 @@ class Pops:
         """
         name = QueueName(group, real_topic(receipt.kind, group, topic), receipt.queue_id)
         queue, _ = self._row(name, receipt.offset, receipt.number, receipt.popped_ms)
-        found = self._taker.records(name.topic, name.queue_id, [receipt.offset])
-        if receipt.offset not in found:
+        found, gone = self._taker.records(queue, [receipt.offset], self._clock.now_ms())
+        if gone:
             raise InvalidReceiptError("the store does not have the message any more")
+        if not found:
+            raise RefusedError(
+                ResponseCode.SYSTEM_BUSY, "the message is damaged here, another member has it; ask again"
+            )
         self._dead.bury(queue, receipt.offset, found[receipt.offset], topic, then)
 
     async def _reported(self, begin: Callable[[Then], None]) -> None:
@@ -441,18 +444,14 @@ class Pops:
         return max(0, config.retry_max_times) + 1 if config is not None else 1 << 30
 
     def _bury(self, queue: InFlightQueue, offsets: list[int]) -> None:
-        found = self._taker.records(queue.name.topic, queue.name.queue_id, offsets)
-        if gone := [offset for offset in offsets if offset not in found]:
+        found, gone = self._taker.records(queue, offsets, self._clock.now_ms())
+        if gone:
             self.journal.ack(queue, gone)
         for offset, record in found.items():
             self._dead.bury(queue, offset, record, queue.name.topic)
 
     def _bury_later(self, queue: InFlightQueue, offset: int) -> None:
-        out = queue.rows.get(offset)
-        if out is not None:
-            later = HandOut(out.number, out.popped_ms, self._clock.now_ms() + _AGAIN_MS, out.attempts, (offset,))
-            queue.put(later, queue.next)
-            self.table.watch(queue, later)
+        self.table.postpone(queue, offset, self._clock.now_ms() + AGAIN_MS)
 
     def look_around(self) -> None:
         """Once a second: offsets that others committed, and queues that nobody pops any more."""

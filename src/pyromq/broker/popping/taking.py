@@ -28,6 +28,9 @@ ROWS_MAX: Final = 100_000
 ORDERED_ROWS_MAX: Final = 1_024
 """The same in order mode, with those that wait for others of their message group."""
 
+AGAIN_MS: Final = 1_000
+"""After which a row is looked at again whose message could not be read, or not be stored as a dead letter."""
+
 _READS_MAX: Final = 4  # of one queue for one pop: a filter may pass over thousands
 _MOVED: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.MESSAGE_WAS_REMOVING)
 
@@ -106,9 +109,9 @@ class Taker:
         self, pop: Pop, source: Source, queue: InFlightQueue, offsets: list[int]
     ) -> dict[int, tuple[memoryview, int]]:
         """Records and attempts of rows that are ready; those that retention took are settled."""
-        found = self.records(source.topic, source.queue_id, offsets)
-        if len(found) < len(offsets):
-            self._journal.ack(queue, [offset for offset in offsets if offset not in found])
+        found, gone = self.records(queue, offsets, pop.now_ms)
+        if gone:
+            self._journal.ack(queue, gone)
         by_attempts: dict[int, list[int]] = {}
         for offset in found:
             by_attempts.setdefault(queue.rows[offset].attempts + 1, []).append(offset)
@@ -116,19 +119,28 @@ class Taker:
             self._hand_out(pop, queue, same, attempts, queue.next)
         return {offset: (found[offset], attempts) for attempts, same in by_attempts.items() for offset in same}
 
-    def records(self, topic: str, queue_id: int, offsets: Sequence[int]) -> dict[int, memoryview]:
-        """The records at these offsets, as far as the log still has them."""
+    def records(
+        self, queue: InFlightQueue, offsets: Sequence[int], now_ms: int
+    ) -> tuple[dict[int, memoryview], list[int]]:
+        """The records of these rows, and the offsets of those that the log has no longer.
+
+        What is damaged here, and another member may deliver, is neither: it is looked at again a moment later, and so
+        is what lies behind it.
+        """
         found: dict[int, memoryview] = {}
         runs = runs_of(offsets)
         for first, count in zip(runs[::2], runs[1::2], strict=True):
-            offset = first
-            while offset < first + count:
-                result = self._reader.read(topic, queue_id, offset, count_max=first + count - offset)
-                found |= {at: record for at, record in split(result.runs) if at < first + count}
+            offset, end = first, first + count
+            while offset < end:
+                result = self._reader.read(queue.name.topic, queue.name.queue_id, offset, count_max=end - offset)
+                found |= {at: record for at, record in split(result.runs) if at < end}
+                if result.next_offset <= offset < result.end:
+                    self._journal.postpone(queue, [each for each in offsets if each >= offset], now_ms + AGAIN_MS)
+                    return found, [each for each in offsets if each < offset and each not in found]
                 if result.next_offset <= offset:
                     break
                 offset = result.next_offset
-        return found
+        return found, [offset for offset in offsets if offset not in found]
 
     # --- what is new ---
 
@@ -175,6 +187,7 @@ class Taker:
         busy = queue.busy_keys(free)
         ready = [offset for offset in free if queue.keys.get(offset, 0) not in busy]
         taken = self._take_ready(pop, source, queue, ready[:count]) if ready else {}
+        busy |= {queue.keys.get(offset, 0) for offset in ready[:count] if offset not in taken}
         while len(ready) <= count:
             left = min(count - len(taken), ORDERED_ROWS_MAX - len(queue.rows))
             fresh = self._fresh(pop.plan, source, queue, left) if left > 0 else None
@@ -224,7 +237,7 @@ class Taker:
         """What an earlier response had that got lost: the same messages, and no delivery more."""
         same = [offset for offset in offsets if (out := queue.rows.get(offset)) is not None and out.number == number]
         same = [offset for offset in same if offset not in queue.settling]
-        found = self.records(source.topic, source.queue_id, same) if same else {}
+        found = self.records(queue, same, pop.now_ms)[0] if same else {}
         taken: dict[int, tuple[memoryview, int]] = {}
         for offset, record in found.items():
             attempts = queue.rows[offset].attempts

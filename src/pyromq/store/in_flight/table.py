@@ -80,6 +80,14 @@ class InFlightTable:
         queue.put(out, queue.next)
         self.watch(queue, out)
 
+    def postpone(self, queue: InFlightQueue, offset: int, until_ms: int) -> None:
+        """A row that is not ready before then, though nobody got it meanwhile; its receipt stays good."""
+        out = queue.rows.get(offset)
+        if out is not None:
+            out = HandOut(out.number, out.popped_ms, max(out.until_ms, until_ms), out.attempts, (offset,))
+            queue.put(out, queue.next)
+            self.watch(queue, out)
+
     # --- time ---
 
     def watch(self, queue: InFlightQueue, out: HandOut) -> None:
