@@ -16,7 +16,7 @@ import time
 from contextlib import ExitStack
 from typing import Protocol
 
-from benchmarks.generator import cpu_s, resident_mb
+from benchmarks.generator import resident_mb, threads_cpu_s
 from benchmarks.grpc_load import GrpcLoad, keep_outstanding, send_request
 from benchmarks.measure import machine
 from pyromq import Admin
@@ -84,9 +84,9 @@ def send_us(broker: Served, connections: int, outstanding: int) -> float:
     request = [send_request(number, TOPIC, BODY) for number in range(each)]
     calls = [iter([load.call("SendMessage", data) for data in request]) for load in loads]
     keep_outstanding(loads, [iter([next(own) for _ in range(8)]) for own in calls], 1, check_sent)
-    before = cpu_s(broker.pid)
+    before = threads_cpu_s(broker.pid)
     done = keep_outstanding(loads, calls, outstanding)
-    took = (cpu_s(broker.pid) - before) / done * 1e6
+    took = (threads_cpu_s(broker.pid) - before) / done * 1e6
     for load in loads:
         load.close()
     return took
@@ -115,7 +115,7 @@ def receive_us(broker: Served, *, one_by_one: bool) -> float:
     sends = [producer.call("SendMessage", send_request(number, RECEIVED, BODY)) for number in range(MESSAGES + 64)]
     keep_outstanding([producer], [iter(sends)], 64)
     _received(load)
-    before, count, empty = cpu_s(broker.pid), 0, 0
+    before, count, empty = threads_cpu_s(broker.pid), 0, 0
     while count < MESSAGES - 32:
         load.socket.sendall(load.call("ReceiveMessage", receive_request(group, 32, 5)))
         entries = [_entry(each) for each in _received(load)]
@@ -124,7 +124,7 @@ def receive_us(broker: Served, *, one_by_one: bool) -> float:
         acks = [[entry] for entry in entries] if one_by_one else [entries]
         keep_outstanding([load], [iter([load.call("AckMessage", _acks(group, each)) for each in acks])], 32)
         count += len(entries)
-    took = (cpu_s(broker.pid) - before) / count * 1e6
+    took = (threads_cpu_s(broker.pid) - before) / count * 1e6
     load.close()
     producer.close()
     return took
