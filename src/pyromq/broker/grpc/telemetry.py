@@ -299,7 +299,7 @@ class Telemetry:
             client.caller.answer(request, consume_result("CR_LATER", status.message))
 
     def reconnect(self, reason: str) -> None:
-        """Tell clients that this endpoint goes away, so that they open their streams anew and repeat what they asked.
+        """Ask clients to open their streams anew and to repeat what they asked for: this endpoint goes away.
 
         Not those of Node.js: 1.0.8 takes its listeners off the old stream, whose end is then an error of the process.
         """
