@@ -60,7 +60,7 @@ pub fn pull_entries<'py>(
     })
 }
 
-/// None when a record has to be verified first.
+/// None when a record has to be verified first, or entries do not go forward in the log.
 pub(crate) fn scan(
     entries: &[u8],
     offset: i64,
@@ -99,6 +99,7 @@ pub(crate) fn scan(
         let end = position.saturating_add(i64::from(size));
         match found.runs.last_mut() {
             Some(run) if run.1 == position => run.1 = end,
+            Some(run) if run.1 > position => return None, // one of both points elsewhere: Python finds out which
             _ => found.runs.push((position, end)),
         }
         found.count += 1;

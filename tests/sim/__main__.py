@@ -105,9 +105,10 @@ class _Tally:
         pace = f"{self.simulated_s:.0f} simulated s in {self.cpu_s:.0f} s of CPU ({ratio:.0f} to 1)"
         totals = self.totals
         load = f"acknowledged {totals['acknowledged']}, read {totals['got']}, faults {totals['fault']}"
-        if acks := totals["acks confirmed"]:
-            load += f", brokers killed {totals['brokers killed']} (masters {totals['masters killed']})"
-            load += f", acknowledgements of pops {acks}"
+        if by_grpc := totals["acks confirmed, gRPC"]:
+            alone, killed = totals["brokers killed alone"], totals["brokers killed"]
+            load += f", brokers killed {killed} (alone {alone}, masters {totals['masters killed']})"
+            load += f", acknowledgements of pops: remoting {totals['acks confirmed, remoting']}, gRPC {by_grpc}"
         return f"{self.name}: {self.count} runs, {pace}, {load}, peak {self.peak_mb} MB, failed {len(self.failed)}"
 
 

@@ -401,13 +401,13 @@ class SimClient:
                     await asyncio.sleep(0.5)
 
     async def _pop_by_remoting(self) -> None:
-        await pop_by_remoting(self._popper(), self._client())
+        await pop_by_remoting(self._popper("remoting"), self._client())
 
     async def _pop_by_grpc(self) -> None:
-        await pop_by_grpc(self._popper(), f"{self.plan.name}.{self.lives}")
+        await pop_by_grpc(self._popper("gRPC"), f"{self.plan.name}.{self.lives}")
 
-    def _popper(self) -> Popper:
-        return Popper(self.world, self.plan.name, GROUPS[self.plan.kind], lambda: not self.is_sending)
+    def _popper(self, protocol: str) -> Popper:
+        return Popper(self.world, self.plan.name, GROUPS[self.plan.kind], protocol, lambda: not self.is_sending)
 
 
 class _Offsets:

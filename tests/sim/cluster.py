@@ -270,6 +270,7 @@ class Member:
     def _count_kill(self) -> None:
         counts = self.world.history.counts
         counts["brokers killed"] += 1
+        counts["brokers killed alone"] += sum(self.world.plan.sets.values()) == 1
         counts["masters killed"] += self.is_master
 
     def lose_power(self, rng: Random) -> None:

@@ -1,4 +1,4 @@
-"""Registering with name servers: all of them, at the start, every half minute, and whenever topics change."""
+"""Registering with name servers: at the start, every half minute, when topics change, when a connection ended."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ class Registrar:
         self._registered_all: dict[
             str, Connection | None
         ] = {}  # the connection over which a name server got everything
+        self._watched: dict[str, Connection] = {}  # the connection whose end brings about a registration, by address
         self._reported_version: dict[str, DataVersion] = {}  # what the last complete registration said, by address
         self._remarks: dict[str, str] = {}  # the last one of each name server
         self.name_watch = NameWatch(settings, address)
@@ -194,10 +195,21 @@ class Registrar:
             return
         if response.code == ResponseCode.SUCCESS:
             self._registered_all[name] = before if changed is not None else link.ready
+            self._watch(name, link.ready)
             if self._settings.broker_id:
                 answer = response.header_as(RegisterBrokerResponseHeader)
                 self.on_registered(answer.master_addr, answer.ha_server_addr)
         self._note(name, response.code == ResponseCode.SUCCESS, response.remark or f"code {response.code}")
+
+    def _watch(self, name: str, connection: Connection | None) -> None:
+        """Register again when this connection ends: a name server that restarts knows no broker, and clients wait."""
+        if connection is not None and self._watched.get(name) is not connection:
+            self._watched[name] = connection
+            connection.call_when_closed(self._connection_ended)
+
+    def _connection_ended(self, _connection: Connection) -> None:
+        # Not at once: a name server that closes every connection must not be registered with in a busy loop.
+        asyncio.get_running_loop().call_later(_FIRST_RETRY_S, self.register_soon)
 
     async def _send(self, name: str, link: Link, changed: frozenset[str] | None) -> Received[Any]:
         """All parts of a registration; the response to the last, or to the one that was refused."""

@@ -78,7 +78,7 @@ class Handlers:
         """Open or close each lane; nothing of a connection in ``waiting`` may be overtaken."""
         if self.pops.lane is not None:
             self.pops.lane.next_lane = self.pulls.lane
-            self.pops.lane.renew(is_open=lanes.acks, waiting=waiting)
+            self.pops.lane.renew(is_open=lanes.pops, waiting=waiting)
         if self.sends.lane is not None:
             self.sends.lane.next_lane = self.pops.lane or self.pulls.lane
             self.sends.lane.renew(is_open=lanes.sends, waiting=waiting)

@@ -4,7 +4,8 @@
 
 The log of a replica is its master's, byte for byte; what does not fit where the damage was is not written. Until
 everything is mended the replica does not follow: it is in nobody's set, and nobody makes it master. What the master has
-deleted cannot be mended, and keeps nobody from following: the master does not serve it either.
+deleted cannot be mended, and keeps nobody from following: the master does not serve it either. Nor does what turns out
+to be whole: a damaged queue entry may have led to a place where no record begins.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pyromq.errors import RemoteProtocolError
+from pyromq.errors import CorruptRecordError, RemoteProtocolError
 from pyromq.net.address import Address
 from pyromq.store.log.log_walk import DamagedRange
 from pyromq.store.message_store import MessageStore
@@ -52,7 +53,14 @@ class LogRepair:
                 )
                 self._scrub.mended(damaged.position)
                 continue
-            await self._mend(damaged, address, await introduce())
+            try:
+                await self._mend(damaged, address, await introduce())
+            except (CorruptRecordError, TimeoutError):  # the master has no such record
+                if await asyncio.to_thread(self._scrub.is_damaged, damaged):
+                    raise
+                logger.warning("no damage there after all: position=%d bytes=%d", damaged.position, size)
+                self._scrub.mended(damaged.position)
+                continue
             logger.warning("damage mended: position=%d bytes=%d", damaged.position, size)
 
     async def _mend(self, damaged: DamagedRange, address: Address, introduction: bytes) -> None:

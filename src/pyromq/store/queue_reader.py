@@ -9,16 +9,17 @@ Consumers see records before the *visible end*: the flushed position or, with as
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
+from pyromq.compiled_core import PopLane, PoppedRead
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError, StoreClosedError
 from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.queue_entry import FILLER_SIZE, QueueEntry
 from pyromq.store.files.health import DiskHealth
 from pyromq.store.log.commit_log import CommitLog
-from pyromq.store.log.log_reader import LogReader
-from pyromq.store.queue_scan import EntryScan, ReadLimits, RecordFilter, TagFilter, WeighedFilter, passes_over
+from pyromq.store.log.log_reader import LogReader, passes_over
+from pyromq.store.queue_scan import EntryScan, ReadLimits, RecordFilter, TagFilter, WeighedFilter
 from pyromq.store.read_result import Boundary, QueueRange, ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.record import Record, decode_record
@@ -56,7 +57,7 @@ class QueueReader:
     def close(self) -> None:
         """Refuse every later read with StoreClosedError: a queue that is gone from memory was not empty."""
         self._queues = _ClosedQueues()
-        self.scan.must_wait = passes_over  # who was asked refers to the store
+        self._records.must_wait = passes_over  # who was asked refers to the store
 
     # --- offsets ---
 
@@ -169,12 +170,21 @@ class QueueReader:
         limits = ReadLimits(self._settings, count_max, bytes_max)
         return self.scan.scan(queue, offset, end, limits, accept_tag, accept_record)
 
+    def read_plain(
+        self, lane: PopLane, topic: str, queue_id: int, offset: int, count_max: int, tags: Sequence[int]
+    ) -> PoppedRead | None:
+        """``read`` by the compiled core, of messages with these tags; None when it finds none, or is not plain."""
+        queue = self._queues.get((topic, queue_id))
+        return lane.read(queue, offset, count_max, tags, self.lane_bounds) if queue is not None else None
+
     @property
     def lane_bounds(self) -> tuple[int, int, int, int, int]:
         """Where the log begins, was verified from, counts as in memory from; where what consumers see, and it, ends."""
         log = self._log
-        end = log.end
-        return log.first, log.trusted_from, end - self._settings.hot_bytes, self._visible_end(), end
+        end, trusted_from = log.end, log.trusted_from
+        hot_from = end - self._settings.hot_bytes
+        verified_from = trusted_from if trusted_from > hot_from else hot_from  # ``EntryScan.plain_from``, unrolled
+        return log.first, verified_from, hot_from, self._visible_end(), end
 
     # --- single messages ---
 

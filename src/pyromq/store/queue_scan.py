@@ -16,7 +16,7 @@ from itertools import accumulate, compress, islice
 from operator import add, eq, le
 from typing import NamedTuple
 
-from pyromq.compiled_core import Core, PullLane, core
+from pyromq.compiled_core import Core, PopLane, PullLane, core
 from pyromq.errors import CorruptRecordError
 from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.queue_entry import (
@@ -26,6 +26,7 @@ from pyromq.store.derived.queue_entry import (
     positions_and_sizes,
     tag_hashes,
 )
+from pyromq.store.entry_repair import EntryRepair
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.log.log_reader import LogReader
 from pyromq.store.read_result import ReadResult, ReadStatus
@@ -42,15 +43,6 @@ _WAITS = -1  # in place of a count of removed messages: the read stopped at one 
 _TAGS_MAX = 16  # that the compiled core compares one after the other
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
-DamagedRead = Callable[[int, int, str], bool]
-"""Asked about a record that is damaged: position, size, what is wrong. True when reads have to stop before it."""
-
-
-def passes_over(position: int, size: int, reason: str) -> bool:
-    """Answer of a broker alone: no other member has the message."""
-    return False
-
-
 Scanned = tuple[tuple[memoryview, ...], int, int, int, int, int]
 """What a read found: pieces, messages, bytes, where the last one ends, the next offset, entries without a record."""
 
@@ -101,8 +93,8 @@ class EntryScan:
         self._log = log
         self._records = records
         self._settings = settings
+        self._repair = EntryRepair(log, records)
         self.damaged_reads = 0  # records that were passed over since the store was opened
-        self.must_wait: DamagedRead = passes_over
 
     def scan(
         self,
@@ -140,32 +132,37 @@ class EntryScan:
     ) -> Scanned:
         """Look at one entry after the other, and verify what has to be."""
         test, terms = accept_record if isinstance(accept_record, WeighedFilter) else (accept_record, 1)
-        records, trusted_from, log_first = self._records, self._log.trusted_from, self._log.first
-        hot_from = self._log.end - self._settings.hot_bytes
+        records, log_first, hot_from = self._records, self._log.first, self._log.end - self._settings.hot_bytes
+        plain_from = self.plain_from
         scan_count = self._settings.scan_entries_max if accept_tag or accept_record else limits.count
         runs: list[tuple[int, int]] = []  # positions [start, end) that follow each other in the log
         run_start = run_end = -1
         count = size_bytes = removed = looked_bytes = work = 0
         next_offset = offset
-        for position, size, tag_hash in queue.raw_entries(offset, min(scan_count, end - offset)):
+        entries = list(queue.raw_entries(offset, min(scan_count, end - offset)))
+        following = [position for position, _, _ in entries[1:]] + [self._log.end]
+        for (position, size, tag_hash), position_behind in zip(entries, following, strict=True):
             if accept_tag is not None and not accept_tag(tag_hash):
                 next_offset += 1
                 continue
-            if size == FILLER_SIZE or position < log_first:
+            if size == FILLER_SIZE or (0 <= position < log_first and self._is_in_line(queue, next_offset)):
                 next_offset, removed = next_offset + 1, removed + 1
                 continue
             if count and limits.reached(count, size_bytes + size, position < hot_from):
                 break
             if looked_bytes > _FILTER_BYTES_MAX or work > _FILTER_WORK_MAX:
                 break
-            if position < trusted_from and (damage := self._damage_at(position)):
-                if self.must_wait(position, size, damage):
-                    removed = _WAITS
-                    break
-                self.damaged_reads += 1
-                logger.error("record passed over: position=%d reason=%s", position, damage)
-                next_offset, removed = next_offset + 1, removed + 1
-                continue
+            if position < plain_from or position + size > position_behind:
+                try:
+                    position, size = self._repair.verified(queue, next_offset, position, size)
+                except CorruptRecordError as damage:
+                    if records.must_wait(position, size, damage.reason):
+                        removed = _WAITS
+                        break
+                    self.damaged_reads += 1
+                    logger.error("record passed over: position=%d reason=%s", position, damage.reason)
+                    next_offset, removed = next_offset + 1, removed + 1
+                    continue
             next_offset += 1
             if test is not None:
                 looked_bytes += size
@@ -199,7 +196,7 @@ class EntryScan:
 
     @property
     def plain_from(self) -> int:
-        """Records from there on were verified, and count as in memory."""
+        """Records from there on were verified when the store was opened, or written since, and count as in memory."""
         return max(self._log.trusted_from, self._log.end - self._settings.hot_bytes)
 
     def plain_records(
@@ -256,7 +253,7 @@ class EntryScan:
         segment = log.segments.holding(int.from_bytes(entries[:8], "big"))
         if segment is None:
             return None
-        bounds = (log.first, log.trusted_from, log.end - self._settings.hot_bytes)
+        bounds = (log.first, self.plain_from, log.end - self._settings.hot_bytes)
         view = segment.open_once().map_once()
         found = core.pull_entries(entries, offset, bounds, limits.numbers, tags or None, view, segment.base, log.end)
         if found is None:
@@ -264,16 +261,14 @@ class EntryScan:
         runs, joined, count, size_bytes, end_position, next_offset, removed = found
         if not count:
             return (), 0, 0, 0, next_offset, removed
+        if end_position > log.end:  # the last one points elsewhere
+            return None
         pieces = records.slices(runs) if joined is None else (memoryview(joined),)
         return pieces, count, size_bytes, end_position, next_offset, removed
 
-    def _damage_at(self, position: int) -> str:
-        """What is wrong with the record there; empty when it is whole."""
-        try:
-            self._records.verify(position)
-        except CorruptRecordError as error:
-            return error.reason
-        return ""
+    def _is_in_line(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Whether retention took the record of this entry: then it took that of the entry before it, too."""
+        return offset <= queue.first or queue.entry(offset - 1).position < self._log.first
 
     def limits_in_memory(self, count_max: int, bytes_max: int | None) -> tuple[int, int]:
         """How many messages and bytes ``read`` finds at most, as long as these are in memory."""
@@ -285,10 +280,17 @@ class EntryScan:
 
     def new_lane(self, core: Core, frame_bytes_max: int, response: Sequence[bytes]) -> PullLane:
         """A lane of the compiled core that reads as ``read`` does; each call of it wants ``lane_bounds``."""
+        return core.PullLane(self._log.segments, self._records, self._lane_limits, frame_bytes_max, response)
+
+    def new_pop_lane(self, core: Core, frame_bytes_max: int, response: Sequence[bytes]) -> PopLane:
+        """The same for pops."""
+        return core.PopLane(self._log.segments, self._records, self._lane_limits, frame_bytes_max, response)
+
+    @property
+    def _lane_limits(self) -> tuple[int, int, int, int, int, int]:
         of = self._settings
         cold = (of.cold_read_count_max, of.cold_read_bytes_max)
-        limits = (of.read_count_max, of.read_bytes_max, *cold, of.scan_entries_max, RECORD_OVERHEAD_BYTES)
-        return core.PullLane(self._log.segments, self._records, limits, frame_bytes_max, response)
+        return (of.read_count_max, of.read_bytes_max, *cold, of.scan_entries_max, RECORD_OVERHEAD_BYTES)
 
 
 class ReadLimits:

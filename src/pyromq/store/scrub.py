@@ -123,7 +123,7 @@ class Scrub:
         self._is_resting = False  # until the next pass
         self.holds_reads = False  # another member may have what is damaged here, and take over
         self._held_ms: dict[int, int] = {}  # by position: since when reads wait in front of it
-        store.reader.scan.must_wait = self._was_read
+        store.records.must_wait = self._was_read
         self._note_damage()
 
     @property
@@ -196,6 +196,15 @@ class Scrub:
             self.damaged.append(DamagedRange(position, position + size, reason))
             self._changed()
         return self.holds_reads and now_ms - self._held_ms.setdefault(position, now_ms) < HOLD_MS
+
+    def is_damaged(self, noted: DamagedRange) -> bool:
+        """Look again, on any thread, whether something is wrong with these bytes of the log."""
+        segment = self._store.log.segments.holding(noted.position)
+        if segment is None:
+            return False
+        piece = ScrubPiece(self._disk, segment, segment.base, min(segment.end, self._store.flushed_position), 1 << 62)
+        piece.run()
+        return any(each.position < noted.end and noted.position < each.end for each in piece.damaged)
 
     def mended(self, position: int) -> None:
         """What was damaged from there on is whole again, on disk."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -27,6 +28,18 @@ from pyromq.wire.received import Received, decode_received
 from tests.unit.broker.builders import topics
 
 
+@dataclass(eq=False)
+class NamesConnection:
+    callbacks: list[Callable[[Any], None]] = field(default_factory=list)
+
+    def call_when_closed(self, callback: Callable[[Any], None]) -> None:
+        self.callbacks.append(callback)
+
+    def end(self) -> None:
+        for callback in self.callbacks:
+            callback(self)
+
+
 @dataclass
 class NamesLink:
     """A name server that answers the same to everything, or never."""
@@ -36,7 +49,7 @@ class NamesLink:
     silent: bool = False
     asked: list[tuple[int, Any, bytes]] = field(default_factory=list)
     closed: bool = False
-    ready: bool | None = True  # None while there is no connection
+    ready: NamesConnection | None = field(default_factory=NamesConnection)  # None while there is no connection
 
     async def request(self, code: int, header: Any = None, body: bytes = b"", *, timeout_ms: int) -> Received[Any]:
         self.asked.append((code, header, body))
@@ -168,7 +181,7 @@ async def test_a_name_server_that_was_started_anew_gets_everything_though_there_
     link = NamesLink()
     registration = registrar(BrokerSettings(), n1=link)
     await registration.register_now()
-    link.ready = False  # another connection than before
+    link.ready = NamesConnection()  # another connection than before
     registration.topics.create("orders", queues=1)
     await registration.register_now(everything=False)
     table = decode_registration(link.asked[-1][2], compressed=False, version=VERSION).topics
@@ -197,6 +210,34 @@ async def test_a_name_server_that_breaks_something_keeps_no_other_from_being_tol
     assert registration.registered_with == ["n2:9876"]
 
 
+async def test_a_name_server_whose_connection_ended_hears_of_the_broker_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have been restarted: until the broker registers, clients find no route."""
+    monkeypatch.setattr("pyromq.broker.registration._FIRST_RETRY_S", 0)
+    link = NamesLink()
+    before = link.ready
+    assert before is not None
+    registration = registrar(BrokerSettings(register_interval_ms=3_600_000), n1=link)
+
+    def registrations() -> list[bytes]:
+        return [body for code, _, body in link.asked if code == RequestCode.REGISTER_BROKER]
+
+    task = asyncio.create_task(registration.run())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    await registration.register_now()
+    assert len(registrations()) == 2 and len(before.callbacks) == 1, "a connection is watched once"
+    link.ready = NamesConnection()
+    before.end()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    table = decode_registration(registrations()[-1], compressed=False, version=VERSION).topics
+    assert len(registrations()) == 3 and table is not None and "TBW102" in table.topic_config_table
+    assert len(link.ready.callbacks) == 1
+    task.cancel()
+
+
 async def test_registration_goes_on_after_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     link = NamesLink()
     registration = registrar(BrokerSettings(), n1=link)
@@ -217,17 +258,18 @@ async def test_registration_goes_on_after_a_defect(monkeypatch: pytest.MonkeyPat
 
 
 class RealNames:
-    """A link to a real name server's service, without sockets; ``link`` is a connection to it."""
+    """A link to a real name server's service, without sockets; ``link`` names a connection to it."""
 
     def __init__(self, service: NameServerService, link: str) -> None:
-        self.ready = link
+        self.ready = NamesConnection()
+        self._link = link
         self._service = service
         self.parts = 0  # of registrations
 
     async def request(self, code: int, header: Any = None, body: bytes = b"", *, timeout_ms: int) -> Received[Any]:
         (frame,) = FrameDecoder().feed(encode_request(code, 1, header, body=body))
         self.parts += code == RequestCode.REGISTER_BROKER
-        data = self._service.handle(decode_received(frame), self.ready)
+        data = self._service.handle(decode_received(frame), self._link)
         assert data is not None
         return decode_received(FrameDecoder().feed(data)[0])
 

@@ -29,17 +29,33 @@ class DueMessages:
         self.lost = 0  # records that were damaged or deleted while they waited
 
     def read(self, position: int, size: int) -> Record | None:
-        """The record; None, counted and logged, when it is there no longer."""
+        """The record; None, counted and logged, when it is there no longer.
+
+        Raises CorruptRecordError when it is damaged here and another member may deliver it: the caller waits.
+        """
         try:
             record = decode_record(self._records.bytes_at(position, size))
             if record.position == position:
                 return record
-            reason = f"it says it belongs to position {record.position}"
-        except (CorruptRecordError, PositionOutOfRangeError) as error:
-            reason = str(error)
+            damage = CorruptRecordError(position=position, reason=f"it belongs to position {record.position}")
+        except CorruptRecordError as error:
+            damage = error
+        except PositionOutOfRangeError as error:
+            self.gone(position, error)
+            return None
+        self.damaged(damage, size)
+        return None
+
+    def damaged(self, damage: CorruptRecordError, size: int) -> None:
+        """Count and log a record that nobody can deliver; raises ``damage`` when another member may."""
+        if self._records.must_wait(damage.position, size, damage.reason):
+            raise damage
+        self.gone(damage.position, damage)
+
+    def gone(self, position: int, reason: object) -> None:
+        """Count and log a record that is there no longer."""
         self.lost += 1
         logger.error("delayed message lost: position=%d reason=%s", position, reason)
-        return None
 
     def delivery(self, record: Record, added: bytes = b"") -> Draft | None:
         """The message for its own topic; None, logged, when it has none.

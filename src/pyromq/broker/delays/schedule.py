@@ -22,7 +22,7 @@ from pyromq.broker.base.window_counters import ONE_MESSAGE
 from pyromq.broker.commit.commit import OnStored
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.clock import Clock
-from pyromq.errors import LocalProtocolError, MQError, StoreError
+from pyromq.errors import CorruptRecordError, LocalProtocolError, MQError, StoreError
 from pyromq.model.names import SCHEDULE_TOPIC
 from pyromq.store.derived.queue_entry import FILLER_SIZE
 from pyromq.store.message_store import MessageStore, Placed
@@ -153,8 +153,15 @@ class Schedule:
         return due_ms if stored_ms <= self._started_ms else self._started_ms + due_ms - stored_ms
 
     def _deliver(self, level: _Level, offset: int, position: int, size: int, due_ms: int) -> bool:
-        """False when the store takes nothing at the moment; what can never be delivered is passed over."""
-        record = self._due.read(position, size)
+        """False when the store takes nothing at the moment, or another member may deliver what is damaged here.
+
+        What can never be delivered is passed over.
+        """
+        try:
+            record = self._due.read(position, size)
+        except CorruptRecordError as error:
+            logger.warning("delivery postponed: level=%d offset=%d reason=%s", level.number, offset, error)
+            return False
         if record is None:
             return True
         try:

@@ -147,6 +147,10 @@ class Timers:
             logger.error("timer files not written: reason=%s", error)
             self._pause_ms = now_ms + _RETRY_MS
             return self._pause_ms
+        except CorruptRecordError as error:
+            logger.warning("timers paused: reason=%s", error)
+            self._pause_ms = now_ms + _RETRY_MS
+            return self._pause_ms
         self._release(now_ms)
         if not caught_up:
             return now_ms
@@ -183,9 +187,11 @@ class Timers:
     def _take(self, offset: int, position: int, size: int) -> None:
         try:
             record = self._store.records.verify(position)
-        except (CorruptRecordError, PositionOutOfRangeError) as error:
-            self._due.lost += 1
-            logger.error("delayed message lost: position=%d reason=%s", position, error)
+        except CorruptRecordError as error:
+            self._due.damaged(error, size)
+            return
+        except PositionOutOfRangeError as error:
+            self._due.gone(position, error)
             return
         waiting = waiting_of(record, position, size)
         if waiting is None:
@@ -216,22 +222,26 @@ class Timers:
         if self._loaded_to >= end or len(self._heap) >= _LOADED_MAX:
             return
         for second in self._files.occupied(self._loaded_to, end):
-            for log_position, unit in self._files.units(second):
-                self._keep_near(log_position, unit)
+            # a second is kept whole or not at all: reading a cancellation may have to wait for another member
+            units = [(at, unit, self._cancelled_by(unit)) for at, unit in self._files.units(second)]
+            for log_position, unit, properties in units:
+                self._keep_near(log_position, unit, properties)
             self._loaded_to = second + 1
             if len(self._heap) >= _LOADED_MAX:
                 return
         self._loaded_to = end
 
-    def _keep_near(self, log_position: int, unit: TimerUnit, properties: bytes | None = None) -> None:
+    def _cancelled_by(self, unit: TimerUnit) -> bytes:
+        """Properties of a cancellation, which say what it cancels; none of other messages."""
+        record = self._due.read(unit.position, unit.size) if unit.kind & _CANCEL else None
+        return record.properties if record is not None else b""
+
+    def _keep_near(self, log_position: int, unit: TimerUnit, properties: bytes) -> None:
         second = self._seconds.get(unit.second)
         if second is None:
             second = self._seconds[unit.second] = _Second()
             heappush(self._order, unit.second)
         if unit.kind & _CANCEL:
-            if properties is None:
-                record = self._due.read(unit.position, unit.size)
-                properties = record.properties if record else b""
             if not unit.kind & _ROLL:
                 second.cancelled.add(cancelled_key(properties))
                 return
@@ -247,7 +257,12 @@ class Timers:
             if not self._heap or self._heap[0].release_ms > now_ms or now_ms < self._pause_ms:
                 return
             near = heappop(self._heap)
-            record = self._due.read(near.position, near.size)
+            try:
+                record = self._due.read(near.position, near.size)
+            except CorruptRecordError as error:
+                logger.warning("timer message postponed: reason=%s", error)
+                heappush(self._heap, near._replace(release_ms=now_ms + _RETRY_MS))
+                continue
             if record is None:
                 self._over(near, b"")
             elif near.kind & _ROLL:

@@ -54,7 +54,7 @@ UNDELAYED: Final = QUICK | {
 
 _SEND_LANE: Final = (Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
 _PULL_LANE: Final = (Code.PULL_MESSAGE,)
-_ACK_LANE: Final = (Code.ACK_MESSAGE,)
+_POP_LANE: Final = (Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.BATCH_ACK_MESSAGE)
 
 
 class Lanes(NamedTuple):
@@ -62,7 +62,7 @@ class Lanes(NamedTuple):
 
     sends: bool = False
     pulls: bool = False
-    acks: bool = False  # of pops
+    pops: bool = False  # and their acknowledgements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def plan_requests(
         lanes=Lanes(
             possible.sends and _is_free(layers, _SEND_LANE),
             possible.pulls and _is_free(layers, _PULL_LANE),
-            possible.acks and _is_free(layers, _ACK_LANE),
+            possible.pops and _is_free(layers, _POP_LANE),
         ),
     )
 

@@ -47,6 +47,14 @@ class Writes(Protocol):
     def with_others(self, work: Callable[[], None]) -> None: ...
 
 
+def _sorted_runs(offsets: list[int]) -> list[int]:
+    found = sorted(offsets)
+    if not found or found[-1] - found[0] != len(found) - 1:
+        return runs_of(found)
+    together = range(found[0], found[-1] + 1)
+    return runs_of(together if found == [*together] else found)
+
+
 class _Turn:
     """The changes of one turn."""
 
@@ -64,7 +72,7 @@ class _Turn:
 
     def close(self) -> list[Change]:
         """Everything that happened, in the order of its application."""
-        acks = [Acked(*queue.name, runs_of(sorted(offsets))) for queue, offsets in self.acks.items()]
+        acks = [Acked(*queue.name, _sorted_runs(offsets)) for queue, offsets in self.acks.items()]
         self.settling = [*(change for _, change in self.changed), *acks]
         return [*self.handed_out, *self.settling]
 
@@ -105,6 +113,11 @@ class PopJournal:
         if turn.size >= _CHANGES_MAX:
             self.write()
         return queue
+
+    def postpone(self, queue: InFlightQueue, offsets: Iterable[int], until_ms: int) -> None:
+        """Rows that are not ready before then; not written, so after a restart they are ready when they were before."""
+        for offset in offsets:
+            self._table.postpone(queue, offset, until_ms)
 
     def tick(self) -> None:
         """Hand-outs that no commit has taken along by now are written."""

@@ -15,9 +15,11 @@ from pyromq.broker.popping.journal import PopJournal
 from pyromq.broker.popping.plans import PopPlan, Source
 from pyromq.broker.popping.receipts import Receipt, TopicKind
 from pyromq.broker.popping.records import split, under_topic
+from pyromq.compiled_core import PopLane
 from pyromq.store.in_flight.journal import HandedOut, runs_of
 from pyromq.store.in_flight.queue import InFlightQueue
 from pyromq.store.message_store import MessageStore
+from pyromq.store.queue_scan import tags_of
 from pyromq.store.read_result import ReadResult, ReadStatus
 from pyromq.wire.fast.record_parts import message_group
 from pyromq.wire.record import with_attempts
@@ -27,6 +29,9 @@ ROWS_MAX: Final = 100_000
 
 ORDERED_ROWS_MAX: Final = 1_024
 """The same in order mode, with those that wait for others of their message group."""
+
+AGAIN_MS: Final = 1_000
+"""After which a row is looked at again whose message could not be read, or not be stored as a dead letter."""
 
 _READS_MAX: Final = 4  # of one queue for one pop: a filter may pass over thousands
 _MOVED: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.MESSAGE_WAS_REMOVING)
@@ -50,10 +55,7 @@ class Pop(NamedTuple):
     plan: PopPlan
     number: int
     now_ms: int
-
-    @property
-    def until_ms(self) -> int:
-        return self.now_ms + self.plan.request.invisible_ms
+    until_ms: int
 
 
 class _Fresh(NamedTuple):
@@ -69,8 +71,9 @@ class _Fresh(NamedTuple):
 class Taker:
     """Reads queues and hands out."""
 
-    def __init__(self, store: MessageStore, journal: PopJournal, broker: str) -> None:
+    def __init__(self, store: MessageStore, journal: PopJournal, broker: str, lane: PopLane | None = None) -> None:
         self._reader = store.reader
+        self._lane = lane
         self._journal = journal
         self._broker = broker
         self.is_unfinished = False  # a filter passed over so much that the rest is for another time
@@ -106,9 +109,9 @@ class Taker:
         self, pop: Pop, source: Source, queue: InFlightQueue, offsets: list[int]
     ) -> dict[int, tuple[memoryview, int]]:
         """Records and attempts of rows that are ready; those that retention took are settled."""
-        found = self.records(source.topic, source.queue_id, offsets)
-        if len(found) < len(offsets):
-            self._journal.ack(queue, [offset for offset in offsets if offset not in found])
+        found, gone = self.records(queue, offsets, pop.now_ms)
+        if gone:
+            self._journal.ack(queue, gone)
         by_attempts: dict[int, list[int]] = {}
         for offset in found:
             by_attempts.setdefault(queue.rows[offset].attempts + 1, []).append(offset)
@@ -116,23 +119,34 @@ class Taker:
             self._hand_out(pop, queue, same, attempts, queue.next)
         return {offset: (found[offset], attempts) for attempts, same in by_attempts.items() for offset in same}
 
-    def records(self, topic: str, queue_id: int, offsets: Sequence[int]) -> dict[int, memoryview]:
-        """The records at these offsets, as far as the log still has them."""
+    def records(
+        self, queue: InFlightQueue, offsets: Sequence[int], now_ms: int
+    ) -> tuple[dict[int, memoryview], list[int]]:
+        """The records of these rows, and the offsets of those that the log has no longer.
+
+        What is damaged here, and another member may deliver, is neither: it is looked at again a moment later, and so
+        is what lies behind it.
+        """
         found: dict[int, memoryview] = {}
         runs = runs_of(offsets)
         for first, count in zip(runs[::2], runs[1::2], strict=True):
-            offset = first
-            while offset < first + count:
-                result = self._reader.read(topic, queue_id, offset, count_max=first + count - offset)
-                found |= {at: record for at, record in split(result.runs) if at < first + count}
+            offset, end = first, first + count
+            while offset < end:
+                result = self._reader.read(queue.name.topic, queue.name.queue_id, offset, count_max=end - offset)
+                found |= {at: record for at, record in split(result.runs) if at < end}
+                if result.next_offset <= offset < result.end:
+                    self._journal.postpone(queue, [each for each in offsets if each >= offset], now_ms + AGAIN_MS)
+                    return found, [each for each in offsets if each < offset and each not in found]
                 if result.next_offset <= offset:
                     break
                 offset = result.next_offset
-        return found
+        return found, [offset for offset in offsets if offset not in found]
 
     # --- what is new ---
 
     def _fresh(self, plan: PopPlan, source: Source, queue: InFlightQueue, count: int) -> _Fresh | None:
+        if self._lane is not None and (found := self._read_plain(self._lane, plan, source, queue, count)) is not None:
+            return found
         for _ in range(_READS_MAX):
             result = self._read(plan, source, queue, count)
             if result.status is ReadStatus.FOUND:
@@ -145,6 +159,24 @@ class Taker:
                 return None
         self.is_unfinished = True
         return None
+
+    def _read_plain(
+        self, lane: PopLane, plan: PopPlan, source: Source, queue: InFlightQueue, count: int
+    ) -> _Fresh | None:
+        """What ``_read`` would find, by the compiled core; None when it would find nothing, or that is not plain."""
+        wanted = plan.wanted
+        tags = tags_of(None if source.kind != TopicKind.NORMAL else wanted.accept_tag)
+        if tags is None or wanted.accept_record is not None:
+            return None
+        first = queue.next
+        found = self._reader.read_plain(lane, source.topic, source.queue_id, first, count, tags)
+        if found is None:
+            return None
+        runs, found_count, size_bytes, after, end = found
+        offsets: Collection[int] = range(first, after)
+        if found_count != after - first:
+            offsets = [offset for offset, _ in split(runs)]
+        return _Fresh(offsets, runs, size_bytes, after, end)
 
     def _read(self, plan: PopPlan, source: Source, queue: InFlightQueue, count: int) -> ReadResult:
         is_retry = source.kind != TopicKind.NORMAL  # what is there was wanted once
@@ -175,6 +207,7 @@ class Taker:
         busy = queue.busy_keys(free)
         ready = [offset for offset in free if queue.keys.get(offset, 0) not in busy]
         taken = self._take_ready(pop, source, queue, ready[:count]) if ready else {}
+        busy |= {queue.keys.get(offset, 0) for offset in ready[:count] if offset not in taken}
         while len(ready) <= count:
             left = min(count - len(taken), ORDERED_ROWS_MAX - len(queue.rows))
             fresh = self._fresh(pop.plan, source, queue, left) if left > 0 else None
@@ -224,7 +257,7 @@ class Taker:
         """What an earlier response had that got lost: the same messages, and no delivery more."""
         same = [offset for offset in offsets if (out := queue.rows.get(offset)) is not None and out.number == number]
         same = [offset for offset in same if offset not in queue.settling]
-        found = self.records(source.topic, source.queue_id, same) if same else {}
+        found = self.records(queue, same, pop.now_ms)[0] if same else {}
         taken: dict[int, tuple[memoryview, int]] = {}
         for offset, record in found.items():
             attempts = queue.rows[offset].attempts

@@ -65,8 +65,8 @@ class PythonLane:
 
     def take(self, data: Buffer, log: tuple[int, int, int, int, int], ip: str | None) -> TakenPulls | None:
         """The first pull that is not known, or finds nothing that is plain, ends it."""
-        _, trusted_from, hot_from, visible_end, log_end = log
-        within = (trusted_from if trusted_from > hot_from else hot_from, log_end)
+        _, verified_from, _, visible_end, log_end = log
+        within = (verified_from, log_end)
         pulls: list[TakenPull] = []
         reader, scan, at, total_bytes, until_s = self._reader, self._reader.scan, 0, 0, 0.0
         while True:

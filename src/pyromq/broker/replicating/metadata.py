@@ -145,10 +145,8 @@ class MetadataSync:
 
     def _known(self) -> tuple[int, int]:
         """Lease and number under which topics, groups and users need not be asked for again."""
-        tables = {"topics": self._tables.topics.table, "groups": self._tables.groups.table}
-        are_as_taken = all(
-            name in self._taken and self._taken[name][1] == table.version for name, table in tables.items()
-        )
+        versions = {"topics": self._tables.topics.table.version, "groups": self._tables.groups.table.version}
+        are_as_taken = all(name in self._taken and self._taken[name][1] == now for name, now in versions.items())
         is_same = are_as_taken and not self._undecided and self._has[0] == self._master.address
         return self._has[1:] if is_same else (0, 0)
 

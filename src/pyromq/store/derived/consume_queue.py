@@ -192,6 +192,14 @@ class ConsumeQueue(QueueTail):
         self.dirty.add(segment.base)
         self.first = min(self.first, offset)
 
+    def correct(self, offset: int, position: int, size: int) -> None:
+        """Write an entry as it was before the disk changed it; the sum of its file is right again. Raises OSError."""
+        segment = self._segments.holding(offset * ENTRY_BYTES)
+        assert segment is not None, "an entry that was read is in a file"
+        tag_hash = self.entry(offset).tag_hash
+        segment.open_once().write_at(offset * ENTRY_BYTES - segment.base, ENTRY.pack(position, size, tag_hash))
+        self.dirty.add(segment.base)
+
     def forget_all(self) -> None:
         """Be as new, with nothing staged or owed; removing the files is up to the caller."""
         self._seals = {}

@@ -181,7 +181,9 @@ def follow(store: MessageStore, table: InFlightTable, records_max: int = 1 << 62
     while table.applied < known.end and table.applied - start < records_max:
         found = store.reader.read(POP_JOURNAL_TOPIC, 0, table.applied, count_max=_READ_COUNT)
         _apply_all(table, (record.body for record in split_records(found.to_bytes())))
-        table.applied = max(found.next_offset, table.applied + 1)
+        if found.next_offset <= table.applied:
+            break  # damaged here: what lies behind must not be applied without it, as long as it may be mended
+        table.applied = found.next_offset
     return table.applied - start
 
 

@@ -80,6 +80,14 @@ class InFlightTable:
         queue.put(out, queue.next)
         self.watch(queue, out)
 
+    def postpone(self, queue: InFlightQueue, offset: int, until_ms: int) -> None:
+        """A row that is not ready before then, though nobody got it meanwhile; its receipt stays good."""
+        out = queue.rows.get(offset)
+        if out is not None:
+            out = HandOut(out.number, out.popped_ms, max(out.until_ms, until_ms), out.attempts, (offset,))
+            queue.put(out, queue.next)
+            self.watch(queue, out)
+
     # --- time ---
 
     def watch(self, queue: InFlightQueue, out: HandOut) -> None:
@@ -95,6 +103,10 @@ class InFlightTable:
 
     def next_expiry_ms(self) -> int | None:
         return self._expiries[0][0] if self._expiries else None
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether ``expired`` may find something."""
+        return bool(self._expiries) and self._expiries[0][0] <= now_ms
 
     def expired(self, now_ms: int) -> list[Expired]:
         """What became ready since the last call; the caller makes it ready, or settles it."""

@@ -155,6 +155,14 @@ class DelayRig:
         self.store.append([draft])
         self.store.flush()
 
+    # --- what a disk does ---
+
+    def flip(self, placed: Placed) -> None:
+        """One bit in the body of that message; the second time it is whole again."""
+        segment = self.store.log.segments.holding(placed.position)
+        assert segment is not None
+        self.disk.flip_bit(segment.path, (placed.position - segment.base + 90) * 8)
+
     # --- what they find ---
 
     def records(self, topic: str = "orders", queue_id: int = 0) -> list[Record]:

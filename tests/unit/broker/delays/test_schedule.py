@@ -6,6 +6,7 @@ import pytest
 
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from pyromq.store.maintenance import Maintenance
+from pyromq.store.scrub import HOLD_MS
 from pyromq.testing import ManualClock
 from pyromq.wire.java_hash import tag_hash
 from pyromq.wire.properties import decode_properties
@@ -201,6 +202,35 @@ def test_messages_that_wait_longer_than_files_are_kept_are_delivered_all_the_sam
     assert "waits" in rig.delivered()
     rig.maintenance.delete_expired()
     assert rig.store.log.first > 0
+
+
+def test_a_damaged_message_holds_its_level_until_it_is_mended() -> None:
+    """Under a lease the agent hands over: another member delivers what this one cannot read."""
+    rig = DelayRig()
+    rig.maintenance.scrub.holds_reads = True
+    rig.send_at_level("a", 1)
+    damaged = rig.send_at_level("b", 1)
+    rig.send_at_level("c", 1)
+    other = rig.send_at_level("d", 2)
+    rig.flip(damaged)
+    rig.pass_time(20_000)
+    assert rig.delivered() == ["a", "d"] and rig.schedule.progress()[1] == (1, 3) and other.offset == 0
+    assert rig.store.health.damage, "its agent hears of it"
+    rig.flip(damaged)
+    rig.maintenance.scrub.mended(damaged.position)
+    rig.pass_time(10_000)
+    assert rig.delivered() == ["a", "d", "b", "c"]
+
+
+def test_a_damaged_message_is_passed_over_when_nobody_takes_over(caplog: pytest.LogCaptureFixture) -> None:
+    rig = DelayRig()
+    rig.maintenance.scrub.holds_reads = True
+    rig.flip(rig.send_at_level("a", 1))
+    rig.send_at_level("b", 1)
+    rig.pass_time(HOLD_MS - 5_000)
+    assert rig.delivered() == []
+    rig.pass_time(20_000)
+    assert rig.delivered() == ["b"] and "delayed message lost" in caplog.text
 
 
 def test_messages_that_were_deleted_while_they_waited_are_counted_and_reported(

@@ -6,6 +6,8 @@ import pytest
 
 from pyromq.broker.delays.timer_messages import waiting_of
 from pyromq.model.names import TIMER_TOPIC
+from pyromq.store.message_store import Placed
+from pyromq.store.scrub import HOLD_MS
 from pyromq.testing import ManualClock
 from pyromq.wire.properties import decode_properties, encode_properties
 from pyromq.wire.record import RecordFound
@@ -305,11 +307,63 @@ def test_a_record_that_is_gone_is_passed_over() -> None:
     placed = rig.send_in("a", 3_000)
     rig.send_in("b", 3_000)
     rig.run()
-    segment = rig.store.log.segments.holding(placed.position)
-    assert segment is not None
-    rig.disk.flip_bit(segment.path, (placed.position + 90) * 8)
+    rig.flip(placed)
     rig.pass_time(5_000)
     assert rig.delivered() == ["b"] and rig.timers.behind_ms == 0
+
+
+@pytest.mark.parametrize("when", ["in the topic", "in the files", "near"])
+def test_a_damaged_message_waits_for_the_member_that_has_it(when: str) -> None:
+    """Under a lease the agent hands over; until then nobody may say that the message was delivered."""
+    rig = DelayRig()
+    rig.maintenance.scrub.holds_reads = True
+    placed = rig.send_in("a", 10_000)
+    rig.send_in("b", 10_000)
+    if when == "in the topic":
+        rig.flip(placed)
+    rig.pass_time({"in the topic": 1_000, "in the files": 2_000, "near": 9_000}[when])
+    if when != "in the topic":
+        rig.flip(placed)
+    rig.pass_time(20_000)
+    assert "a" not in rig.delivered() and rig.store.health.damage
+    rig.save()
+    rig.flip(placed)  # mended
+    rig.maintenance.scrub.mended(placed.position)
+    rig.pass_time(3_000)
+    assert sorted(rig.delivered()) == ["a", "b"] and rig.timers.behind_ms == 0
+
+
+def test_a_damaged_message_is_passed_over_when_nobody_takes_over() -> None:
+    rig = DelayRig()
+    rig.maintenance.scrub.holds_reads = True
+    placed = rig.send_in("a", 3_000)
+    rig.send_in("b", 3_000)
+    rig.run()
+    rig.flip(placed)
+    rig.pass_time(4_000)
+    assert rig.delivered() == ["b"], "others do not wait"
+    assert rig.timers.pending == 1
+    rig.pass_time(HOLD_MS)
+    assert rig.delivered() == ["b"] and (rig.timers.pending, rig.timers.behind_ms) == (0, 0)
+
+
+def test_a_damaged_cancellation_holds_its_second() -> None:
+    """Without it a message would be delivered that its sender was told is recalled."""
+    rig = DelayRig()
+    rig.maintenance.scrub.holds_reads = True
+    rig.send_in("a", 10_000)
+    due_ms = rig.clock.now_ms() + 10_000
+    rig.cancel("a", due_ms)
+    rig.run()
+    known = rig.store.reader.entries(TIMER_TOPIC, 0, 1, 1)
+    position, size, _ = next(known)
+    rig.flip(Placed(position, 1, size))
+    rig.pass_time(20_000)
+    assert rig.delivered() == []
+    rig.flip(Placed(position, 1, size))
+    rig.maintenance.scrub.mended(position)
+    rig.pass_time(HOLD_MS + 5_000)
+    assert rig.delivered() == [] and rig.timers.behind_ms == 0
 
 
 # --- what RocketMQ wrote ---

@@ -16,6 +16,9 @@ from pyromq.broker.popping.receipts import InvalidReceiptError, parse_receipt
 from pyromq.errors import StoreError
 from pyromq.model.names import POP_JOURNAL_TOPIC, dead_letter_topic, pop_retry_topic, pop_retry_topic_v2
 from pyromq.model.topic import GroupConfig
+from pyromq.store.in_flight.snapshot import follow
+from pyromq.store.in_flight.table import InFlightTable
+from pyromq.store.scrub import Scrub
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.properties import decode_properties
@@ -674,3 +677,121 @@ async def test_what_was_popped_while_the_disk_was_full_comes_again_after_a_crash
     after = rig.again()
     await after.pass_ms(20_000)
     assert bodies(await after.pop()) == ["a"]
+
+
+# --- a message that is damaged here, and whole on another member ----------------------------------------------------
+
+
+async def damaged_rig(rig: PopRig, body: str) -> tuple[PopRig, Scrub]:
+    """The same broker after a restart, in whose log a bit of one message has flipped; it may hand over."""
+    await rig.pass_ms(0)  # what was handed out is written down
+    rig.close()
+    again = PopRig(rig.disk, rig.clock)
+    again.groups.update(rig.groups.find(GROUP) or GroupConfig(group_name=GROUP))
+    scrub = Scrub(again.store, again.disk, again.clock, lambda job: job())
+    scrub.holds_reads = True
+    flip(again, body)
+    return again, scrub
+
+
+def flip(rig: PopRig, body: str) -> None:
+    """One bit of the first letter of a body."""
+    (segment,) = rig.store.log.segments
+    at = rig.disk.read(segment.path).index(body.encode())
+    rig.disk.flip_bit(segment.path, at * 8)
+
+
+async def test_a_damaged_message_is_not_settled_when_its_time_is_over() -> None:
+    before = PopRig()
+    before.send("first", "second", "third")
+    assert len(await before.pop(invisible_ms=1_000)) == 3
+    rig, scrub = await damaged_rig(before, "second")
+    await rig.pass_ms(1_000)
+    assert bodies(await rig.pop(invisible_ms=60_000)) == ["first"]
+    assert len(rig.pops.table.queues[GROUP, TOPIC, 0].rows) == 3  # type: ignore[index]
+    await rig.pass_ms(1_000)
+    assert await rig.pop() == [] and rig.committed() == 0 and rig.store.health.damage
+    flip(rig, "recond")
+    scrub.mended(scrub.damaged[0].position)
+    await rig.pass_ms(1_000)
+    found = await rig.pop()
+    assert bodies(found) == ["second", "third"] and [each.attempts for each in found] == [2, 2]
+
+
+async def test_in_order_nothing_of_its_message_group_passes_a_damaged_message() -> None:
+    before = PopRig()
+    before.send("first", __SHARDINGKEY="a")
+    before.send("other", __SHARDINGKEY="b")
+    before.send("next", __SHARDINGKEY="a")
+    assert bodies(await before.pop(invisible_ms=1_000, order=True)) == ["first", "other", "next"]
+    rig, scrub = await damaged_rig(before, "first")
+    rig.send("last", __SHARDINGKEY="a")
+    await rig.pass_ms(1_000)
+    assert await rig.pop(order=True) == []
+    await rig.pass_ms(1_000)
+    assert await rig.pop(order=True) == []
+    flip(rig, "girst")
+    scrub.mended(scrub.damaged[0].position)
+    await rig.pass_ms(1_000)
+    assert bodies(await rig.pop(order=True)) == ["first", "other", "next", "last"]
+
+
+async def test_a_damaged_message_is_no_dead_letter_before_it_is_mended() -> None:
+    before = PopRig()
+    before.groups.update(GroupConfig(group_name=GROUP, retry_max_times=0))
+    before.send("first", "second")
+    assert len(await before.pop(invisible_ms=1_000)) == 2
+    rig, scrub = await damaged_rig(before, "second")
+    await rig.pass_ms(1_000)
+    await rig.pass_ms(1_000)
+    assert [each.body for each in rig.records(dead_letter_topic(GROUP))] == [b"first"]
+    flip(rig, "recond")
+    scrub.mended(scrub.damaged[0].position)
+    await rig.pass_ms(1_000)
+    assert [each.body for each in rig.records(dead_letter_topic(GROUP))] == [b"first", b"second"]
+    assert rig.committed() == 2
+
+
+async def test_forwarding_a_damaged_message_to_dead_letters_is_for_later() -> None:
+    before = PopRig()
+    before.send("first")
+    (message,) = await before.pop(invisible_ms=60_000)
+    rig, _ = await damaged_rig(before, "first")
+    with pytest.raises(RefusedError, match="another member has it"):
+        await rig.pops.forward_to_dead_letters(GROUP, TOPIC, message.receipt)
+    flip(rig, "girst")
+    await rig.pops.forward_to_dead_letters(GROUP, TOPIC, message.receipt)
+    assert [each.body for each in rig.records(dead_letter_topic(GROUP))] == [b"first"]
+
+
+async def test_a_damaged_message_that_nobody_else_has_is_passed_over() -> None:
+    before = PopRig()
+    before.send("first", "second", "third")
+    await before.pop(invisible_ms=1_000)
+    rig, scrub = await damaged_rig(before, "second")
+    scrub.holds_reads = False
+    await rig.pass_ms(1_000)
+    for message in await rig.pop():
+        await rig.ack(message)
+    assert rig.committed() == 3
+
+
+async def test_a_replica_applies_nothing_behind_a_damaged_record_of_the_journal() -> None:
+    """Later records say that a group is further: without the damaged one messages would be passed over."""
+    before = PopRig()
+    before.send("first", "second", "third")
+    (first,) = await before.pop(1, invisible_ms=60_000)
+    await before.ack(first)
+    await before.pop(1, invisible_ms=60_000)
+    rig, scrub = await damaged_rig(before, "third")
+    flip(rig, "uhird")
+    position, size, _ = next(rig.store.reader.entries(POP_JOURNAL_TOPIC, 0, 1, 1))
+    (segment,) = rig.store.log.segments
+    rig.disk.flip_bit(segment.path, (position + size // 2) * 8)
+    table = InFlightTable()
+    assert (follow(rig.store, table), table.applied) == (1, 1)
+    assert (follow(rig.store, table), table.applied) == (0, 1)
+    rig.disk.flip_bit(segment.path, (position + size // 2) * 8)
+    scrub.mended(position)
+    assert (follow(rig.store, table), table.applied) == (1, 2)
+    assert table.queues.keys() == rig.pops.table.queues.keys()
