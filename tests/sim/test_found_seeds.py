@@ -16,7 +16,12 @@ _FOUND = {
 _NEWER = {367133003: "f10,q"}
 
 
-@pytest.mark.parametrize("seed", _FOUND, ids=str)
+_LONG = (70004,)
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(each, marks=pytest.mark.more if each in _LONG else ()) for each in _FOUND], ids=str
+)
 def test_what_it_found_is_mended(seed: int) -> None:
     done = simulate("--seed", str(seed), "--lines", "0", "--without", _NEWER.get(seed, ""))
     assert done.returncode == 0, f"{_FOUND[seed]}\n{done.stdout}{done.stderr}"
