@@ -221,7 +221,7 @@ LIES: Final = (
         "anybody takes over",
         "also a member that lacks something",
         wrapped(rules, "_take", _taken_by_anybody),
-        7,
+        20,
         *_CRASHES,
     ),
     _of_sets(
@@ -256,7 +256,7 @@ LIES: Final = (
         "never cut",
         "an old master keeps what the new one does not have",
         replaced(LeaseState, "cut_position", _cut_nothing),
-        18,
+        1,
         *_CRASHES,
     ),
     _of_sets(
@@ -294,7 +294,7 @@ LIES: Final = (
         "out of order",
         "an orderly listener gets the newest first",
         wrapped(QueueBuffer, "take", _backwards),
-        48,
+        34,
         clients=("orderly",),
     ),
     Lie(

@@ -19,7 +19,7 @@ from typing import Any, Final
 from pyromq.client.core.retry_advice import may_retry_later
 from pyromq.clock import Clock
 from pyromq.errors import ClientClosedError, MQError, NoRouteError, SendFailedError
-from pyromq.model.message import Message
+from pyromq.model.message import Message, SendReceipt, SendStatus
 from pyromq.outbox.kept import KeptMessages
 from pyromq.waiting import set_within
 
@@ -32,6 +32,9 @@ _LANES_AT_ONCE: Final = 8
 _PAUSE_MS: Final = 500
 _PAUSE_MS_MAX: Final = 30_000
 _CLOSE_S: Final = 10.0
+
+_UNSURE: Final = (SendStatus.FLUSH_DISK_TIMEOUT, SendStatus.FLUSH_SLAVE_TIMEOUT)
+"""A crash, or the next master, may lack what was answered so: it is sent again, twice rather than not at all."""
 
 Send = Callable[[Message], Awaitable[Any]]
 
@@ -145,7 +148,7 @@ class Forwarder:
                     await self._refuse(row.id, lane, row.refused)
                     continue
                 try:
-                    await self._send(row.message)
+                    receipt = await self._send(row.message)
                 except MQError as error:
                     if isinstance(error, ClientClosedError):
                         raise
@@ -154,6 +157,9 @@ class Forwarder:
                         return
                     await self._refuse(row.id, lane, str(error))
                 else:
+                    if isinstance(receipt, SendReceipt) and receipt.status in _UNSURE:
+                        self._hold(lane, receipt.status.value)
+                        return
                     sent.append(row.id)
                     self.forwarded += 1
             self._not_before.pop(lane, None)
@@ -161,7 +167,7 @@ class Forwarder:
             if sent:
                 await asyncio.shield(asyncio.to_thread(self._kept.forget, sent))
 
-    def _hold(self, lane: str, error: MQError) -> None:
+    def _hold(self, lane: str, error: MQError | str) -> None:
         pause_ms = min(self._not_before.get(lane, (0, _PAUSE_MS // 2))[1] * 2, _PAUSE_MS_MAX)
         self._not_before[lane] = (self._clock.monotonic_ms() + pause_ms, pause_ms)
         topic = lane.partition("/")[0]

@@ -27,6 +27,8 @@ from pyromq.errors import (
     SendFailedError,
     TopicNotFoundError,
 )
+from pyromq.model.message import SendReceipt, SendStatus
+from pyromq.model.queue import QueueId
 from pyromq.outbox import Outbox, OutboxFullError
 from pyromq.outbox.forwarder import Forwarder, may_be_taken_later
 from pyromq.outbox.kept import KeptMessages, lane_of
@@ -215,11 +217,13 @@ class Broker:
     def __init__(self) -> None:
         self.taken: list[bytes] = []
         self.failures: dict[bytes, MQError] = {}
+        self.status = SendStatus.SEND_OK
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message) -> SendReceipt:
         if (error := self.failures.get(message.body)) is not None:
             raise error
         self.taken.append(message.body)
+        return SendReceipt(self.status, "", "", QueueId(message.topic, "a", 0), 0)
 
 
 class Bench:
@@ -269,6 +273,26 @@ async def test_a_lane_that_fails_waits_and_the_others_go_on(bench: Bench, quiet:
     bench.clock.advance_ms(1_000)
     await bench.round()
     assert bench.broker.taken == [b"3", b"1", b"2"]
+
+
+@pytest.mark.parametrize("status", [SendStatus.FLUSH_SLAVE_TIMEOUT, SendStatus.FLUSH_DISK_TIMEOUT])
+async def test_what_the_next_master_may_lack_is_sent_again(bench: Bench, quiet: None, status: SendStatus) -> None:
+    """Seed 70004 of the simulator: rows were deleted after an answer that promises nothing, and a failover came."""
+    bench.keep(Message("orders", b"1"), Message("orders", b"2"))
+    bench.broker.status = status
+    await bench.round()
+    assert bench.broker.taken == [b"1"] and bodies(bench.outbox.kept) == [b"1", b"2"]
+    bench.broker.status = SendStatus.SEND_OK
+    bench.clock.advance_ms(500)
+    await bench.round()
+    assert bench.broker.taken == [b"1", b"1", b"2"] and bodies(bench.outbox.kept) == []
+
+
+async def test_a_master_that_is_alone_has_it_for_good(bench: Bench) -> None:
+    bench.keep(Message("orders", b"1"))
+    bench.broker.status = SendStatus.SLAVE_NOT_AVAILABLE
+    await bench.round()
+    assert bodies(bench.outbox.kept) == []
 
 
 async def test_a_message_that_no_broker_takes_stays_and_holds_nothing_up(bench: Bench, quiet: None) -> None:
