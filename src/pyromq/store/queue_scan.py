@@ -283,7 +283,7 @@ class EntryScan:
         return core.PullLane(self._log.segments, self._records, self._lane_limits, frame_bytes_max, response)
 
     def new_pop_lane(self, core: Core, frame_bytes_max: int, response: Sequence[bytes]) -> PopLane:
-        """The same for pops."""
+        """A lane of the compiled core for pops, which reads as ``read`` does."""
         return core.PopLane(self._log.segments, self._records, self._lane_limits, frame_bytes_max, response)
 
     @property
