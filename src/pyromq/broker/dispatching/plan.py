@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pyromq.broker.base.responses import Deferred, Immediate
 from pyromq.broker.dispatching.layers import Layer, Wrap
+from pyromq.security.requests import CHANGING_CODES
 from pyromq.wire.codes import RequestCode as Code
 
 ANSWERED_AFTER_REGISTRATION: Final = frozenset((Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST))
@@ -25,6 +26,7 @@ ANSWERED_AFTER_REPLICATION: Final = frozenset(
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
         Code.DELETE_SUBSCRIPTIONGROUP,
+        *CHANGING_CODES,
     )
 )
 """The response leaves when the replicas that the lease names have the change: it outlives a failover."""
