@@ -108,7 +108,7 @@ PoppedRead = tuple[Sequence[bytes | memoryview], int, int, int, int]
 """Stored bytes in pieces, messages and bytes, the next offset, the end of the queue."""
 
 
-class PopLane(Protocol):
+class PlainPops(Protocol):
     """Reads plain pops and the queues that they look at, and heads their responses; ``core/src/pop_lane.rs``."""
 
     def learn(self, kind: PopKind, request: object) -> None: ...
@@ -140,7 +140,7 @@ class NewPopLane(Protocol):
         limits: tuple[int, int, int, int, int, int],
         frame_bytes: int,
         response: Sequence[bytes],
-    ) -> PopLane: ...
+    ) -> PlainPops: ...
 
 
 class NewPullLane(Protocol):

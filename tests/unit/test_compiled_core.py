@@ -165,6 +165,7 @@ def test_every_function_of_the_core_that_reads_what_came_from_elsewhere_is_guard
     exported = re.findall(r"wrap_pyfunction!\(\w+::(\w+)", (ROOT / "core" / "src" / "lib.rs").read_text())
     names = {name.split(": ")[1] for name, _ in found}
     methods = {"take", "take_calls", "stage_entries", "encode", "messages", "body", "property", "add", "signer"}
+    methods |= {"read", "response"}
     assert exported and names == {*exported, *methods, "decode", "responses", "ack_responses"}
 
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from pyromq.compiled_core import PopLane, PoppedRead
+from pyromq.compiled_core import PlainPops, PoppedRead
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError, StoreClosedError
 from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.queue_entry import FILLER_SIZE, QueueEntry
@@ -171,7 +171,7 @@ class QueueReader:
         return self.scan.scan(queue, offset, end, limits, accept_tag, accept_record)
 
     def read_plain(
-        self, lane: PopLane, topic: str, queue_id: int, offset: int, count_max: int, tags: Sequence[int]
+        self, lane: PlainPops, topic: str, queue_id: int, offset: int, count_max: int, tags: Sequence[int]
     ) -> PoppedRead | None:
         """``read`` by the compiled core, of messages with these tags; None when it finds none, or is not plain."""
         queue = self._queues.get((topic, queue_id))

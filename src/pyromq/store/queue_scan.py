@@ -16,7 +16,7 @@ from itertools import accumulate, compress, islice
 from operator import add, eq, le
 from typing import NamedTuple
 
-from pyromq.compiled_core import Core, PopLane, PullLane, core
+from pyromq.compiled_core import Core, PlainPops, PullLane, core
 from pyromq.errors import CorruptRecordError
 from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.queue_entry import (
@@ -282,8 +282,8 @@ class EntryScan:
         """A lane of the compiled core that reads as ``read`` does; each call of it wants ``lane_bounds``."""
         return core.PullLane(self._log.segments, self._records, self._lane_limits, frame_bytes_max, response)
 
-    def new_pop_lane(self, core: Core, frame_bytes_max: int, response: Sequence[bytes]) -> PopLane:
-        """The same for pops."""
+    def new_pop_lane(self, core: Core, frame_bytes_max: int, response: Sequence[bytes]) -> PlainPops:
+        """A lane of the compiled core for pops, which reads as ``read`` does."""
         return core.PopLane(self._log.segments, self._records, self._lane_limits, frame_bytes_max, response)
 
     @property

@@ -5,7 +5,7 @@
                   └──▶ the first frame that is not plain, and all behind it ─▶ ``PopHandler``, as ever
 
 It only narrows, and decides nothing: ``Pops`` has the rows, and says who gets what. It knows a kind of pops (all that
-they ask for) after ``PopHandler`` has answered one with messages and told ``learn``; whether the group may still have
+they ask for) after ``PopHandler`` has answered one with messages and called ``learn``; whether the group may still have
 them is asked of the plans each time. Pops in order, and those that are refused, are ``PopHandler``'s; one that finds
 nothing is held by it. The lane is closed where anything stands between requests and ``PopHandler`` (access control,
 quotas, a replica, a broker that stops), and for connections with requests that wait for their turn.
@@ -25,8 +25,7 @@ from pyromq.broker.popping.plans import PopPlan
 from pyromq.broker.popping.pops import Pops
 from pyromq.broker.sending.send_lane import FIRST_DIGIT_AT, Lane
 from pyromq.clock import Clock
-from pyromq.compiled_core import Buffer, Core
-from pyromq.compiled_core import PopLane as CoreLane
+from pyromq.compiled_core import Buffer, Core, PlainPops
 from pyromq.errors import MQError
 from pyromq.net.connection import UNJOINED_BYTES, Connection
 from pyromq.net.turns import TURN_S
@@ -51,7 +50,7 @@ class PopLane:
     """Owner of the kinds that are known."""
 
     def __init__(
-        self, core: Core, lane: CoreLane, pops: Pops, clock: Clock, times: RequestTimes, on_missed: OnMissed
+        self, core: Core, lane: PlainPops, pops: Pops, clock: Clock, times: RequestTimes, on_missed: OnMissed
     ) -> None:
         self._lane = lane
         self._pops = pops

@@ -57,7 +57,7 @@ _TIMEOUT: Final = (ResponseCode.POLLING_TIMEOUT, "no message came while the pop 
 _BATCHES_MAX: Final = 10_000
 
 
-class MissedPop(PopHeader, frozen=True, kw_only=True):
+class MissedPop(PopHeader, frozen=True, kw_only=True, gc=True):
     """A pop of a caller, which has looked already and found nothing: it waits."""
 
     plan: PopPlan

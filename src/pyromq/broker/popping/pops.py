@@ -32,7 +32,7 @@ from pyromq.broker.popping.receipts import (
 from pyromq.broker.popping.taking import AGAIN_MS, Pop, Taker, has_free, has_room
 from pyromq.broker.popping.waiting import ANYBODY, WaitingPops
 from pyromq.broker.state.tables import Tables
-from pyromq.compiled_core import PopLane, core
+from pyromq.compiled_core import PlainPops, core
 from pyromq.errors import MQError
 from pyromq.store.in_flight.journal import Changed
 from pyromq.store.in_flight.queue import HandOut, InFlightQueue, QueueName
@@ -72,7 +72,7 @@ class Pops:
         self.journal = PopJournal(table, writes, environment.clock)
         self.journal.on_settled = self._settled
         self.plans = Plans(environment, tables)
-        self.core_lane: PopLane | None = None  # what the compiled core has of it, if there is one
+        self.core_lane: PlainPops | None = None  # what the compiled core has of it, if there is one
         if core is not None:
             self.core_lane = store.reader.scan.new_pop_lane(core, FRAME_BYTES_MAX, pop_response_pieces())
         self._taker = Taker(store, self.journal, self._settings.name, self.core_lane)

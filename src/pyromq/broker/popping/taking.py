@@ -15,7 +15,7 @@ from pyromq.broker.popping.journal import PopJournal
 from pyromq.broker.popping.plans import PopPlan, Source
 from pyromq.broker.popping.receipts import Receipt, TopicKind
 from pyromq.broker.popping.records import split, under_topic
-from pyromq.compiled_core import PopLane
+from pyromq.compiled_core import PlainPops
 from pyromq.store.in_flight.journal import HandedOut, runs_of
 from pyromq.store.in_flight.queue import InFlightQueue
 from pyromq.store.message_store import MessageStore
@@ -71,7 +71,7 @@ class _Fresh(NamedTuple):
 class Taker:
     """Reads queues and hands out."""
 
-    def __init__(self, store: MessageStore, journal: PopJournal, broker: str, lane: PopLane | None = None) -> None:
+    def __init__(self, store: MessageStore, journal: PopJournal, broker: str, lane: PlainPops | None = None) -> None:
         self._reader = store.reader
         self._lane = lane
         self._journal = journal
@@ -161,7 +161,7 @@ class Taker:
         return None
 
     def _read_plain(
-        self, lane: PopLane, plan: PopPlan, source: Source, queue: InFlightQueue, count: int
+        self, lane: PlainPops, plan: PopPlan, source: Source, queue: InFlightQueue, count: int
     ) -> _Fresh | None:
         """What ``_read`` would find, by the compiled core; None when it would find nothing, or that is not plain."""
         wanted = plan.wanted

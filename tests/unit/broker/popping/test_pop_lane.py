@@ -14,10 +14,10 @@ from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.topic import TopicConfig
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import RequestCode, ResponseCode
-from pyromq.wire.fast.responses import pop_response_pieces
-from pyromq.wire.frame import FrameDecoder
+from pyromq.wire.fast.responses import pop_response_pieces, success_pieces
+from pyromq.wire.frame import FRAME_BYTES_MAX, FrameDecoder
 from pyromq.wire.headers.pop import PopResponseHeader
-from pyromq.wire.json.batch_ack import BatchAck, bits_of, encode_batch_ack
+from pyromq.wire.json.batch_ack import BatchAck, bits_of, decode_batch_ack, encode_batch_ack
 from pyromq.wire.received import Received, decode_received
 from tests.running.seeds import seeds
 from tests.unit.broker.popping.test_ack_lane import in_reads
@@ -282,3 +282,64 @@ def test_the_pieces_of_a_response_are_its_text_around_seven_places() -> None:
     assert len(pieces) == 8
     text = b"1".join(pieces)
     assert json.loads(text)["extFields"]["msgOffsetInfo"] == "1"
+
+
+def damaged(rng: Random, data: bytes) -> bytes:
+    found = bytearray(data)
+    for _ in range(rng.choice((0, 1, 1, 2, 3))):
+        at = rng.randrange(8, len(found))
+        found[at : at + rng.choice((0, 1, 1, 2))] = rng.choice(
+            (b"", b"0", b'"', b"{}", b",", b"\\", b"9", b" ", b"=", b"Z")
+        )
+    return bytes(found)
+
+
+def framed(data: bytes, header_bytes: int) -> bytes:
+    return (len(data) - 4).to_bytes(4, "big") + header_bytes.to_bytes(4, "big") + data[8:]
+
+
+@needs_core
+def test_what_the_core_reads_of_a_batch_is_what_python_reads() -> None:
+    assert core is not None
+    rng, read = Random(11), 0
+    ack = BatchAck(group=GROUP, topic=TOPIC, start=100, queue_id=2, number=7, popped_ms=1_700_000_000_000, bits="CQI=")
+    for number in range(4_000):
+        body = encode_batch_ack([ack, ack][: 1 + number % 2], "broker")
+        body = damaged(rng, b"." * 8 + body)[8:]
+        data = frame(RequestCode.BATCH_ACK_MESSAGE, number, rng.choice((None, {}, {"bname": "b"})), body)
+        found = core.take_batch_ack(data, FRAME_BYTES_MAX, success_pieces())
+        if found is None:
+            continue
+        read += 1
+        end, opaque, acks, response = found
+        expected = decode_batch_ack(body)
+        assert acks == [(e.group, e.topic, e.queue_id, e.number, e.popped_ms, e.offsets) for e in expected]
+        assert {each.kind for each in expected} == {"0"}
+        assert (end, opaque) == (len(data), number)
+        assert decode_received(FrameDecoder().feed(response)[0]).correlation_id == number
+    assert 1_000 < read < 4_000
+
+
+@needs_core
+def test_what_the_core_takes_for_a_pop_is_one_of_its_kind() -> None:
+    assert core is not None
+    lane = core.PopLane(None, None, (1, 1, 1, 1, 1, 1), FRAME_BYTES_MAX, pop_response_pieces())
+    lane.learn((GROUP, TOPIC, -1, 32, 30_000, 0, "*", "TAG"), "known")
+    rng, read = Random(12), 0
+    plain = frame(RequestCode.POP_MESSAGE, 77, pop_ext(32))
+    header_bytes = int.from_bytes(plain[5:8], "big")
+    for _ in range(4_000):
+        data = damaged(rng, plain)
+        data = framed(data, header_bytes + len(data) - len(plain))
+        found = lane.take(data)
+        if found is None:
+            continue
+        read += 1
+        request = decode_received(FrameDecoder().feed(data)[0])
+        header = request.header
+        assert (found[0], found[1], found[2]) == (len(data), "known", request.correlation_id)
+        assert (header.consumer_group, header.topic, header.queue_id) == (GROUP, TOPIC, -1)
+        assert (header.max_msg_nums, header.invisible_time, header.init_mode) == (32, 30_000, 0)
+        assert (header.exp, header.exp_type, header.order, header.attempt_id) == ("*", "TAG", header.order, None)
+        assert not header.order and not request.is_oneway
+    assert 500 < read < 4_000
