@@ -92,6 +92,11 @@ class PyromqDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         if not self.options:
             raise ConfigError(NO_OPTIONS)
+        if LANE_MARK in self.options:
+            from pyromq.pipeline.spark.jvm.writes import write_planner
+
+            if (planner := write_planner(self.options, schema)) is not None:
+                return planner
         options = with_schema(_options(self.options, Use.BATCH))
         stored, typed = columns_of_read(options, schema)
         if options.store_folders:
