@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import queue
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -156,6 +157,44 @@ def test_commands_send_and_show_by_the_schema(broker: LoopbackBroker, capsys: py
     good, bad = map(json.loads, capsys.readouterr().out.splitlines())
     assert good["decoded"] == {"id": 1, "amount": "2.50"} and good["schema"] == "version 1 (avro)"
     assert "decoded" not in bad and bad["schema_problem"]
+
+
+def test_sparks_source_and_sink_look_it_up(broker: LoopbackBroker) -> None:
+    """Driver and worker in one process, without a JVM; tests/spark has the whole."""
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    from pyromq.pipeline.core.errors import OptionError
+    from pyromq.pipeline.spark.source import PyromqDataSource
+
+    with Admin(broker.nameserver) as admin, Producer(broker.nameserver, group="shop") as producer:
+        for topic in ("looked-up", "looked-up-bad", "bare"):
+            admin.topics.create(topic, queues=1)
+        admin.schemas.set("looked-up", "id bigint NOT NULL, colour string", payload="avro")
+        for value in ({"id": 1, "colour": "red"}, {"id": 2}, b"\xff\xff"):
+            producer.send("looked-up", value)
+        options = {"nameserver": broker.nameserver, "topic": "looked-up", "schema": "topic"}
+        assert "id bigint, colour string, _error string" in PyromqDataSource(options).schema()
+        names = {"id": LongType(), "colour": StringType(), "_error": StringType()}
+        columns = StructType([StructField(name, kind) for name, kind in names.items()])
+
+        def rows(**more: str) -> list[Any]:
+            reader: Any = pickle.loads(pickle.dumps(PyromqDataSource({**options, **more}).reader(columns)))
+            return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+        *good, bad = rows()
+        assert [(row["id"], row["colour"]) for row in good] == [(1, "red"), (2, None)]
+        assert bad["id"] is None and bad["_error"]
+        assert rows(badRows="looked-up-bad") == good
+        (letter,) = admin.messages.newest("looked-up-bad", 5)
+        assert (letter.body, letter.keys) == (b"\xff\xff", ("looked-up/broker-a/0/2",))
+        assert letter.get("dead_letter_reason") == bad["_error"] and letter.get("dead_letter_offset") == "2"
+        for wrong, text in (
+            ({"topic": "bare"}, "topic bare has none"),
+            ({"payload": "json"}, "avro by its schema, not json"),
+            ({"badRows": "looked-up"}, "name another one"),
+        ):
+            with pytest.raises(OptionError, match=text):
+                PyromqDataSource({**options, **wrong}).schema()
 
 
 def test_sql_has_the_fields_as_columns(broker: LoopbackBroker) -> None:
