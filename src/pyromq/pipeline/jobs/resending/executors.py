@@ -186,7 +186,7 @@ def sent_once(sender: BatchSender, items: Iterator[Item], *, is_again: bool) -> 
 
 
 def run_parts(
-    spark: SparkSession, frame: DataFrame, task: PartTask, tell: Tell, total: int | None
+    spark: SparkSession, frame: DataFrame, task: PartTask, report: Tell, total: int | None
 ) -> list[PartOutcome]:
     """Send all parts, and report progress meanwhile. Raises what Spark raises."""
     from pyspark import InheritableThread
@@ -207,7 +207,7 @@ def run_parts(
     thread.start()
     while thread.is_alive():
         thread.join(_LOOK_S)
-        tell(counter.value, total)
+        report(counter.value, total)
     (found,) = ended
     if isinstance(found, BaseException):
         raise found
