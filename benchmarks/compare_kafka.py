@@ -24,7 +24,7 @@ POM = Path(__file__).parent / "kafka" / "pom.xml"
 _FETCH_TIMEOUT_S = 900
 _READY_TIMEOUT_S = 120
 _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-_JVM = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
+_JVM = ("-Xms512m", "-Xmx512m", "-XX:+UseG1GC")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
-"""PyroMQ's Spark source and sink beside Spark's Kafka source and sink: one Spark, one run, the same messages.
+"""PyroMQ's Spark source and sink, in both lanes, beside Spark's Kafka source and sink: one Spark, one run.
 
     make compare ARGUMENTS=spark               needs Java 17 and Maven; "spark 200000 1": messages, rounds
 
-Both read 1 KiB messages with a key from four queues (partitions), in four batches, and hand the same columns to
+All three read 1 KiB messages with a key from four queues (partitions), in four batches, and hand the same columns to
 the same sinks of Spark. Brokers run beside and flush when they like, which is Kafka's default; ours would wait for it.
 CPU is that of Spark's JVM and of its Python workers, without the first batch of a query; that of the brokers is shown
-beside. Scenarios alternate between the two; a first round warms up and does not count, of the others the best counts,
-for both. Rounds end early when there is no time for another. Latency is from before a send to the end of the batch that
+beside. Scenarios alternate between the three; a first round warms up and does not count, of the others the best counts,
+for each. Rounds end early when there is no time for another. Latency is from before a send to the end of the batch that
 has the message.
 """
 
@@ -38,6 +38,8 @@ BATCHES = 4  # of a query; the first is not counted
 SMALL_BATCHES = 40
 LATENCY_MESSAGES = 200
 LATENCY_PAUSE_S = 0.05
+LANE = "spark.pyromq.lane"
+HEAP = "700m"  # of Spark's JVM; 2 cores, batches of 100 MB that nobody keeps
 BUDGET_S = 300  # no round begins later than this
 TICKS = os.sysconf("SC_CLK_TCK")
 _PATIENCE_S = 120
@@ -69,10 +71,12 @@ class Taken(NamedTuple):
 
 
 class Side(Protocol):
-    """One of the two that are compared."""
+    """One of those that are compared."""
 
-    name: str
     broker_pid: int
+
+    @property
+    def name(self) -> str: ...
 
     def make(self, spark: Any, topics: Sequence[str]) -> None: ...
     def fill(self, spark: Any, topic: str, count: int, body: bytes) -> None: ...
@@ -83,21 +87,31 @@ class Side(Protocol):
 
 @dataclass
 class PyromqSide:
+    """In one lane. Both lanes read the same topics."""
+
     nameserver: str
     broker_pid: int
-    name: str = "PyroMQ"
+    lane: str
+    fills: bool
     _producers: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def name(self) -> str:
+        return f"PyroMQ-{self.lane}"
 
     def make(self, spark: Any, topics: Sequence[str]) -> None:
         with Admin(self.nameserver) as admin:
-            for topic in topics:
+            for topic in topics if self.fills else ():
                 admin.topics.create(topic, queues=QUEUES)
 
     def fill(self, spark: Any, topic: str, count: int, body: bytes) -> None:
+        if not self.fills:
+            return
         rows = _rows(spark, count, body).selectExpr("value AS body", "string(key) AS keys", "partition AS queue_id")
         rows.write.format("pyromq").options(nameserver=self.nameserver, topic=topic).mode("append").save()
 
     def read(self, spark: Any, topic: str, query: str, limit: int, wanted: Wanted) -> Any:
+        spark.conf.set(LANE, self.lane)  # of the source, and of the sink that follows it
         reader = spark.readStream.format("pyromq").options(
             nameserver=self.nameserver, topic=topic, group=f"compare-{query}", startingOffsets="earliest",
             maxOffsetsPerTrigger=str(limit),
@@ -120,7 +134,7 @@ class PyromqSide:
 class KafkaSide:
     address: str
     broker_pid: int
-    name: str = "Kafka"
+    name = "Kafka"
 
     def make(self, spark: Any, topics: Sequence[str]) -> None:
         java, admin = spark._jvm.java, spark._jvm.org.apache.kafka.clients.admin
@@ -168,7 +182,9 @@ def main(messages: str = "400000", rounds: str = "3") -> None:
     print(machine())
     from pyspark import __version__ as spark_version
 
-    from pyromq.pipeline import session
+    from pyromq.pipeline import lane_jar, session
+
+    lane_jar()  # without it both lanes would be Python's; raises NoLaneError
 
     print(f"Spark {spark_version} with two cores for both; {jars.versions}; {count:,} messages")
     with ExitStack() as stack:
@@ -176,24 +192,29 @@ def main(messages: str = "400000", rounds: str = "3") -> None:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         theirs: Kafka = stack.enter_context(kafka(jars, folder / "kafka"))
         nameserver, pid = stack.enter_context(pyromq_broker(folder, "--flush", "async"))
-        ours = PyromqSide(nameserver, pid)
-        stack.callback(ours._producers.close)
+        ours = [PyromqSide(nameserver, pid, lane, fills=not number) for number, lane in enumerate(("jvm", "python"))]
+        for side in ours:
+            stack.callback(side._producers.close)
         settings: dict[str, Any] = {
-            "spark.driver.extraClassPath": ":".join(map(str, jars.connector)), "spark.driver.memory": "2g",
+            "spark.driver.extraClassPath": ":".join(map(str, jars.connector)), "spark.driver.memory": HEAP,
             "spark.ui.enabled": False, "spark.log.level": "OFF", "spark.local.dir": folder / "spark",
             "spark.sql.streaming.numRecentProgressUpdates": 5_000,
         }  # fmt: skip
         spark = session("local[2]", **settings)
         stack.callback(spark.stop)
-        sides: tuple[Side, Side] = ours, KafkaSide(theirs.address, theirs.pid)
-        print_lines(_compared(spark, sides, folder, count, int(rounds), begun), *(side.name for side in sides))
+        sides: list[Side] = [*ours, KafkaSide(theirs.address, theirs.pid)]
+        for name, lines in _compared(spark, sides, folder, count, int(rounds), begun).items():
+            print_lines(lines, name, sides[-1].name)
         print(f"\ntook {time.monotonic() - begun:.0f} s")
 
 
-def _compared(spark: Any, sides: tuple[Side, Side], folder: Path, count: int, rounds: int, begun: float) -> list[Line]:
+def _compared(
+    spark: Any, sides: Sequence[Side], folder: Path, count: int, rounds: int, begun: float
+) -> dict[str, list[Line]]:
+    """Lines of each of ours, beside the last of the sides."""
     body = Random(1).randbytes(1024)
     for side in sides:
-        side.make(spark, ("orders", "copies", "few", "live"))
+        side.make(spark, ("orders", "copies", "few", *(f"live-{each.name}" for each in sides)))
         side.fill(spark, "orders", count, body)
         side.fill(spark, "few", SMALL_BATCHES * QUEUES, body)
     found: dict[str, dict[str, list[Taken]]] = {name: {side.name: [] for side in sides} for name in SCENARIOS}
@@ -209,13 +230,25 @@ def _compared(spark: Any, sides: tuple[Side, Side], folder: Path, count: int, ro
                 if turn:
                     found[name][side.name].append(taken)
         done = turn
-    print(f"best of {done} rounds after one that does not count")
-    lines = [line for name in SCENARIOS for line in _lines(name, *(found[name][side.name] for side in sides))]
-    late = [_latencies(spark, side, folder / f"live-{side.name}") for side in sides]
-    for unit, which in (("p50 ms", 49), ("p99 ms", 98)):
-        mine, other = (quantiles(each, n=100, method="inclusive")[which] for each in late)
-        lines.append(less("latency, 20 messages/s, topic → no-op", unit, mine, other))
-    return lines
+    print(f"best of {done} rounds after one that does not count; load {os.getloadavg()[0]:.1f}")
+    late = {side.name: _latencies(spark, side, folder / f"live-{number}") for number, side in enumerate(sides)}
+    *ours, theirs = (side.name for side in sides)
+    return {
+        name: [line for each in SCENARIOS for line in _lines(each, found[each][name], found[each][theirs])]
+        + [
+            less(
+                "latency, 20 messages/s, topic → no-op",
+                unit,
+                *(_percentile(late[side], which) for side in (name, theirs)),
+            )
+            for unit, which in (("p50 ms", 49), ("p99 ms", 98))
+        ]
+        for name in ours
+    }
+
+
+def _percentile(some: Sequence[float], which: int) -> float:
+    return quantiles(some, n=100, method="inclusive")[which]
 
 
 def _lines(name: str, ours: list[Taken], theirs: list[Taken]) -> list[Line]:
@@ -272,6 +305,7 @@ def _few(run: Running) -> Any:
     return run.read(topic="few").writeStream.format("noop")
 
 
+LATE = "latency, 20 messages/s, topic → no-op"
 SMALL = "a micro-batch of 4 rows in 4 partitions"
 SCENARIOS: dict[str, Callable[[Running], Any]] = {
     "topic → no-op, with bodies": _noop,
@@ -307,10 +341,11 @@ def _measured(run: Running, start: Callable[[Running], Any]) -> Taken:
 
 def _latencies(spark: Any, side: Side, folder: Path) -> list[float]:
     """In milliseconds, message by message."""
-    send = side.sender(spark, "live")
+    topic = f"live-{side.name}"
+    send = side.sender(spark, topic)
     body = Random(2).randbytes(1024)
     send(body)  # the first takes longer
-    reading = side.read(spark, "live", f"live-{side.name}", 100_000, Wanted.ALL)
+    reading = side.read(spark, topic, topic, 100_000, Wanted.ALL)
     query = reading.writeStream.format("noop").option("checkpointLocation", str(folder)).start()
     warm_up = LATENCY_MESSAGES // 2
     sent_ms: list[float] = []

@@ -27,6 +27,7 @@ QUEUES = 2
 BODY_BYTES = 1024
 SEND_BATCH = 64
 TICKS = os.sysconf("SC_CLK_TCK")
+HEAP = "700m"  # of Spark's JVM: with code and threads it stays below 1 GB
 _LOOK_S = 0.05
 
 
@@ -48,7 +49,7 @@ class Taken(NamedTuple):
 def bench_session() -> Any:
     from pyromq.pipeline import session
 
-    settings = {"spark.ui.enabled": "false", "spark.log.level": "OFF", "spark.driver.memory": "2g"}
+    settings = {"spark.ui.enabled": "false", "spark.log.level": "OFF", "spark.driver.memory": HEAP}
     return session("local[2]", "pyromq", **settings)
 
 

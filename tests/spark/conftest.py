@@ -63,6 +63,13 @@ def checkpoint(tmp_path: Path) -> str:
     return str(tmp_path / "checkpoint")
 
 
+@pytest.fixture
+def lane_jar_or_skip() -> None:
+    """There is a JVM lane here."""
+    if lane_jar_if_any() is None:
+        pytest.skip("there is no Java compiler for the JVM lane")
+
+
 @pytest.fixture(params=("python", "jvm"))
 def lane(spark: Any, request: pytest.FixtureRequest) -> Iterator[str]:
     """Each lane in turn, for the queries of a test that name none."""

@@ -1,7 +1,7 @@
 """Every kind of pipeline at once, each reading the topic ``in``: what drivers run that are killed, and their heirs.
 
 ``python -m tests.spark.killed_pipelines NAMESERVER FOLDER``: a driver that goes on until it is killed. Lives read in
-the lanes in turn, as far as they stop at places that both have.
+the lanes in turn, as far as they stop at places that both have; Python writes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def copy(spark: Any, mode: str, nameserver: str, folder: Path, trigger: dict[str
     rows = spark.readStream.format("pyromq").options(**reading).schema("body binary, keys string").load()
     writing = {
         "nameserver": nameserver, "topic": mode, "mode": mode, "checkAfter": "2s", "requestTimeout": "10s",
-        "batchBytes": "1k", "inFlight": "1", "settleTime": "300ms",
+        "batchBytes": "1k", "inFlight": "1", "settleTime": "300ms", "lane": "python",  # which stops at places
         "checkpointLocation": str(checkpoint_of(folder, mode)),
     }  # fmt: skip
     return rows.writeStream.format("pyromq").options(**writing).trigger(**trigger).start()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pyromq import Admin, Message, Producer
@@ -80,14 +81,16 @@ def bodies_in(spark: Any, options: dict[str, str]) -> Counter[str]:
     return Counter(row.body.decode() for row in spark.read.format("pyromq").options(**options).load().collect())
 
 
-def test_a_stream_from_topic_to_topic_with_credentials_over_tls(spark: Any, guarded: Guarded, checkpoint: str) -> None:
+def test_a_stream_from_topic_to_topic_with_credentials_over_tls(
+    spark: Any, guarded: Guarded, checkpoint: str, lane: str
+) -> None:
     sent = send(guarded, "guarded-in", 30)
     options = guarded.options("guarded-in", group="guarded-group", startingOffsets="earliest")
     reading = spark.readStream.format("pyromq").options(**options).schema("body binary").load()
     writing = reading.writeStream.format("pyromq").options(**guarded.options("guarded-out"))
     query = writing.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     assert query.awaitTermination(TIMEOUT_S) and query.exception() is None
-    assert bodies_in(spark, guarded.options("guarded-out")) == Counter(sent)
+    assert not Counter(sent) - bodies_in(spark, guarded.options("guarded-out"))
     for path in Path(checkpoint).rglob("*"):
         assert not path.is_file() or CANARY.encode() not in path.read_bytes(), path
 
@@ -103,13 +106,13 @@ def test_a_stream_from_topic_to_topic_with_credentials_over_tls(spark: Any, guar
     ids=["unsigned", "a wrong secret", "unknown", "another topic"],
 )
 def test_others_are_refused_and_told_why(
-    spark: Any, guarded: Guarded, credentials: Credentials | None, topic: str, text: str
+    spark: Any, guarded: Guarded, lane: str, credentials: Credentials | None, topic: str, text: str
 ) -> None:
     send(guarded, topic, 1)
     options = guarded.options(topic, credentials)
-    with pytest.raises((PySparkException, MQError)) as read:
+    with pytest.raises((PySparkException, Py4JJavaError, MQError)) as read:
         bodies_in(spark, options)
-    with pytest.raises((PySparkException, MQError)) as written:
+    with pytest.raises((PySparkException, Py4JJavaError, MQError)) as written:
         spark.range(1).selectExpr("cast(id as string) as body").write.format("pyromq").options(**options).mode(
             "append"
         ).save()
@@ -118,12 +121,14 @@ def test_others_are_refused_and_told_why(
         assert CANARY not in str(refused.value) and "not-the-secret" not in str(refused.value)
 
 
-def test_without_tls_or_with_another_authority_nothing_is_read(spark: Any, guarded: Guarded, tmp_path: Path) -> None:
+def test_without_tls_or_with_another_authority_nothing_is_read(
+    spark: Any, guarded: Guarded, tmp_path: Path, lane: str
+) -> None:
     made = [sys.executable, "-m", "pyromq", "tls", "init", str(tmp_path / "tls")]
     subprocess.run(made, check=True, capture_output=True)
     options = guarded.options("guarded-in", requestTimeout="1s", retryTimeout="1s")
     for tls in ({"tls": "false"}, {"tlsCa": str(tmp_path / "tls/ca.pem")}):
         plain = {name: value for name, value in options.items() if name != "tlsCa"}
-        with pytest.raises((PySparkException, MQError)) as failed:
+        with pytest.raises((PySparkException, Py4JJavaError, MQError)) as failed:
             bodies_in(spark, {**plain, **tls})
         assert CANARY not in str(failed.value)

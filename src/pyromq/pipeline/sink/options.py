@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from pyromq.errors import InvalidNameError
 from pyromq.model.names import validate_topic
-from pyromq.pipeline.core.option_texts import PayloadFormat
+from pyromq.pipeline.core.option_texts import OF_TOPIC, LaneChoice, is_looked_up
 from pyromq.pipeline.core.options import (
+    LANE_MARK,
     OPTIONS,
     Mistakes,
     OptionTable,
@@ -25,6 +26,7 @@ from pyromq.pipeline.core.options import (
     with_nameservers_known_here,
 )
 from pyromq.typed.schemas.given import BodySchema
+from pyromq.typed.schemas.payloads import PayloadFormat
 
 
 class Mode(Enum):
@@ -50,8 +52,9 @@ class SinkOptions:
     check_after_ms: int = 60_000
     checkpoint: str = ""
     payload: PayloadFormat | None = None  # how columns become bodies; None: there is a column body
-    schema: str = ""
+    schema: str = field(default="", repr=False)
     body_schema: BodySchema | None = None  # of the columns that are there, once they are known
+    lane: LaneChoice = LaneChoice.PYTHON
     bad_rows: str = ""  # a topic, or a folder; empty: they end the task
 
     @property
@@ -113,12 +116,12 @@ SINK_OPTIONS: Final = (
     SourceOption("inFlight", "in_flight", _count, Use.BOTH, "`8`"),
     SourceOption("settleTime", "settle_ms", _duration, Use.BOTH, "`1s`"),
     SourceOption("badRows", "bad_rows", _bad_rows, Use.BOTH, "`fail`"),
-    *(_SOURCES[name] for name in ("payload", "schema")),
+    *(_SOURCES[name] for name in ("payload", "schema", "lane")),
     SourceOption("checkAfter", "check_after_ms", _duration, Use.STREAM, "`60s`"),
     SourceOption("checkpointLocation", "checkpoint", _text, Use.STREAM, "Spark's"),
     *(_SOURCES[name] for name in _SHARED),
 )
-_ADDED_BY_SPARK: Final = frozenset(("path", "queryname"))
+_ADDED_BY_SPARK: Final = frozenset(("path", "queryname", "asyncprogresstrackingenabled", LANE_MARK))
 _TABLE: Final = OptionTable("sink", "writes", "docs/how-to/spark-sink.md", SINK_OPTIONS, _ADDED_BY_SPARK)
 
 
@@ -145,7 +148,8 @@ def _rules(options: SinkOptions, use: Use) -> tuple[Rule, ...]:
          "a batch write is not transactional; idempotent writes can be repeated"),
         ("badRows", not options.bad_rows or options.bad_rows not in options.topics,
          "it is the topic that the other rows go to; name another one"),
-        ("schema", options.payload or not options.schema, "it needs payload, which says how bodies are written",
-         "payload"),
+        ("schema", options.payload or not options.schema or is_looked_up(options.schema),
+         "it needs payload, which says how bodies are written", "payload"),
+        ("schema", options.schema != OF_TOPIC or options.topic, "topic is the schema of one topic: name it", "topic"),
         *connection_rules(options.reaching),
     )  # fmt: skip

@@ -30,8 +30,11 @@ from pyromq.model import property_names as names
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.borders import in_one_sentence
 from pyromq.pipeline.core.connections import connect
-from pyromq.pipeline.core.options import Use
+from pyromq.pipeline.core.errors import OptionError
+from pyromq.pipeline.core.option_texts import LaneChoice
+from pyromq.pipeline.core.options import LANE_MARK, Use
 from pyromq.pipeline.payload.encoding import BodyEncoder, encoded_schema, marks_of
+from pyromq.pipeline.payload.lookup import looked_up
 from pyromq.pipeline.payload.typed_rows import payload_schema
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.sink.bad_rows import RowPacker, Sieve, side_output
@@ -62,23 +65,33 @@ _OVERWRITING: Final = {
     Use.BATCH: ("save mode overwrite", ".mode('append')"),
 }
 """What the user asked for in Spark's words, and should."""
+NO_LANE: Final = (
+    "jvm is not there: Spark needs its jar from the start (pyromq.pipeline.session() gives it, for others there is "
+    "pyromq.pipeline.lane_jar()), which takes a Java compiler; it has no mode transactional, no badRows but fail, no "
+    "payload, no client certificates, no URL of name servers, no namespace without topic. With auto Python writes there"
+)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
     """Make the writer of a streaming query. Raises OptionError, SchemaError, ConfigError."""
-    return StreamWriter(_checked(options, schema, overwrite, Use.STREAM))
+    return StreamWriter(checked_options(options, schema, overwrite, Use.STREAM))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
     """Make the writer of a batch write. Raises OptionError, SchemaError, ConfigError."""
-    return BatchWriter(_checked(options, schema, overwrite, Use.BATCH))
+    return BatchWriter(checked_options(options, schema, overwrite, Use.BATCH))
 
 
-def _checked(given: Mapping[str, str], schema: StructType, overwrite: bool, use: Use) -> SinkOptions:
+def checked_options(given: Mapping[str, str], schema: StructType, overwrite: bool, use: Use) -> SinkOptions:
+    """What a write asks for. Raises OptionError, SchemaError, ConfigError."""
     options = parse_sink_options(given, use)
+    if options.lane is LaneChoice.JVM and LANE_MARK not in given:
+        raise OptionError("lane", NO_LANE)
     if overwrite:  # Spark's mode, not our option of that name
         asked, write = _OVERWRITING[use]
         raise ConfigError(f"{asked}: a topic cannot be overwritten; write with {write}")
+    payload, known = looked_up(options.reaching, options.payload, options.schema, options.topics)
+    options = replace(options, payload=payload, body_schema=known)
     check_sink_schema(schema, options)
     if options.payload is not None:
         options = replace(options, body_schema=_body_schema(options, schema))
@@ -89,7 +102,7 @@ def _body_schema(options: SinkOptions, schema: StructType) -> BodySchema:
     """What bodies are written as, of the columns that are not the sink's. Raises OptionError, SchemaError."""
     columns = [each for each in to_arrow_schema(schema, timezone="UTC") if each.name not in SINK_COLUMNS]
     assert options.payload is not None
-    found = encoded_schema(payload_schema(options.payload, options.schema), columns)
+    found = encoded_schema(options.body_schema or payload_schema(options.payload, options.schema), columns)
     BodyEncoder(options.payload, found)  # what is missing is said here
     return found
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from pyspark.sql.datasource import InputPartition
 
-from pyromq.client.core.settings import ClientSettings
 from pyromq.model.namespaces import unwrap, wrap
 from pyromq.pipeline.core.connections import client_settings
 from pyromq.pipeline.core.errors import OptionError
@@ -22,15 +22,21 @@ from pyromq.pipeline.reading.plan import Partition
 from pyromq.pipeline.reading.pulls import NO_GROUP, filter_for
 
 
+class PlannedPart(InputPartition):
+    """The plan of one task; Java takes ``value`` out of the pickled object."""
+
+    value: str
+
+
 def plan_text(options: SourceOptions, partition: Partition) -> str:
     """The plan of one task. Raises OptionError for what the lane cannot do."""
-    settings = client_settings(options)
-    ranges = [_range(options, each) for each in partition]
-    plan = {"ranges": ranges, "cluster": _cluster(settings), "pulls": _pulls(options, settings)}
+    ranges = [range_facts(options, each) for each in partition]
+    plan = {"ranges": ranges, "cluster": cluster_facts(options), "pulls": pull_facts(options)}
     return msgspec.json.encode(plan).decode()
 
 
-def _range(options: SourceOptions, wanted: OffsetRange) -> dict[str, Any]:
+def range_facts(options: SourceOptions, wanted: OffsetRange) -> dict[str, Any]:
+    """A range as ``PullPlan.java`` reads it."""
     queue, wanted_of_it = wanted.queue, filter_for(options, wanted.queue.topic)
     return {
         "topic": queue.topic,
@@ -45,7 +51,9 @@ def _range(options: SourceOptions, wanted: OffsetRange) -> dict[str, Any]:
     }
 
 
-def _cluster(settings: ClientSettings) -> dict[str, Any]:
+def cluster_facts(options: SourceOptions) -> dict[str, Any]:
+    """How servers are reached. Raises OptionError for what the lane cannot do."""
+    settings = client_settings(options)
     keys, tls = settings.credentials, settings.tls
     if tls and not isinstance(tls, bool) and tls.certificate_file is not None:
         raise OptionError("lane", "jvm cannot show a certificate of its own (tlsCertificate); use python")
@@ -64,7 +72,9 @@ def _cluster(settings: ClientSettings) -> dict[str, Any]:
     }
 
 
-def _pulls(options: SourceOptions, settings: ClientSettings) -> dict[str, Any]:
+def pull_facts(options: SourceOptions) -> dict[str, Any]:
+    """How requests are made."""
+    settings = client_settings(options)
     return {
         "group": wrap(options.namespace, options.group) if options.group else NO_GROUP,
         "count": options.pull_count,

@@ -9,18 +9,12 @@ from pyspark.sql.datasource import InputPartition
 
 from pyromq.pipeline.core.borders import in_one_sentence
 from pyromq.pipeline.spark.batch_reader import BatchReader
-from pyromq.pipeline.spark.jvm.plans import plan_text
+from pyromq.pipeline.spark.jvm.plans import PlannedPart, plan_text
 from pyromq.pipeline.spark.pushed import FilteringReader
 from pyromq.pipeline.spark.source import StreamReader
 
 OPEN: Final = {"+": "open"}
 """Where a batch ends that is read until its time is up (``LaneStream.java``); no topic has that name."""
-
-
-class PlannedPart(InputPartition):
-    """The plan of one task; Java takes ``value`` out of the pickled object."""
-
-    value: str
 
 
 class PlanningReader(BatchReader):

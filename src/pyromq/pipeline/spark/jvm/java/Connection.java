@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.net.SocketTimeoutException;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
@@ -17,6 +18,8 @@ import org.apache.spark.TaskContext;
 /** A connection to one server, of one task at a time. Requests may be sent ahead; each response is asked for by its id. */
 final class Connection implements Closeable {
   private static final int BUFFER_BYTES = 1 << 16;
+  private static final int JOINED_BYTES_MAX = 1 << 14; // a request below that is written at once
+  private static final ByteText NO_BODY = new ByteText(0);
 
   final String address;
   long lastUsedMs = System.currentTimeMillis();
@@ -64,9 +67,21 @@ final class Connection implements Closeable {
 
   /** Sends a request; returns the id by which its response is asked for. */
   int send(int code, TreeMap<String, String> fields) throws TransportError {
+    return send(code, fields, NO_BODY);
+  }
+
+  int send(int code, TreeMap<String, String> fields, ByteText body) throws TransportError {
     int id = ++lastId;
     try {
-      socket.getOutputStream().write(Frame.request(code, id, fields, cluster.credentials()));
+      byte[] head = Frame.request(code, id, fields, body, cluster.credentials());
+      if (head.length + body.size <= JOINED_BYTES_MAX) {
+        byte[] whole = Arrays.copyOf(head, head.length + body.size);
+        System.arraycopy(body.data, 0, whole, head.length, body.size);
+        socket.getOutputStream().write(whole);
+      } else {
+        socket.getOutputStream().write(head);
+        socket.getOutputStream().write(body.data, 0, body.size);
+      }
     } catch (IOException error) {
       throw new TransportError("connection to " + address + " lost: " + error.getMessage(), error);
     }

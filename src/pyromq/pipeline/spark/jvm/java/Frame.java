@@ -26,7 +26,11 @@ import javax.crypto.spec.SecretKeySpec;
  */
 final class Frame {
   static final int PULL_MESSAGE = 11;
+  static final int GET_MAX_OFFSET = 30;
+  static final int GET_MIN_OFFSET = 31;
   static final int GET_ROUTE = 105;
+  static final int SEND_MESSAGE_V2 = 310;
+  static final int SEND_BATCH_MESSAGE = 320;
   private static final int VERSION = 479;
   private static final int FRAME_BYTES_MAX = 64 << 20;
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -44,18 +48,18 @@ final class Frame {
     }
   }
 
-  /** A request without a body, signed if there are credentials. */
-  static byte[] request(int code, int opaque, TreeMap<String, String> fields, PullPlan.Credentials credentials)
+  /** A request up to its body, signed if there are credentials. */
+  static byte[] request(int code, int opaque, TreeMap<String, String> fields, ByteText body, PullPlan.Credentials credentials)
       throws IOException {
     ObjectNode header = JSON.createObjectNode();
     header.put("code", code).put("flag", 0).put("language", "JAVA").put("opaque", opaque).put("version", VERSION);
     ObjectNode ext = header.putObject("extFields");
-    (credentials == null ? fields : signed(fields, credentials)).forEach(ext::put);
+    (credentials == null ? fields : signed(fields, body, credentials)).forEach(ext::put);
     byte[] text = JSON.writeValueAsBytes(header);
-    return ByteBuffer.allocate(8 + text.length).putInt(4 + text.length).putInt(text.length).put(text).array();
+    return ByteBuffer.allocate(8 + text.length).putInt(4 + text.length + body.size).putInt(text.length).put(text).array();
   }
 
-  private static TreeMap<String, String> signed(TreeMap<String, String> fields, PullPlan.Credentials credentials) {
+  private static TreeMap<String, String> signed(TreeMap<String, String> fields, ByteText body, PullPlan.Credentials credentials) {
     TreeMap<String, String> found = new TreeMap<>(fields);
     found.put("AccessKey", credentials.accessKey());
     if (!credentials.securityToken().isEmpty()) {
@@ -65,6 +69,7 @@ final class Frame {
       Mac mac = Mac.getInstance("HmacSHA1");
       mac.init(new SecretKeySpec(credentials.secretKey().getBytes(StandardCharsets.UTF_8), "HmacSHA1"));
       found.values().forEach(value -> mac.update(value.getBytes(StandardCharsets.UTF_8)));
+      mac.update(body.data, 0, body.size);
       found.put("Signature", Base64.getEncoder().encodeToString(mac.doFinal()));
     } catch (GeneralSecurityException error) {
       throw new IllegalStateException("requests cannot be signed: " + error, error);

@@ -7,7 +7,7 @@ import java.util.Map;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Which program reads the messages of a query: Python workers, or the JVM itself. */
+/** Which program reads the messages of a query, or sends its rows: Python workers, or the JVM itself. */
 public enum Lane {
   PYTHON,
   JVM;
@@ -18,25 +18,48 @@ public enum Lane {
   private static final String OPTION = "lane";
   private static final String SETTING = "spark.pyromq.lane"; // of a session, for queries without the option
   private static final String DEFAULT = "python";
-  private static final List<String> FOR_PYTHON = List.of("payload", "storepath", "tlscertificate", "tlskey");
+  private static final List<String> FOR_PYTHON = List.of("payload", "schema", "storepath", "tlscertificate", "tlskey");
+  private static final List<String> WRITTEN_BY_PYTHON = List.of("payload", "schema", "tlscertificate", "tlskey");
 
   /**
    * The lane of a query with these options. A lane that is asked for and cannot be had is left to Python too, which
    * refuses it in words.
    */
   public static Lane of(CaseInsensitiveStringMap options) {
+    return isWanted(options) && isFree(options, FOR_PYTHON) ? JVM : PYTHON;
+  }
+
+  /** As {@code of}, for a write. */
+  static Lane ofWrite(CaseInsensitiveStringMap options) {
+    boolean isPlain =
+        !said(options, "mode").equals("transactional")
+            && List.of("", "fail").contains(said(options, "badRows"))
+            && (said(options, "namespace").isEmpty() || !said(options, "topic").isEmpty()); // names of other topics are Python's
+    return isPlain && isWanted(options) && isFree(options, WRITTEN_BY_PYTHON) ? JVM : PYTHON;
+  }
+
+  private static boolean isWanted(CaseInsensitiveStringMap options) {
     String asked = options.getOrDefault(OPTION, SQLConf.get().getConfString(SETTING, DEFAULT)).strip().toLowerCase(Locale.ROOT);
-    boolean isWanted = !options.isEmpty() && (asked.equals("auto") || asked.equals("jvm"));
-    return isWanted && FOR_PYTHON.stream().noneMatch(name -> isGiven(options, name)) && !isListed(options) ? JVM : PYTHON;
+    return !options.isEmpty() && (asked.equals("auto") || asked.equals("jvm"));
+  }
+
+  private static boolean isFree(CaseInsensitiveStringMap options, List<String> forPython) {
+    return forPython.stream().noneMatch(name -> isGiven(options, name)) && !isListed(options);
+  }
+
+  private static String said(CaseInsensitiveStringMap options, String name) {
+    return options.getOrDefault(name, "").strip().toLowerCase(Locale.ROOT);
   }
 
   /** The options as the Python source gets them. */
   public CaseInsensitiveStringMap marked(CaseInsensitiveStringMap options) {
-    if (this == PYTHON) {
-      return options;
-    }
+    return this == PYTHON ? options : marked(options, "jvm");
+  }
+
+  /** The options with what the Python source is to do for the lane. */
+  static CaseInsensitiveStringMap marked(CaseInsensitiveStringMap options, String what) {
     Map<String, String> more = new HashMap<>(options.asCaseSensitiveMap());
-    more.put(MARK, "jvm");
+    more.put(MARK, what);
     return new CaseInsensitiveStringMap(more);
   }
 

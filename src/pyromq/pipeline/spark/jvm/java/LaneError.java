@@ -84,6 +84,19 @@ final class CorruptRecordError extends LaneError {
   }
 }
 
+/** Rows that no broker would take, or that cannot be sent again safely; the text names the column and the row. */
+final class RefusedError extends LaneError {
+  private static final long serialVersionUID = 1L;
+
+  RefusedError(String text) {
+    super(text, null);
+  }
+
+  static RefusedError tooLarge(String what, int bytes, int bytesMax) {
+    return new RefusedError(what + " has " + bytes + " bytes, at most " + bytesMax + " are allowed");
+  }
+}
+
 /** Files or settings that cannot work. */
 final class ConfigError extends LaneError {
   private static final long serialVersionUID = 1L;

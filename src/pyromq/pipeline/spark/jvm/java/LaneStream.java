@@ -23,7 +23,8 @@ final class LaneStream
   private final MicroBatchStream planned;
   private final StructType columns;
   private boolean isRealTime;
-  private boolean isStopped;
+  private PlanAhead ahead; // of the next batch, if it was asked where it ends
+  private Offset report; // for the progress, as of then
 
   LaneStream(SupportsTriggerAvailableNow limited, MicroBatchStream planned, StructType columns) {
     this.limited = limited;
@@ -33,7 +34,13 @@ final class LaneStream
 
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
-    return LaneScan.plans(planned.planInputPartitions(start, end));
+    return ahead != null && ahead.isFor(start, end) ? ahead.plans() : plan(start, end);
+  }
+
+  private InputPartition[] plan(Offset start, Offset end) {
+    synchronized (planned) { // Python answers one question at a time
+      return LaneScan.plans(planned.planInputPartitions(start, end));
+    }
   }
 
   @Override
@@ -76,12 +83,17 @@ final class LaneStream
 
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    return limited.latestOffset(start, limit);
+    synchronized (planned) {
+      Offset end = limited.latestOffset(start, limit);
+      report = limited.reportLatestOffset(); // Spark asks for it next
+      ahead = end == null || isRealTime || end.json().equals(start.json()) ? null : PlanAhead.of(start, end, () -> plan(start, end));
+      return end;
+    }
   }
 
   @Override
   public Offset reportLatestOffset() {
-    return limited.reportLatestOffset();
+    return report == null ? limited.reportLatestOffset() : report;
   }
 
   @Override
@@ -100,15 +112,10 @@ final class LaneStream
   }
 
   @Override
-  public void commit(Offset end) {
-    if (!isStopped) { // real-time mode commits once more at its end, when the planner is gone
-      planned.commit(end);
-    }
-  }
+  public void commit(Offset end) {} // the planner has nothing to do then: it tells the group before the next batch
 
   @Override
   public void stop() {
-    isStopped = true;
     planned.stop();
   }
 

@@ -2,6 +2,7 @@ package pyromq.lane;
 
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
@@ -17,7 +18,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Topics as a table: read by the lane that its options choose, written by the Python sink. */
+/** Topics as a table: read and written by the lane that the options choose. */
 public final class LaneTable implements SupportsRead, SupportsWrite {
   private static final String CONDITIONS = "pushFilters";
 
@@ -25,6 +26,7 @@ public final class LaneTable implements SupportsRead, SupportsWrite {
   private final StructType schema;
   private final Function<CaseInsensitiveStringMap, PythonDataSourceV2> planners;
   private final Supplier<PythonDataSourceV2> newPlanner;
+  private final Map<String, WritePlan> writes = new ConcurrentHashMap<>(); // by query: plans that serve more than one batch
 
   public LaneTable(
       String name,
@@ -67,6 +69,9 @@ public final class LaneTable implements SupportsRead, SupportsWrite {
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    if (Lane.ofWrite(info.options()) == Lane.JVM) {
+      return new LaneWriteBuilder(new WritePlanner(name, info, newPlanner, writes));
+    }
     return ((SupportsWrite) written()).newWriteBuilder(info);
   }
 

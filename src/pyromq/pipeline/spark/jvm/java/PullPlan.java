@@ -59,13 +59,19 @@ final class PullPlan implements InputPartition {
 
   /** The plan in a partition of the Python source; null for the one that Spark makes up when there is none. */
   static PullPlan unpickled(InputPartition partition) {
+    String json = text(partition);
+    return json == null ? null : new PullPlan(json);
+  }
+
+  /** What the planner has put into a partition; null for the one that Spark makes up. */
+  static String text(InputPartition partition) {
     byte[] pickled =
         partition instanceof PythonInputPartition of
             ? of.pickedPartition()
             : ((PythonStreamingInputPartition) partition).pickedPartition();
     try {
       Object made = new Unpickler().loads(pickled);
-      return made instanceof ClassDict found && found.get("value") instanceof String json ? new PullPlan(json) : null;
+      return made instanceof ClassDict found && found.get("value") instanceof String json ? json : null;
     } catch (IOException error) {
       throw new IllegalStateException("the plan of the Python source cannot be read: " + error, error);
     }
@@ -82,7 +88,7 @@ final class PullPlan implements InputPartition {
     }
   }
 
-  private static Range range(JsonNode from) {
+  static Range range(JsonNode from) {
     return new Range(
         from.get("topic").asText(),
         from.get("shown_topic").asText(),
@@ -95,7 +101,7 @@ final class PullPlan implements InputPartition {
         new HashSet<>(texts(from.get("tags"))));
   }
 
-  private static Cluster cluster(JsonNode from) {
+  static Cluster cluster(JsonNode from) {
     JsonNode keys = from.get("credentials");
     JsonNode tls = from.get("tls");
     return new Cluster(
@@ -106,7 +112,7 @@ final class PullPlan implements InputPartition {
             : new Tls(text(tls, "ca_file"), tls.get("verify").asBoolean(), tls.get("check_hostname").asBoolean(), text(tls, "hostname")));
   }
 
-  private static Pulls pulls(JsonNode from) {
+  static Pulls pulls(JsonNode from) {
     return new Pulls(
         text(from, "group"),
         from.get("count").asInt(),
@@ -118,11 +124,11 @@ final class PullPlan implements InputPartition {
         from.get("fail_on_data_loss").asBoolean());
   }
 
-  private static String text(JsonNode from, String name) {
+  static String text(JsonNode from, String name) {
     return from.get(name).asText();
   }
 
-  private static List<String> texts(JsonNode from) {
+  static List<String> texts(JsonNode from) {
     List<String> found = new ArrayList<>();
     from.forEach(each -> found.add(each.asText()));
     return found;
