@@ -55,7 +55,7 @@ class ChunkUnderWay:
             yield each if isinstance(each, ItemOutcome) else self.found[number]
 
 
-class BatchSender(PacedSender):
+class CopyBatchSender(PacedSender):
     """Sends copies in chunks at a rate, as batches where they are taken."""
 
     @property
