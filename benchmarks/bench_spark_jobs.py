@@ -174,7 +174,7 @@ def _bury(nameserver: str, group: str, count: int) -> None:
     from pyromq.model.names import dead_letter_topic
     from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
     from pyromq.operate.resend.outgoing import Outgoing
-    from pyromq.pipeline.jobs.resending.batches import BatchSender
+    from pyromq.pipeline.jobs.resending.batches import CopyBatchSender
 
     dead = dead_letter_topic(group)
     with Admin(nameserver) as admin:
@@ -188,7 +188,7 @@ def _bury(nameserver: str, group: str, count: int) -> None:
         )
         for number in range(count)
     )  # fmt: skip
-    sent = sum(each.status is ItemStatus.SENT for each in BatchSender(nameserver, {}).send_all(letters))
+    sent = sum(each.status is ItemStatus.SENT for each in CopyBatchSender(nameserver, {}).send_all(letters))
     assert sent == count, f"{sent} of {count} letters"
 
 

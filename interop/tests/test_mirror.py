@@ -96,7 +96,8 @@ def direction(request: pytest.FixtureRequest, nameservers: Nameservers) -> Itera
 def test_copies_are_the_messages_in_their_order(direction: Direction) -> None:
     direction.send(200, keys="k 1", tags="paid", properties={"colour": "green"})
     first, again = direction.mirror(), direction.mirror()
-    assert (first.copied, first.lag, first.queues, again.copied, again.repeated) == (200, 0, QUEUES, 0, 0)
+    assert (first.copied, first.lag, again.copied, again.repeated) == (200, 0, 0, 0)
+    assert first.queues in (QUEUES, QUEUES + 1), "and that of retries, where a group has it from the start"
     here, there = direction.rows(direction.here), direction.rows(direction.there)
     kept = ("queue_id", "message_id", "body", "keys", "tags")
     assert [[row[name] for name in kept] for row in there] == [[row[name] for name in kept] for row in here]

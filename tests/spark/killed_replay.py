@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ class DyingMessage(replay.ReplayedMessage):
         _seen += 1
         if _seen == FATAL and _is_first():
             os.kill(os.getpid() if os.environ[WHAT] == "worker" else parent_of(os.getppid()), signal.SIGKILL)
+            time.sleep(5)  # its workers go with it, a moment later
+            os._exit(1)
         return super().__call__(row)
 
 

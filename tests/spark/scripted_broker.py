@@ -10,6 +10,7 @@ import json
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, Self
 
@@ -52,7 +53,7 @@ class ScriptedBroker:
 
     def _serve(self, peer: socket.socket) -> None:
         decoder = FrameDecoder()
-        with peer:
+        with peer, suppress(ConnectionError):  # of workers that have read enough
             while data := peer.recv(1 << 16):
                 for frame in decoder.feed(data):
                     response = self._response(decode_command(frame))

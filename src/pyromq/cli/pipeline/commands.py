@@ -478,10 +478,10 @@ def mirror(
     from pyromq.pipeline.mirroring.job import round_text
 
     check_topics(cluster, *topics)
-    with bar("mirroring") as tell:
+    with bar("mirroring") as show:
         done = job(
             topics, cluster.nameserver, sending.to, groups=sending.group or (), follow_s=sending.follow or None,
-            name=sending.name, options=cluster.source_options, to_options=pairs(sending.to_option), progress=tell,
-            on_round=lambda each: tell(each.copied, each.copied + each.lag, round_text(each)),
+            name=sending.name, options=cluster.source_options, to_options=pairs(sending.to_option), progress=show,
+            on_round=lambda each: show(each.copied, each.copied + each.lag, round_text(each)),
         )  # fmt: skip
     write_summary(sys.stdout, output, "mirror", done)

@@ -55,7 +55,7 @@ class ChunkUnderWay:
             yield each if isinstance(each, ItemOutcome) else self.found[number]
 
 
-class BatchSender(PacedSender):
+class CopyBatchSender(PacedSender):
     """Sends copies in chunks at a rate, as batches where they are taken."""
 
     @property
@@ -99,7 +99,7 @@ class BatchSender(PacedSender):
             try:
                 key = message.sharding_key
                 queue = await queue_for(self.connected.client, message.topic, key) if key else None
-            except MQError:  # found again, tried again and told where it goes alone
+            except MQError:  # found again, tried again and reported where it goes alone
                 alone.append(lane)
                 continue
             by_queue.setdefault((message.topic, queue), []).extend(lane)
@@ -138,8 +138,8 @@ class BatchSender(PacedSender):
         stored, first = SEND_STATUSES[response.code], None
         place = queue.broker
         with suppress(ProtocolError):  # a broker that does not say where they are has them all the same
-            told = response.header_as(SendResponseHeader)
-            place, first = f"{queue.broker}:{told.queue_id}", told.queue_offset
+            header = response.header_as(SendResponseHeader)
+            place, first = f"{queue.broker}:{header.queue_id}", header.queue_offset
         return {
             number: msgspec.structs.replace(
                 message.source, status=ItemStatus.SENT, stored=stored, to_queue=place,

@@ -22,7 +22,7 @@ from pyromq.operate.resend.outgoing import Item, Outgoing
 from pyromq.pipeline.jobs.common.bars import Tell
 from pyromq.pipeline.jobs.common.plain_rows import count_of
 from pyromq.pipeline.jobs.common.selection import Selection
-from pyromq.pipeline.jobs.resending.batches import BatchSender
+from pyromq.pipeline.jobs.resending.batches import CopyBatchSender
 from pyromq.pipeline.jobs.resending.outgoing import SparkRow
 from pyromq.pipeline.jobs.resending.sending import chunks
 from pyromq.pipeline.spark.session import is_connect
@@ -147,7 +147,7 @@ class PartTask:
         context = TaskContext.get()
         rows = (row for batch in batches for row in rows_of_batch(batch))
         left = (row for row in rows if row["offset_message_id"] not in self.left_out)
-        sender = BatchSender(self.nameserver, self.options, rate=self.rate)
+        sender = CopyBatchSender(self.nameserver, self.options, rate=self.rate)
         is_again = context is not None and context.attemptNumber() > 0
         found = self._counted(sent_once(sender, map(self._item, left), is_again=is_again))
         outcome = PartOutcome.of(found, keeps=self.keeps, keeps_max=self.keeps_max)
@@ -168,7 +168,7 @@ class PartTask:
         return replace(item, is_checked=False)
 
 
-def sent_once(sender: BatchSender, items: Iterator[Item], *, is_again: bool) -> Iterator[ItemOutcome]:
+def sent_once(sender: CopyBatchSender, items: Iterator[Item], *, is_again: bool) -> Iterator[ItemOutcome]:
     """Send the items of a part, also when some of them were sent by an attempt before this one."""
     first = list(islice(items, PROBES))
     if not is_again:
@@ -186,7 +186,7 @@ def sent_once(sender: BatchSender, items: Iterator[Item], *, is_again: bool) -> 
 
 
 def run_parts(
-    spark: SparkSession, frame: DataFrame, task: PartTask, tell: Tell, total: int | None
+    spark: SparkSession, frame: DataFrame, task: PartTask, report: Tell, total: int | None
 ) -> list[PartOutcome]:
     """Send all parts, and report progress meanwhile. Raises what Spark raises."""
     from pyspark import InheritableThread
@@ -207,7 +207,7 @@ def run_parts(
     thread.start()
     while thread.is_alive():
         thread.join(_LOOK_S)
-        tell(counter.value, total)
+        report(counter.value, total)
     (found,) = ended
     if isinstance(found, BaseException):
         raise found

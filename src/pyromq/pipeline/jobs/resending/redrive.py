@@ -194,10 +194,10 @@ class LettersByExecutors:
         )  # fmt: skip
         frame, before = self.rows.in_parts(parts), len(done)
 
-        def tell(done: int, total: int | None = None, text: str = "") -> None:
+        def report(done: int, total: int | None = None, text: str = "") -> None:
             settings.tell(before + done, total, text)
 
-        found = PartOutcome.joined(run_parts(self.spark, frame, task, tell, len(self.known))).outcomes
+        found = PartOutcome.joined(run_parts(self.spark, frame, task, report, len(self.known))).outcomes
         order = {letter["offset_message_id"]: number for number, letter in enumerate(self.known)}
         return sorted(found, key=lambda each: order[each.offset_message_id])
 
