@@ -115,8 +115,9 @@ bench-spark: $(READY)  ## topics, sinks and jobs of the pipeline: CPU per row of
 	$(BIN)/python -m benchmarks.bench_spark_jobs
 	$(BIN)/python -m benchmarks.bench_spark_latency
 	$(BIN)/python -m benchmarks.bench_spark_lanes
+	$(BIN)/python -m benchmarks.bench_spark_typed
 
-compare: $(READY) $(CORE)  ## beside Apache RocketMQ (the broker) and Spark's Kafka source (the pipeline), one run: needs Java 17, Maven, a C compiler
+compare: $(READY) $(CORE)  ## beside Apache RocketMQ (broker, proxy) and Spark's Kafka source (the pipeline), one run: needs Java 17, Maven, a C compiler
 	$(BIN)/python -m benchmarks.compare $(ARGUMENTS)
 
 crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds

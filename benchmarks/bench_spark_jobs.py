@@ -1,9 +1,13 @@
 """Jobs of the pipeline beside each other: archives by both writers, stores read with and without their broker.
 
     python -m benchmarks.bench_spark_jobs [messages]
+    python -m benchmarks.bench_spark_jobs resend [messages]
 
 Messages have 1 KiB, and the broker runs on the same machine. An archive is a whole run, the start of its query and the
 names of its files included. ``spark_bench`` says how CPU is counted.
+
+``resend``: replays and redrives from the driver and from executors, whole runs with their looks for what was sent
+before; messages of 1 KiB.
 """
 
 from __future__ import annotations
@@ -11,13 +15,25 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.bench_spark import BODY
 from benchmarks.measure import machine
-from benchmarks.spark_bench import SEND_BATCH, TOPIC, bench_session, broker, cpu_of_work, fill, print_figure
+from benchmarks.spark_bench import (
+    SEND_BATCH,
+    TICKS,
+    TOPIC,
+    bench_session,
+    broker,
+    cpu_of,
+    cpu_of_work,
+    fill,
+    print_figure,
+)
+from pyromq import Admin
 
 ROUNDS = 5
 FEW = "few"
@@ -93,6 +109,89 @@ def _print(found: dict[str, tuple[float, float]], count: int) -> None:
     )
 
 
+# --- sent again ---
+
+
+def resend(count: int) -> None:
+    """Replays with and without a name, and redrives, from executors; a tenth of it from the driver."""
+    from pyromq.pipeline.jobs import Selection, redrive, replay
+    from pyromq.pipeline.jobs.resending import executors
+
+    count = count // SEND_BATCH * SEND_BATCH
+    few = count // 10 // SEND_BATCH * SEND_BATCH
+    print(machine())
+    with tempfile.TemporaryDirectory(prefix="pyromq-bench-") as name, broker(Path(name)) as (nameserver, pid):
+        fill(nameserver, count)
+        fill(nameserver, few, FEW)
+        with Admin(nameserver) as admin:
+            for topic in ("to", "named", "revived"):
+                admin.topics.create(topic, queues=8)
+        spark = bench_session()
+
+        def replayed(topic: str, to: str, run: str = "") -> int:
+            done = replay(spark, Selection(topics=(topic,), nameserver=nameserver), to, name=run, dry_run=False)
+            assert done.sent + done.sent_before == done.found > 0, done
+            return done.found
+
+        def redriven(group: str, dead: int) -> Callable[[], int]:
+            _bury(nameserver, group, dead)
+
+            def work() -> int:
+                done = redrive(spark, group, nameserver=nameserver, dry_run=False)
+                assert (done.found, done.sent) == (dead, dead), done.found
+                return dead
+
+            return work
+
+        runs: dict[str, Callable[[], int]] = {
+            "the first, for the JVM to compile": lambda: replayed(TOPIC, "to"),
+            "replay": lambda: replayed(TOPIC, "to"),
+            "replay under a name": lambda: replayed(TOPIC, "named", "bench"),
+            "the same again: all is there": lambda: replayed(TOPIC, "named", "bench"),
+            "redrive": redriven("dead", count // 2),
+        }
+        print(f"\n{'from executors':34} {'messages/s':>12} {'CPU µs':>8} {'driver':>8} {'broker':>8}")
+        _print_runs(spark, pid, runs)
+        vars(executors)["FEW"] = 1 << 62
+        print(f"{'from the driver':34} {'messages/s':>12} {'CPU µs':>8} {'driver':>8} {'broker':>8}")
+        driver = {"replay": lambda: replayed(FEW, "to"), "replay under a name": lambda: replayed(FEW, "named", "few")}
+        _print_runs(spark, pid, {**driver, "redrive": redriven("dead-few", few)})
+        spark.stop()
+
+
+def _print_runs(spark: Any, broker_pid: int, runs: dict[str, Callable[[], int]]) -> None:
+    """CPU of JVM and workers, and of this process, which the driver's Python is."""
+    for title, work in runs.items():
+        own, theirs = time.process_time(), cpu_of(broker_pid)
+        rate, us = cpu_of_work(spark, work)
+        own, theirs = time.process_time() - own, (cpu_of(broker_pid) - theirs) / TICKS
+        print(f"  {title:32} {rate:12,.0f} {us:8.1f} {own:6.1f} s {theirs:6.1f} s", flush=True)
+
+
+def _bury(nameserver: str, group: str, count: int) -> None:
+    """Dead letters as brokers make them."""
+    from pyromq.model import property_names as names
+    from pyromq.model.names import dead_letter_topic
+    from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
+    from pyromq.operate.resend.outgoing import Outgoing
+    from pyromq.pipeline.jobs.resending.batches import BatchSender
+
+    dead = dead_letter_topic(group)
+    with Admin(nameserver) as admin:
+        admin.groups.create(group)
+        admin.topics.create(dead, queues=2)
+    letters = (
+        Outgoing(
+            source=ItemOutcome(offset_message_id="", status=ItemStatus.WOULD_SEND), topic=dead,
+            message_id=f"{group}-{number}", body=bytes(1024), is_checked=False,
+            properties=((names.UNIQUE_KEY, f"{group}-{number}"), (names.RETRY_TOPIC, "revived")),
+        )
+        for number in range(count)
+    )  # fmt: skip
+    sent = sum(each.status is ItemStatus.SENT for each in BatchSender(nameserver, {}).send_all(letters))
+    assert sent == count, f"{sent} of {count} letters"
+
+
 def _read(spark: Any, nameserver: str, schema: str = "") -> Any:
     reader = spark.read.format("pyromq").options(nameserver=nameserver, topic=TOPIC)
     return (reader.schema(schema) if schema else reader).load()
@@ -104,4 +203,7 @@ def _store(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["resend"]:
+        resend(int(sys.argv[2]) if len(sys.argv) > 2 else 200_000)
+    else:
+        main()

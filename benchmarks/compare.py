@@ -1,8 +1,10 @@
 """Our broker, with the compiled core and without, and Apache RocketMQ's, side by side in one run under the same load.
 
-    make compare                               this, then ``compare_spark``; needs Java 17, Maven and a C compiler
+    make compare                               this, then ``compare_grpc`` and ``compare_spark``; needs Java 17, Maven
+                                               and a C compiler
     make compare ARGUMENTS="brokers sync 5"    this alone; flush mode and rounds
-    make compare ARGUMENTS=spark               the other alone
+    make compare ARGUMENTS="grpc async 3"      our gRPC port and Apache's proxy alone
+    make compare ARGUMENTS=spark               the pipeline alone
     make compare ARGUMENTS=others              ``compare_others``: Redis, NATS and RabbitMQ
 
 All run with RocketMQ's defaults for files and the same flush mode; Apache's broker has a heap of 1 GiB, G1 and its
@@ -17,8 +19,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,15 +28,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from interop.jars import Jars, prepare_jars
+from interop.jars import prepare_jars
 
-from benchmarks import compare_others, compare_spark
+from benchmarks import compare_grpc, compare_others, compare_spark
+from benchmarks.apache_servers import apache_server, until_topics_are_made
 from benchmarks.compare_lines import less, more, print_lines
 from benchmarks.generator import Outcome, Scenario, build, resident_mb, run
 from benchmarks.measure import machine
 from benchmarks.our_broker import MODES, our_broker
-from pyromq.aio import Admin
-from pyromq.testing import free_port
 
 ROWS = (
     Scenario("send, 1 sender waiting for each answer", "send", 1, 1),
@@ -54,12 +53,7 @@ WARM_UP = (
     Scenario("warm-up", "trip", 1, 1, topic="trip", seconds=2),
 )
 FILL = Scenario("what is pulled", "batch", 4, 8, batch=32, seconds=1)
-_JVM = (
-    "-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseG1GC",
-    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
-    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
-    "--add-opens=java.base/java.nio=ALL-UNNAMED",
-)  # fmt: skip
+TOPICS = {"load": 4, "trip": 4}
 
 
 @dataclass
@@ -79,15 +73,18 @@ def main(part: str = "", *arguments: str) -> None:
     match part:
         case "":
             compare_brokers()
+            compare_grpc.main()
             compare_spark.main()
         case "brokers":
             compare_brokers(*arguments)
+        case "grpc":
+            compare_grpc.main(*arguments)
         case "spark":
             compare_spark.main(*arguments)
         case "others":
             compare_others.main(*arguments)
         case _:
-            raise SystemExit(f"there is nothing called {part} to compare: brokers, spark or others")
+            raise SystemExit(f"there is nothing called {part} to compare: brokers, grpc, spark or others")
 
 
 def compare_brokers(flush: str = "async", rounds: str = "3") -> None:
@@ -99,7 +96,8 @@ def compare_brokers(flush: str = "async", rounds: str = "3") -> None:
         folder = Path(tempfile.mkdtemp(prefix="pyromq-compare-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         ours = [stack.enter_context(_pyromq(flush, mode)) for mode in MODES]
-        apache = stack.enter_context(_apache(folder / "apache", flush, jars))
+        running = stack.enter_context(apache_server(folder / "apache", flush, jars, TOPICS))
+        apache = Server("Apache", running.port, [running.pid], [running.names_pid, running.pid], running.ready_s)
         servers = [*ours, apache]
         time.sleep(12)  # Apache's broker registers ten seconds after its start
         for server in servers:
@@ -127,61 +125,8 @@ def _one(scenario: Scenario, server: Server, number: int) -> Outcome:
 def _pyromq(flush: str, mode: str) -> Iterator[Server]:
     started = time.perf_counter()
     with our_broker(flush, mode) as broker:
-        asyncio.run(_until_a_topic_is_made(broker.nameserver))
+        asyncio.run(until_topics_are_made(broker.nameserver, TOPICS))
         yield Server(f"PyroMQ {mode}", broker.port, [broker.pid], [broker.pid], time.perf_counter() - started)
-
-
-@contextmanager
-def _apache(folder: Path, flush: str, jars: Jars) -> Iterator[Server]:
-    folder.mkdir()
-    names_port, port = free_port(), free_port(neighbours=(-2, 1))
-    values = {
-        "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerIP1": "127.0.0.1",
-        "listenPort": port, "namesrvAddr": f"127.0.0.1:{names_port}", "storePathRootDir": folder / "store",
-        "flushDiskType": "SYNC_FLUSH" if flush == "sync" else "ASYNC_FLUSH",
-    }  # fmt: skip
-    (folder / "names.conf").write_text(f"listenPort={names_port}\n")
-    (folder / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-    started = time.perf_counter()
-    with (folder / "log").open("w") as log:
-        processes = [
-            subprocess.Popen(_java(jars, folder, main_class, config), stdout=log, stderr=log)
-            for main_class, config in (
-                ("org.apache.rocketmq.namesrv.NamesrvStartup", "names.conf"),
-                ("org.apache.rocketmq.broker.BrokerStartup", "broker.conf"),
-            )
-        ]
-    try:
-        asyncio.run(_until_a_topic_is_made(f"127.0.0.1:{names_port}"))
-        ready_s = time.perf_counter() - started
-        pids = [process.pid for process in processes]
-        yield Server("Apache", port, pids[1:], pids, ready_s)
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait(60)
-
-
-def _java(jars: Jars, folder: Path, main_class: str, config: str) -> list[str]:
-    where = [f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}"]
-    return ["java", *_JVM, *where, "-cp", jars.class_path, main_class, "-c", str(folder / config)]
-
-
-async def _until_a_topic_is_made(nameserver: str) -> None:
-    """Started means: a client that knows only the name server can make a topic."""
-    deadline = time.monotonic() + 120
-    host, _, port = nameserver.partition(":")
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection((host, int(port)), timeout=1).close()
-            async with Admin(nameserver) as admin:
-                for topic in ("load", "trip"):
-                    await admin.topics.create(topic, queues=4)
-                return
-        except Exception:
-            await asyncio.sleep(0.02)
-    raise SystemExit(f"no broker was ready at {nameserver} within two minutes")
 
 
 def _report(ours: Server, apache: Server) -> None:

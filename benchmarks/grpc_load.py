@@ -67,15 +67,17 @@ class GrpcLoad:
         self.socket.sendall(frames.PREFACE + settings)
         self.socket.sendall(frames.encode_window_update(0, _WINDOW - frames.WINDOW_DEFAULT))
 
-    def call(self, name: str, request: bytes) -> bytes:
-        """The bytes of the next call; they have to be sent in the order in which they were made."""
+    def call(self, name: str, request: bytes, *, ends: bool = True) -> bytes:
+        """The bytes of the next call, or of a stream's beginning; to be sent in the order in which they were made."""
         stream_id, self._next_id = self._next_id, self._next_id + 2
         fields = [*self._fields, (b":path", f"{SERVICE}{name}".encode()), (b"x-mq-request-id", _request_id())]
-        fields.append((b"grpc-timeout", b"30S" if name == "ReceiveMessage" else b"3S"))
+        if ends:
+            fields.append((b"grpc-timeout", b"30S" if name == "ReceiveMessage" else b"3S"))
         fields.sort(key=lambda field: not field[0].startswith(b":"))
         block = self._encoder.encode(fields, huffman=False)
         head = frames.encode_frame(frames.HEADERS, frames.END_HEADERS, stream_id, block)
-        return head + frames.encode_frame(frames.DATA, frames.END_STREAM, stream_id, with_prefix(request))
+        flags = frames.END_STREAM if ends else 0
+        return head + frames.encode_frame(frames.DATA, flags, stream_id, with_prefix(request))
 
     def read(self) -> tuple[int, list[bytes]]:
         """How many calls have ended, and the DATA that came."""

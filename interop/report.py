@@ -95,7 +95,8 @@ class Report:
         for name in dict.fromkeys(case.name for case in cases):
             row = [_cell(self._cells.get((section, name, each)), numbers) for each in columns]
             lines.append(f"| {name} | {' | '.join(row)} |")
-        return [*lines, "", *(f"{number}. {reason}" for reason, number in numbers.items()), ""]
+        notes = [f"{number}. {reason}" for reason, number in numbers.items()]
+        return [*lines, "", *(notes and [*notes, ""])]
 
 
 def _sections(text: str) -> dict[str, list[str]]:

@@ -24,6 +24,7 @@ ROOT: Final = Path(__file__).parents[1]
 RECORDED: Final = ROOT / "release/surface.txt"
 MODULES: Final = (
     "pyromq", "pyromq.aio", "pyromq.settings", "pyromq.results", "pyromq.selectors", "pyromq.hooks", "pyromq.offsets",
+    "pyromq.schemas",
     "pyromq.monitoring", "pyromq.errors", "pyromq.typed", "pyromq.app", "pyromq.outbox", "pyromq.idempotent",
     "pyromq.lab", "pyromq.pipeline", "pyromq.pipeline.jobs", "pyromq.testing", "pyromq.integrations.logging",
     "pyromq.integrations.opentelemetry",

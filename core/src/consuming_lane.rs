@@ -3,20 +3,21 @@
 //! Nothing is decided here: acknowledgements of one group and topic become one request of Python's, and a receive is passed
 //! on as it is. What is left out is what HTTP/2 and protobuf cost in Python.
 
-use crate::grpc_ack::{self, receipts_list, Receipt};
+use crate::grpc_ack::{self, runs_of, Receipt, Run};
 use crate::guard::guarded;
 use crate::http2_lane::{call_at, Call, Http2Lane, Method, Open, FRAME_MAX, PREFIX_BYTES};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyBytes;
 
 const RECEIPTS_MAX: usize = 1_024; // of one request
 
-/// Number of the group and topic, receipts, and for each call its stream and how many of them are its own.
-type TakenAcks<'py> = (usize, Bound<'py, PyList>, Vec<(u32, usize)>);
+/// Number of the group and topic, receipts in runs and perhaps as texts, and for each call its stream and how many of them are
+/// its own.
+type TakenAcks<'a> = (usize, Vec<Run>, Vec<&'a str>, Vec<(u32, usize)>);
 /// Stream, timeout and request.
 type TakenReceive<'py> = (u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 /// Number of the client, where the rest begins, the last stream, bytes of DATA; and one of the two.
-type Taken<'py> = (usize, usize, u32, usize, Option<TakenAcks<'py>>, Option<TakenReceive<'py>>);
+type Taken<'a, 'py> = (usize, usize, u32, usize, Option<TakenAcks<'a>>, Option<TakenReceive<'py>>);
 
 /// Acknowledgements that were taken together.
 #[derive(Default)]
@@ -33,15 +34,17 @@ enum Found {
 }
 
 /// Calls from there on: acknowledgements of one client, group and topic, or one receive. `bounds`: the last stream, bytes of
-/// DATA that may come, calls that may begin. None: there are none, or they are Python's.
+/// DATA that may come, calls that may begin. `with_texts`: receipts are wanted as texts, too. None: there are none, or they are
+/// Python's.
 #[pyfunction]
-pub fn take_consuming<'py>(
+pub fn take_consuming<'a, 'py>(
     py: Python<'py>,
     mut lane: PyRefMut<'py, Http2Lane>,
-    data: &[u8],
+    data: &'a [u8],
     at: usize,
     bounds: (u32, i64, usize),
-) -> PyResult<Option<Taken<'py>>> {
+    with_texts: bool,
+) -> PyResult<Option<Taken<'a, 'py>>> {
     let (mut last_id, window, most) = bounds;
     guarded(|| {
         let (mut end, mut data_bytes, mut acks) = (at, 0, Acks::default());
@@ -65,7 +68,8 @@ pub fn take_consuming<'py>(
             }
         }
         let Some((client, pair)) = acks.owner else { return Ok(None) };
-        let found = (pair, receipts_list(py, &acks.receipts)?, acks.calls);
+        let texts = if with_texts { acks.receipts.iter().map(|(text, _)| *text).collect() } else { Vec::new() };
+        let found = (pair, runs_of(acks.receipts.iter().map(|(_, receipt)| receipt)), texts, acks.calls);
         Ok(Some((client, end, last_id, data_bytes, Some(found), None)))
     })
 }

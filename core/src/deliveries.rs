@@ -4,6 +4,7 @@
 //! properties that repeat a name or are no UTF-8, and messages without an id of their own.
 
 use crate::guard::guarded;
+use crate::http2_lane::FRAME_MAX;
 use crate::json::put_decimal;
 use crate::layout::{
     i32_at, i64_at, record_at, Places, ANY_V6, ATTEMPT_AT, BORN_HOST_AT, BORN_MS_AT, COMPRESSED, OFFSET_AT,
@@ -24,6 +25,12 @@ const FIFO: u64 = 2;
 const MD5: u64 = 2;
 const IDENTITY: u64 = 1;
 const DIGEST_BYTES: usize = 32; // as text
+
+const FRAME_HEAD_BYTES: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
 const ODD: [&[u8]; 6] =
     [b"TRAN_MSG", b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC", b"DELAY", b"_SYS_MSG_PRIORITY_"];
 
@@ -76,35 +83,93 @@ impl Deliveries {
         topic: &[u8],
         invisible_ms: u64,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        if portions.iter().any(|(runs, ..)| runs.iter().any(|run| !run.is_c_contiguous())) {
-            return Err(PyValueError::new_err("a run is one piece"));
-        }
         guarded(|| {
-            let mut heads = Heads::default();
-            for (runs, receipt, count) in &portions {
-                let portion = Portion { topic, receipt, invisible_ms };
-                let (before, mut scratch) = (heads.ends.len(), Scratch::default());
-                for run in runs {
-                    // SAFETY: the buffer is contiguous and alive until this function returns, and nothing writes to it
-                    // meanwhile: the GIL is held, and records are not written twice.
-                    let data = unsafe { std::slice::from_raw_parts(run.buf_ptr().cast::<u8>(), run.len_bytes()) };
-                    if self.put_run(data, &portion, &mut scratch, &mut heads).is_none() {
-                        return Ok(None);
-                    }
-                }
-                if heads.ends.len() - before != *count {
-                    return Ok(None);
-                }
-            }
-            heads.put_digests();
-            let size = heads.bytes.len() + heads.body_bytes;
-            PyBytes::new_with(py, size, |into| {
-                heads.copy_to(into);
+            let Some(heads) = self.heads(&portions, topic, invisible_ms)? else { return Ok(None) };
+            PyBytes::new_with(py, heads.size(), |into| {
+                heads.pieces().fold(0, |at, piece| {
+                    into[at..at + piece.len()].copy_from_slice(piece);
+                    at + piece.len()
+                });
                 Ok(())
             })
             .map(Some)
         })
     }
+
+    /// A whole response in frames of HTTP/2, and how many bytes of DATA it has: `messages` between what comes first and last,
+    /// all within `room`; `head` and `trailers` are header blocks. None: as `messages`, or there is no room.
+    #[allow(clippy::too_many_arguments)]
+    fn response<'py>(
+        &self,
+        py: Python<'py>,
+        portions: Vec<Popped>,
+        topic: &[u8],
+        invisible_ms: u64,
+        stream_id: u32,
+        ends: (&[u8], &[u8]),
+        blocks: (&[u8], &[u8]),
+        room: usize,
+    ) -> PyResult<Option<(Bound<'py, PyBytes>, usize)>> {
+        guarded(|| {
+            let Some(heads) = self.heads(&portions, topic, invisible_ms)? else { return Ok(None) };
+            let size = ends.0.len() + heads.size() + ends.1.len();
+            if size > room {
+                return Ok(None);
+            }
+            let (head, trailers) = blocks;
+            let frames = size.div_ceil(FRAME_MAX) + 2;
+            let whole = head.len() + size + trailers.len() + frames * FRAME_HEAD_BYTES;
+            let data = std::iter::once(ends.0).chain(heads.pieces()).chain(std::iter::once(ends.1));
+            let response = PyBytes::new_with(py, whole, |into| {
+                let at = put_frame(into, 0, HEADERS, END_HEADERS, stream_id, head);
+                let at = put_data(into, at, stream_id, data, size);
+                put_frame(into, at, HEADERS, END_HEADERS | END_STREAM, stream_id, trailers);
+                Ok(())
+            })?;
+            Ok(Some((response, size)))
+        })
+    }
+}
+
+/// A frame of HTTP/2 at that place; where the next one begins.
+fn put_frame(into: &mut [u8], at: usize, kind: u8, flags: u8, stream_id: u32, payload: &[u8]) -> usize {
+    let start = put_frame_head(into, at, kind, flags, stream_id, payload.len());
+    let end = start + payload.len();
+    into[start..end].copy_from_slice(payload);
+    end
+}
+
+fn put_frame_head(into: &mut [u8], at: usize, kind: u8, flags: u8, stream_id: u32, size: usize) -> usize {
+    into[at..at + 3].copy_from_slice(&(size as u32).to_be_bytes()[1..]);
+    into[at + 3..at + 5].copy_from_slice(&[kind, flags]);
+    into[at + 5..at + FRAME_HEAD_BYTES].copy_from_slice(&stream_id.to_be_bytes());
+    at + FRAME_HEAD_BYTES
+}
+
+/// DATA in frames that a peer takes by default: where messages begin and end does not matter.
+fn put_data<'a>(
+    into: &mut [u8],
+    mut at: usize,
+    stream_id: u32,
+    pieces: impl Iterator<Item = &'a [u8]>,
+    mut size: usize,
+) -> usize {
+    let mut room = 0; // of the frame under way
+    for mut piece in pieces {
+        while !piece.is_empty() {
+            if room == 0 {
+                room = size.min(FRAME_MAX);
+                at = put_frame_head(into, at, DATA, 0, stream_id, room);
+            }
+            let (here, behind) = piece.split_at(piece.len().min(room));
+            into[at..at + here.len()].copy_from_slice(here);
+            at += here.len();
+            room -= here.len();
+            size -= here.len();
+            piece = behind;
+        }
+    }
+    at
 }
 
 impl<'a> Heads<'a> {
@@ -144,18 +209,43 @@ impl<'a> Heads<'a> {
         }
     }
 
-    fn copy_to(&self, into: &mut [u8]) {
-        let (mut from, mut at) = (0, 0);
-        for (&end, body) in self.ends.iter().zip(&self.bodies) {
-            let middle = at + end - from;
-            into[at..middle].copy_from_slice(&self.bytes[from..end]);
-            into[middle..middle + body.len()].copy_from_slice(body);
-            (from, at) = (end, middle + body.len());
-        }
+    fn size(&self) -> usize {
+        self.bytes.len() + self.body_bytes
+    }
+
+    /// All messages, in pieces.
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).zip(&self.bodies).flat_map(|((start, &end), &body)| [&self.bytes[start..end], body])
     }
 }
 
 impl Deliveries {
+    /// All messages, with their digests; None: one of them is Python's, or they are not whole records, or not so many.
+    fn heads<'a>(&self, portions: &'a [Popped], topic: &[u8], invisible_ms: u64) -> PyResult<Option<Heads<'a>>> {
+        if portions.iter().any(|(runs, ..)| runs.iter().any(|run| !run.is_c_contiguous())) {
+            return Err(PyValueError::new_err("a run is one piece"));
+        }
+        let mut heads = Heads::default();
+        for (runs, receipt, count) in portions {
+            let portion = Portion { topic, receipt, invisible_ms };
+            let (before, mut scratch) = (heads.ends.len(), Scratch::default());
+            for run in runs {
+                // SAFETY: the buffer is contiguous and alive as long as the portions, and nothing writes to it meanwhile: the
+                // GIL is held, and records are not written twice.
+                let data = unsafe { std::slice::from_raw_parts(run.buf_ptr().cast::<u8>(), run.len_bytes()) };
+                if self.put_run(data, &portion, &mut scratch, &mut heads).is_none() {
+                    return Ok(None);
+                }
+            }
+            if heads.ends.len() - before != *count {
+                return Ok(None);
+            }
+        }
+        heads.put_digests();
+        Ok(Some(heads))
+    }
+
     /// All records of a run; None: one is Python's, or none.
     fn put_run<'a>(
         &self,

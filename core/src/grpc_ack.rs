@@ -99,8 +99,23 @@ fn put_entry(into: &mut Vec<u8>, id: &str, handle: &str, status: &[u8]) {
     into.extend_from_slice(&entry);
 }
 
+/// Receipts in a row that are of one queue and hand-out: queue id, number and time of the pop, offsets.
+pub type Run = (u64, u64, u64, Vec<u64>);
+
+/// The runs of receipts, in their order.
+pub fn runs_of<'a>(receipts: impl Iterator<Item = &'a Receipt>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for Receipt { queue_id, offset, number, popped_ms } in receipts {
+        match runs.last_mut() {
+            Some(run) if (run.0, run.1, run.2) == (*queue_id, *number, *popped_ms) => run.3.push(*offset),
+            _ => runs.push((*queue_id, *number, *popped_ms, vec![*offset])),
+        }
+    }
+    runs
+}
+
 /// Handle, queue id, offset, number and time of the pop, for each.
-pub fn receipts_list<'py>(py: Python<'py>, receipts: &[(&str, Receipt)]) -> PyResult<Bound<'py, PyList>> {
+fn receipts_list<'py>(py: Python<'py>, receipts: &[(&str, Receipt)]) -> PyResult<Bound<'py, PyList>> {
     let found = receipts.iter().map(|(handle, receipt)| {
         (PyString::new(py, handle), receipt.queue_id, receipt.offset, receipt.number, receipt.popped_ms)
     });
@@ -140,6 +155,15 @@ mod tests {
     fn request(handle: &str) -> Vec<u8> {
         let entry = [field(0x0A, b"01AB"), field(0x12, handle.as_bytes())].concat();
         [field(0x0A, b"g"), field(0x12, b"t"), field(0x1A, &entry)].concat()
+    }
+
+    #[test]
+    fn runs_are_of_one_hand_out() {
+        let receipt = |queue_id, offset, number, popped_ms| Receipt { queue_id, offset, number, popped_ms };
+        let some = [receipt(1, 5, 2, 3), receipt(1, 7, 2, 3), receipt(2, 8, 2, 3), receipt(2, 8, 4, 3), receipt(2, 8, 4, 5)];
+        let runs = runs_of(some.iter());
+        assert_eq!(runs, [(1, 2, 3, vec![5, 7]), (2, 2, 3, vec![8]), (2, 4, 3, vec![8]), (2, 4, 5, vec![8])]);
+        assert!(runs_of([].iter()).is_empty());
     }
 
     #[test]

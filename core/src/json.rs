@@ -66,6 +66,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Whether an object without fields is next; then it is read.
+    #[inline]
+    pub fn empty_object(&mut self) -> bool {
+        let is_next = self.text[self.at..].starts_with(b"{}");
+        self.at += if is_next { 2 } else { 0 };
+        is_next
+    }
+
     #[inline]
     pub fn string(&mut self) -> Option<Text<'a>> {
         self.expect(b'"')?;
@@ -93,14 +101,36 @@ impl<'a> Cursor<'a> {
         (!text.is_escaped).then_some(text.raw)
     }
 
+    /// All items of an array that has some: `take` reads each.
+    #[inline]
+    pub fn array(&mut self, mut take: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.expect(b'[')?;
+        loop {
+            take(self)?;
+            let byte = *self.text.get(self.at)?;
+            self.at += 1;
+            match byte {
+                b',' => {}
+                b']' => return Some(()),
+                _ => return None,
+            }
+        }
+    }
+
     /// A number that is no string.
     #[inline]
     pub fn number(&mut self) -> Option<i32> {
+        i32::try_from(self.long()?).ok()
+    }
+
+    /// The same of 64 bits.
+    #[inline]
+    pub fn long(&mut self) -> Option<i64> {
         let start = self.at;
         while matches!(self.text.get(self.at)?, b'0'..=b'9' | b'-') {
             self.at += 1;
         }
-        small(&self.text[start..self.at])
+        whole(&self.text[start..self.at])
     }
 }
 

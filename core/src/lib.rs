@@ -25,11 +25,14 @@ pub mod json;
 pub mod layout;
 pub mod md5;
 pub mod pop_ack;
+pub mod pop_batch_ack;
+pub mod pop_lane;
 pub mod properties;
 pub mod protobuf;
 pub mod pull_header;
 pub mod pull_lane;
 pub mod pulls;
+pub mod queue_reads;
 pub mod queue_tail;
 pub mod records;
 pub mod send_lane;
@@ -38,7 +41,7 @@ pub mod signature;
 use pyo3::prelude::*;
 
 /// Which functions there are and what they mean: moves whenever one of them changes. Python wants the one it knows.
-pub const INTERFACE: u32 = 8;
+pub const INTERFACE: u32 = 9;
 
 #[pymodule]
 fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -46,6 +49,7 @@ fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<deliveries::Deliveries>()?;
     module.add_class::<http2_lane::Http2Lane>()?;
+    module.add_class::<pop_lane::PopLane>()?;
     module.add_class::<pull_lane::PullLane>()?;
     module.add_class::<client::RecordValues>()?;
     module.add_class::<client::SendFrame>()?;
@@ -62,6 +66,7 @@ fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(index::index_entries, module)?)?;
     module.add_function(wrap_pyfunction!(index::scatter_words, module)?)?;
     module.add_function(wrap_pyfunction!(pop_ack::take_pop_acks, module)?)?;
+    module.add_function(wrap_pyfunction!(pop_batch_ack::take_batch_ack, module)?)?;
     module.add_function(wrap_pyfunction!(pulls::pull_entries, module)?)?;
     Ok(())
 }

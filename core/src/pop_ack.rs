@@ -3,13 +3,13 @@
 
 use crate::command::{self, CODE, EXT_FIELDS, OPAQUE, REMARK};
 use crate::frame::{frame_at, prefix};
-use crate::grpc_ack::{receipt_words, Receipt};
+use crate::grpc_ack::{receipt_words, runs_of, Receipt, Run};
 use crate::guard::guarded;
 use crate::json::{put_decimal, small, whole};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString};
+use pyo3::types::{PyBytes, PyString};
 
 const CODE_TEXT: &[u8] = b"{\"code\":200051,";
 const FRAMES_MAX: usize = 256; // of one request
@@ -24,10 +24,8 @@ struct Header<'a> {
     receipt: Receipt,
 }
 
-/// Where the rest begins, group and topic, receipts (queue id, offset, number and time of the pop), correlation ids, and the
-/// responses if all of them are good.
-type TakenAcks<'py> =
-    (usize, Bound<'py, PyString>, Bound<'py, PyString>, Bound<'py, PyList>, Vec<i32>, Bound<'py, PyBytes>);
+/// Where the rest begins, group and topic, receipts in runs, correlation ids, and the responses if all of them are good.
+type TakenAcks<'py> = (usize, Bound<'py, PyString>, Bound<'py, PyString>, Vec<Run>, Vec<i32>, Bound<'py, PyBytes>);
 
 /// Acknowledgements of one group and topic that the data begins with; `response` is the header of a response around its
 /// correlation id. None: what comes first is Python's.
@@ -59,18 +57,14 @@ pub fn take_pop_acks<'py>(
         let (Ok(group), Ok(topic)) = (std::str::from_utf8(first.group), std::str::from_utf8(first.topic)) else {
             return Ok(None);
         };
-        let receipts = found.iter().map(|each| {
-            let receipt = &each.receipt;
-            (receipt.queue_id, receipt.offset, receipt.number, receipt.popped_ms)
-        });
-        let receipts = PyList::new(py, receipts.collect::<Vec<_>>())?;
+        let receipts = runs_of(found.iter().map(|each| &each.receipt));
         let ids = found.iter().map(|each| each.opaque).collect();
         let (group, topic) = (PyString::new(py, group), PyString::new(py, topic));
         Ok(Some((end, group, topic, receipts, ids, PyBytes::new(py, &out))))
     })
 }
 
-fn put_response(out: &mut Vec<u8>, opaque: i32, (before, behind): &(Vec<u8>, Vec<u8>)) {
+pub(crate) fn put_response(out: &mut Vec<u8>, opaque: i32, (before, behind): &(Vec<u8>, Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(before);

@@ -11,12 +11,11 @@ use crate::frame::{self, frame_at, PREFIX_BYTES};
 use crate::guard::guarded;
 use crate::json::put_decimal;
 use crate::pull_header::{self, PullHeader};
-use crate::pulls::{scan, Bounds, Limits, Segment, FILLER_SIZE, SCATTERED_BYTES};
-use crate::records::ENTRY_BYTES;
+use crate::pulls::{Segment, SCATTERED_BYTES};
+use crate::queue_reads::{Log, QueueReads, ReadNumbers};
 use crate::signature::{Claim, SigningKey};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::collections::HashMap;
@@ -24,8 +23,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const COMMIT: i32 = 1;
-/// What is not on disk yet is among so many newest entries; else Python looks for it.
-const NEWEST_ENTRIES: i64 = 64;
 /// Of one call; other connections wait meanwhile.
 const PULLS_MAX: usize = 256;
 const BYTES_MAX: i64 = 8 << 20;
@@ -44,45 +41,11 @@ struct Known {
 /// Name and address of who sent a pull; the name is not believed before its signature was verified.
 type Sender<'a> = (&'a [u8], &'a [u8]);
 
-/// How much a read may have.
-struct ReadLimits {
-    count: i64,
-    bytes: i64,
-    cold_count: i64,
-    cold_bytes: i64,
-    scanned_entries: i64,
-    record_bytes_min: i64,
-}
-
-impl ReadLimits {
-    /// Of one pull, as Python's `_Limits` has them; None for a limit of bytes that means nothing.
-    fn of(&self, header: &PullHeader<'_>) -> Option<Limits> {
-        let bytes = match header.bytes_max {
-            None => self.bytes,
-            Some(bytes) if bytes > 0 => self.bytes.min(i64::from(bytes)),
-            _ => return None,
-        };
-        let (mut count, mut cold_count) = (self.count, self.cold_count);
-        if header.bytes_max.is_some() {
-            count = count.max(bytes / self.record_bytes_min);
-            cold_count = count;
-        }
-        let count = i64::from(header.count_max).min(count).max(1);
-        Some((count as usize, bytes, count.min(cold_count) as usize, bytes.min(self.cold_bytes)))
-    }
-}
-
-/// Where the log begins, from where on its records were verified, from where on they count as in memory; where what
-/// consumers see ends, and where the log does.
-type Log = (i64, i64, i64, i64, i64);
-
 #[pyclass]
 pub struct PullLane {
     known: HashMap<Vec<u8>, Known>,
     keys: HashMap<Vec<u8>, Arc<SigningKey>>, // of users
-    segments: Py<PyAny>,                     // of the log
-    records: Py<PyAny>,                      // the reader of the log
-    limits: ReadLimits,
+    reads: QueueReads,
     frame_bytes: usize,
     response: [Vec<u8>; 5], // the text around next offset, first offset, end and opaque
     wanted: Vec<u8>,        // what is looked up
@@ -107,21 +70,14 @@ impl PullLane {
     fn new(
         segments: Py<PyAny>,
         records: Py<PyAny>,
-        limits: (i64, i64, i64, i64, i64, i64),
+        limits: ReadNumbers,
         frame_bytes: usize,
         response: [Vec<u8>; 5],
     ) -> PyResult<Self> {
-        let (count, bytes, cold_count, cold_bytes, scanned_entries, record_bytes_min) = limits;
-        if record_bytes_min < 1 {
-            return Err(PyValueError::new_err("a record has at least one byte"));
-        }
-        let limits = ReadLimits { count, bytes, cold_count, cold_bytes, scanned_entries, record_bytes_min };
         Ok(PullLane {
             known: HashMap::new(),
             keys: HashMap::new(),
-            segments,
-            records,
-            limits,
+            reads: QueueReads::new(segments, records, limits)?,
             frame_bytes,
             response,
             wanted: Vec::new(),
@@ -259,31 +215,16 @@ impl PullLane {
         log: Log,
         segment: &mut Option<Segment>,
     ) -> PyResult<Option<Found<'py>>> {
-        let (log_first, trusted_from, hot_from, visible_end, log_end) = log;
-        let queue = known.queue.bind(py);
-        let number = |name| -> PyResult<i64> { queue.getattr(name)?.extract() };
-        if header.flag != 0 || number(intern!(py, "owed_bytes"))? != 0 {
+        if header.flag != 0 {
             return Ok(None);
         }
-        let (first, written_end) = (number(intern!(py, "first"))?, number(intern!(py, "end"))?);
-        let end = if visible_end >= log_end {
-            written_end
-        } else {
-            match visible_entries(queue, first, written_end, visible_end)? {
-                None => return Ok(None),
-                Some(end) => end,
-            }
-        };
-        let Some(limits) = self.limits.of(header) else { return Ok(None) };
-        if end == 0 || header.offset < first || header.offset >= end {
-            return Ok(None);
-        }
+        let Some(limits) = self.reads.limits.of(header.count_max, header.bytes_max) else { return Ok(None) };
         let tags = (!known.tags.is_empty()).then_some(&known.tags[..]);
-        let scanned = if tags.is_some() { self.limits.scanned_entries } else { limits.0 as i64 };
-        let entries = entries_of(queue, header.offset, scanned.min(end - header.offset))?;
-        let bounds: Bounds = (log_first, trusted_from, hot_from);
-        let Some(scanned) = scan(entries.as_bytes(), header.offset, bounds, limits, tags) else { return Ok(None) };
-        if scanned.count == 0 || scanned.size_bytes >= BYTES_MAX {
+        let Some(found) = self.reads.find(known.queue.bind(py), header.offset, limits, tags, log)? else {
+            return Ok(None);
+        };
+        let (scanned, first, end) = (found.scanned, found.first, found.end);
+        if scanned.size_bytes >= BYTES_MAX {
             return Ok(None);
         }
         let mut head = vec![0; PREFIX_BYTES];
@@ -297,55 +238,16 @@ impl PullLane {
         head[..PREFIX_BYTES].copy_from_slice(&prefix);
         let (mut whole, mut parts) = (None, None);
         if scanned.size_bytes < SCATTERED_BYTES * scanned.runs.len() as i64 {
-            let first = scanned.runs[0].0;
-            if !segment.as_ref().is_some_and(|segment| segment.holds(first)) {
-                *segment = self.segment(py, first)?;
-            }
-            if let Some(segment) = segment {
-                whole = segment.joined(py, &head, &scanned.runs, log_end)?;
-            }
+            whole = self.reads.joined(py, &head, &scanned.runs, log.4, segment)?;
         }
         if whole.is_none() {
-            parts = Some(self.records.bind(py).call_method1(intern!(py, "slices"), (scanned.runs,))?);
+            parts = Some(self.reads.slices(py, &scanned.runs)?);
         }
         let response = whole.unwrap_or_else(|| PyBytes::new(py, &head));
         let commits = (header.sys_flag & COMMIT != 0 && header.commit_offset <= end).then_some(header.commit_offset);
         let (count, size_bytes, next_offset) = (scanned.count, scanned.size_bytes, scanned.next_offset);
         Ok(Some(Found { response, parts, count, size_bytes, next_offset, commits }))
     }
-
-    /// The segment of the log with that position, as it is mapped; None if there is none.
-    fn segment(&self, py: Python<'_>, position: i64) -> PyResult<Option<Segment>> {
-        let segment = self.segments.bind(py).call_method1(intern!(py, "holding"), (position,))?;
-        if segment.is_none() {
-            return Ok(None);
-        }
-        let base: i64 = segment.getattr(intern!(py, "base"))?.extract()?;
-        let mapped = segment.call_method0(intern!(py, "open_once"))?.call_method0(intern!(py, "map_once"))?;
-        Segment::new(base, PyBuffer::get(&mapped)?).map(Some)
-    }
-}
-
-fn entries_of<'py>(queue: &Bound<'py, PyAny>, offset: i64, count: i64) -> PyResult<Bound<'py, PyBytes>> {
-    let found = queue.call_method1(intern!(queue.py(), "entry_bytes"), (offset, count))?;
-    Ok(found.cast_into::<PyBytes>()?)
-}
-
-/// Behind the last offset whose record consumers see; None when that is for Python to look for.
-fn visible_entries(queue: &Bound<'_, PyAny>, first: i64, end: i64, visible_end: i64) -> PyResult<Option<i64>> {
-    let newest = first.max(end - NEWEST_ENTRIES);
-    let entries = entries_of(queue, newest, end - newest)?;
-    let entries = entries.as_bytes();
-    if entries.len() as i64 != (end - newest) * ENTRY_BYTES as i64 {
-        return Ok(None); // they lie in two files
-    }
-    let is_visible = |entry: &[u8]| {
-        let position = i64::from_be_bytes(entry[..8].try_into().expect("8 bytes"));
-        let size = i32::from_be_bytes(entry[8..12].try_into().expect("4 bytes"));
-        position.saturating_add(if size == FILLER_SIZE { 0 } else { i64::from(size) }) <= visible_end
-    };
-    let hidden = entries.chunks_exact(ENTRY_BYTES).rev().take_while(|entry| !is_visible(entry)).count() as i64;
-    Ok((newest + hidden < end).then_some(end - hidden))
 }
 
 /// What makes two pulls of one kind, as a key. Lengths stand before texts: no two kinds have the same one.
@@ -401,24 +303,5 @@ mod tests {
                 assert_ne!(key_of(plain(), *one), key_of(plain(), *other));
             }
         }
-    }
-
-    #[test]
-    fn limits_are_those_of_python() {
-        let limits = ReadLimits {
-            count: 32,
-            bytes: 1000,
-            cold_count: 8,
-            cold_bytes: 100,
-            scanned_entries: 9,
-            record_bytes_min: 90,
-        };
-        let of = |count_max, bytes_max| limits.of(&PullHeader { count_max, bytes_max, ..Default::default() });
-        assert_eq!(of(64, None), Some((32, 1000, 8, 100)));
-        assert_eq!(of(0, None), Some((1, 1000, 1, 100)));
-        assert_eq!(of(64, Some(50)), Some((32, 50, 32, 50)));
-        assert_eq!(of(64, Some(5000)), Some((32, 1000, 32, 100)));
-        assert_eq!(of(64, Some(0)), None);
-        assert_eq!(of(64, Some(-1)), None);
     }
 }

@@ -28,9 +28,11 @@ class Conformance:
     cases: int
     passed: int
     failures: str
+    is_whole: bool = True  # the tool came to its end
 
     def __str__(self) -> str:
-        return f"{self.passed} of {self.cases}"
+        late = "" if self.is_whole else f" when its {_RUN_S} s were over"
+        return f"{self.passed} of {self.cases} cases{late}"
 
 
 def h2spec(endpoint: str) -> Conformance:
@@ -46,7 +48,7 @@ def h2spec(endpoint: str) -> Conformance:
         said = (late.stdout or b"").decode(errors="replace")
     found = _TOTALS.search(said)
     if found is None:
-        return Conformance(CASES, said.count("✔"), f"the tool did not end within {_RUN_S} s:\n{said[-1_000:]}")
+        return Conformance(CASES, said.count("✔"), said[-1_000:], is_whole=False)
     return Conformance(int(found[1]), int(found[2]), said.partition("Failures:")[2].strip()[:4_000])
 
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
-INTERFACE: Final = 8
+INTERFACE: Final = 9
 """Which functions there are and what they mean; ``core/src/lib.rs`` has the same number."""
 
 SWITCH: Final = "PYROMQ_PURE"
@@ -32,23 +32,29 @@ ReadAcks = tuple[bytes, bytes, "list[tuple[str, int, int, int, int]]", bytes]
 response that says that all is well.
 """
 
+AckRun = tuple[int, int, int, Sequence[int]]
+"""Receipts in a row that are of one queue and hand-out: queue id, number and time of the pop, offsets."""
+
 TakenConsuming = tuple[
     int,
     int,
     int,
     int,
-    "tuple[int, list[tuple[str, int, int, int, int]], list[tuple[int, int]]] | None",
+    "tuple[int, list[AckRun], list[str], list[tuple[int, int]]] | None",
     "tuple[int, bytes, bytes] | None",
 ]
 """Number of the client, where the rest begins, the last stream, bytes of DATA; and one of these two:
 
-Acknowledgements: the number of their group and topic, receipts as in ``ReadAcks``, and for each call its stream and how
-many of them are its own. A receive: stream, timeout and request.
+Acknowledgements: the number of their group and topic, receipts in runs and perhaps as texts, and for each call its
+stream and how many of them are its own. A receive: stream, timeout and request.
 """
 
-TakenPopAcks = tuple[int, str, str, list[tuple[int, int, int, int]], list[int], bytes]
-"""Where the rest begins; group and topic; of each receipt queue id, offset, number and time of the pop; correlation
-ids; and the responses that say that all is well.
+TakenPopAcks = tuple[int, str, str, list[AckRun], list[int], bytes]
+"""Where the rest begins; group and topic; receipts; correlation ids; and the responses that say that all is well."""
+
+TakenBatchAck = tuple[int, int, "list[tuple[str, str, int, int, int, list[int]]]", bytes]
+"""Where the rest begins; the correlation id; of each hand-out group, topic, queue id, number, time of the pop and
+offsets; and the response that says that all is well.
 """
 
 TakenCalls = tuple[int, int, int, int, TakenSends]
@@ -93,6 +99,48 @@ class PullLane(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, data: Buffer, log: tuple[int, int, int, int, int], ip: str | None) -> TakenPulls | None: ...
+
+
+PopKind = tuple[str, str, int, int, int, int, str | None, str | None]
+"""Group, topic, queue id, messages, invisible time, init mode, expression and its type."""
+
+PoppedRead = tuple[Sequence[bytes | memoryview], int, int, int, int]
+"""Stored bytes in pieces, messages and bytes, the next offset, the end of the queue."""
+
+
+class PopLane(Protocol):
+    """Reads plain pops and the queues that they look at, and heads their responses; ``core/src/pop_lane.rs``."""
+
+    def learn(self, kind: PopKind, request: object) -> None: ...
+
+    def forget(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, data: Buffer) -> tuple[int, Any, int] | None: ...
+
+    def read(
+        self, queue: object, offset: int, count_max: int, tags: Sequence[int], log: tuple[int, int, int, int, int]
+    ) -> PoppedRead | None: ...
+
+    def response(
+        self,
+        opaque: int,
+        numbers: tuple[int, int, int, int],
+        portions: list[tuple[int, int, list[int]]],
+        body_bytes: int,
+    ) -> bytes: ...
+
+
+class NewPopLane(Protocol):
+    def __call__(
+        self,
+        segments: object,
+        records: object,
+        limits: tuple[int, int, int, int, int, int],
+        frame_bytes: int,
+        response: Sequence[bytes],
+    ) -> PopLane: ...
 
 
 class NewPullLane(Protocol):
@@ -211,6 +259,17 @@ class Deliveries(Protocol):
         self, portions: list[tuple[list[bytes | memoryview], bytes, int]], topic: bytes, invisible_ms: int
     ) -> bytes | None: ...
 
+    def response(
+        self,
+        portions: list[tuple[list[bytes | memoryview], bytes, int]],
+        topic: bytes,
+        invisible_ms: int,
+        stream_id: int,
+        ends: tuple[bytes, bytes],
+        blocks: tuple[bytes, bytes],
+        room: int,
+    ) -> tuple[bytes, int] | None: ...
+
 
 class NewHttp2Lane(Protocol):
     def __call__(
@@ -247,6 +306,7 @@ class Core(Protocol):
     VERSION: str
     Deliveries: Callable[[list[str]], Deliveries]
     Http2Lane: NewHttp2Lane
+    PopLane: NewPopLane
     PullLane: NewPullLane
     QueueLine: type[Any]
     QueueTail: type[Any]
@@ -265,8 +325,12 @@ class Core(Protocol):
         self, data: Buffer, frame_bytes_max: int, response: tuple[bytes, bytes]
     ) -> TakenPopAcks | None: ...
 
+    def take_batch_ack(
+        self, data: Buffer, frame_bytes_max: int, response: tuple[bytes, bytes]
+    ) -> TakenBatchAck | None: ...
+
     def take_consuming(
-        self, lane: Any, data: bytes, at: int, bounds: tuple[int, int, int]
+        self, lane: Any, data: bytes, at: int, bounds: tuple[int, int, int], with_texts: bool
     ) -> TakenConsuming | None: ...
 
     def split_records(

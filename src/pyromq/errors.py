@@ -4,7 +4,8 @@
              ├─ ClientClosedError
              ├─ ProtocolError ─── LocalProtocolError (we misused it), RemoteProtocolError (the peer did)
              │                    InvalidNameError, InvalidExpressionError,
-             │                    MessageRefusedError ── MessageTooLargeError, PropertiesTooLargeError
+             │                    MessageRefusedError ── MessageTooLargeError, PropertiesTooLargeError,
+             │                    SchemaMismatchError (topic, version, field, reason)
              ├─ BodyError (path, expected, reason, excerpt), DeadLetterError (reason)
              ├─ TransportError ── ConnectFailedError, ConnectionLostError, RequestTimeoutError, TooManyRequestsError
              ├─ NoRouteError ──── NameServersUnreachableError, TopicNotFoundError, NoWritableQueueError, NoMasterError
@@ -100,6 +101,19 @@ class InvalidExpressionError(LocalProtocolError):
 
 class MessageRefusedError(LocalProtocolError):
     """A message that no broker would store."""
+
+
+class SchemaMismatchError(MessageRefusedError):
+    """A value does not fit the schema of its topic.
+
+    ``field`` leads to what is wrong (``lines[0].sku``; empty: the value as a whole), ``version`` is that of the schema:
+    the number under which the cluster keeps it, or the id in a registry; ``schema`` says which of the two.
+    """
+
+    def __init__(self, *, topic: str, version: int, field: str, reason: str, schema: str) -> None:
+        self.topic, self.version, self.field, self.reason, self.schema = topic, version, field, reason, schema
+        where = f"field {field}: " if field else ""
+        super().__init__(f"the value does not fit the schema of topic {topic}, {schema}: {where}{reason}")
 
 
 class MessageTooLargeError(MessageRefusedError):

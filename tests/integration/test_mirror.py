@@ -21,7 +21,7 @@ from pyromq.pipeline.core.errors import DataLossError
 from pyromq.pipeline.jobs import Selection
 from pyromq.pipeline.jobs.common.plain_rows import rows_of
 from pyromq.pipeline.mirroring.errors import MirrorConflictError, TargetTopicError
-from pyromq.pipeline.mirroring.job import Mirroring, MirrorRound, MirrorSettings, mirror
+from pyromq.pipeline.mirroring.job import Mirroring, MirrorRound, MirrorSettings, mirror, round_text
 from pyromq.pipeline.mirroring.marks import MIRRORED_FROM
 from pyromq.testing import LoopbackBroker
 from tests.integration import mirror_worker
@@ -89,6 +89,18 @@ def test_copies_are_the_messages_in_their_order(clusters: TwoClusters) -> None:
     assert copy["properties"][MIRRORED_FROM].count(":") == 2 and copy["body"] == b"29"
     lag = clusters.admin.groups.lag("pyromq-mirror", "orders")
     assert sum(each.broker_offset - each.consumer_offset for each in lag.values()) == 0, "every tool shows its lag"
+
+
+def test_the_lag_is_shown_while_it_is_mirrored(clusters: TwoClusters) -> None:
+    clusters.send(30)
+    clusters.admin.groups.create("billing")
+    clusters.stand("billing", 0, 3)
+    told: list[tuple[int, int | None]] = []
+    rounds: list[MirrorRound] = []
+    clusters.mirror(groups=["billing"], progress=lambda done, total: told.append((done, total)), on_round=rounds.append)
+    assert told[-1] == (31, 31) and {total for _, total in told} == {31}, "copied of those that were behind"
+    behind = sum(row["queue_id"] == 0 for row in clusters.rows()) - 3
+    assert round_text(rounds[-1]) == f"lag 0, billing {behind} behind"
 
 
 def test_every_message_is_there_once_wherever_the_mirror_is_killed(clusters: TwoClusters) -> None:

@@ -56,10 +56,10 @@ async def test_a_topic_made_again_while_a_round_is_under_way_stays(
         assert calls is not None
         ask, seen = calls.tables, list[MasterTables]()
 
-        async def tables() -> MasterTables:
+        async def tables(known: tuple[int, int]) -> MasterTables:
             if not seen:
                 delete(master, "orders")
-            answer = await ask()
+            answer = await ask(known)
             if not seen:
                 seen.append(answer)
                 await make(pair, "orders", 9)
@@ -102,12 +102,12 @@ async def test_a_deletion_whose_records_are_too_new_waits_for_the_next_round(
         assert calls is not None
         ask, done = calls.tables, list[int]()
 
-        async def tables() -> MasterTables:
+        async def tables(known: tuple[int, int]) -> MasterTables:
             start = master.store.end_position
             if not done:  # everything of the topic lies behind the first log end of this round
                 await make(pair, "orders", 3)
                 delete(master, "orders")
-            answer = await ask()
+            answer = await ask(known)
             done.append(start)
             return answer._replace(log_start=start)
 
@@ -203,8 +203,8 @@ async def test_a_table_that_is_no_table_stops_no_other(tmp_path: Path, monkeypat
         assert calls is not None
         ask, broken = calls.tables, dict[str, bytes](topics=b"{]", offsets=b"7", timer_check=b"short")
 
-        async def tables() -> MasterTables:
-            return (await ask())._replace(**broken)  # type: ignore[arg-type]
+        async def tables(known: tuple[int, int]) -> MasterTables:
+            return (await ask(known))._replace(**broken)  # type: ignore[arg-type]
 
         monkeypatch.setattr(calls, "tables", tables)
         replica.parts.tables.progress.commit("readers", "orders", queue, 1)

@@ -12,11 +12,11 @@ from pyromq import Admin
 from pyromq.cli.main import main
 from pyromq.errors import ConfigError
 from pyromq.operate.reading.topic_schemas import SchemaNotFoundError, SchemaRefusedError
-from pyromq.pipeline.core.option_texts import PayloadFormat
 from pyromq.pipeline.core.options import Use, parse_options
 from pyromq.pipeline.sink.options import parse_sink_options
 from pyromq.testing import LoopbackBroker
 from pyromq.typed.schemas.compatibility import Compatibility
+from pyromq.typed.schemas.payloads import PayloadFormat
 
 pytestmark = pytest.mark.integration
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stop", action="store_true", help="end with the first seed that fails")
     parser.add_argument("-j", "--jobs", type=int, default=0, help="run so many child processes, with a few seeds each")
     parser.add_argument("--each", type=int, default=10, help="seeds of one child")
+    parser.add_argument("--log", type=Path, help="append a line of JSON for each run to this file")
     parser.add_argument("--as-child", action="store_true", help="end with the tally as a line of JSON")
     return parser
 
@@ -103,9 +105,10 @@ class _Tally:
         pace = f"{self.simulated_s:.0f} simulated s in {self.cpu_s:.0f} s of CPU ({ratio:.0f} to 1)"
         totals = self.totals
         load = f"acknowledged {totals['acknowledged']}, read {totals['got']}, faults {totals['fault']}"
-        if acks := totals["acks confirmed"]:
-            load += f", brokers killed {totals['brokers killed']} (masters {totals['masters killed']})"
-            load += f", acknowledgements of pops {acks}"
+        if by_grpc := totals["acks confirmed, gRPC"]:
+            alone, killed = totals["brokers killed alone"], totals["brokers killed"]
+            load += f", brokers killed {killed} (alone {alone}, masters {totals['masters killed']})"
+            load += f", acknowledgements of pops: remoting {totals['acks confirmed, remoting']}, gRPC {by_grpc}"
         return f"{self.name}: {self.count} runs, {pace}, {load}, peak {self.peak_mb} MB, failed {len(self.failed)}"
 
 
@@ -125,6 +128,9 @@ def _run_seed(given: argparse.Namespace, seed: int, tally: _Tally) -> Outcome | 
         with planted(given.lie):
             outcomes.append(run(plan))
         tally.add(outcomes[-1])
+        if given.log:
+            with given.log.open("a") as log:
+                log.write(json.dumps(outcomes[-1].record()) + "\n")
     hashes = {each.hash for each in outcomes}
     if len(hashes) > 1:
         outcomes[-1].verdict.fail(f"{given.repeat} runs have {len(hashes)} hashes")
@@ -177,6 +183,7 @@ def _run_children(given: argparse.Namespace, seeds: Iterator[int], tally: _Tally
     kept += ["--lie", given.lie] if given.lie else []
     kept += ["--pops"] if given.pops else []
     kept += ["--stop"] if given.stop else []
+    kept += ["--log", str(given.log)] if given.log else []
     children = Children([*kept, "--without", given.without, "--repeat", str(given.repeat)], given.jobs, given.each)
     with suppress(KeyboardInterrupt):
         for printed in children.run(seeds):

@@ -35,6 +35,7 @@ from pyromq.outbox.forwarding_producer import AsyncForwardingProducer, KeptRecei
 from pyromq.results import SendReceipt, SendStatus
 from pyromq.settings import ClientSettings, ProducerSettings, PushConsumerSettings
 from tests.sim.cluster import World
+from tests.sim.credentials import CLIENTS, GUESTS_TOPIC
 from tests.sim.history import Delivery, Sent
 from tests.sim.loop import Process
 from tests.sim.plan import POPPERS, ClientPlan
@@ -150,6 +151,7 @@ class SimClient:
             nameservers=self.nameserver,
             instance_name=f"{self.plan.name}.{self.lives}",
             client_ip=self.machine.ip,
+            credentials=CLIENTS if self.world.plan.has_access else None,
             **({} if self.world.plan.is_usual else {"heartbeat_ms": 5_000, "route_poll_ms": 5_000}),
             backoff=Backoff(first_ms=50, ceiling_ms=1_000),
         )
@@ -219,7 +221,7 @@ class SimClient:
         async with self._producer() as producer:
 
             async def send() -> None:
-                sent = [self._new("batch") for _ in range(3)]
+                sent = [self._new("batch") for _ in range(self.world.plan.batch)]
                 await self._tried(sent, producer.send_batch([self._message(each) for each in sent]))
 
             await self._send_each(send)
@@ -399,13 +401,13 @@ class SimClient:
                     await asyncio.sleep(0.5)
 
     async def _pop_by_remoting(self) -> None:
-        await pop_by_remoting(self._popper(), self._client())
+        await pop_by_remoting(self._popper("remoting"), self._client())
 
     async def _pop_by_grpc(self) -> None:
-        await pop_by_grpc(self._popper(), f"{self.plan.name}.{self.lives}")
+        await pop_by_grpc(self._popper("gRPC"), f"{self.plan.name}.{self.lives}")
 
-    def _popper(self) -> Popper:
-        return Popper(self.world, self.plan.name, GROUPS[self.plan.kind], lambda: not self.is_sending)
+    def _popper(self, protocol: str) -> Popper:
+        return Popper(self.world, self.plan.name, GROUPS[self.plan.kind], protocol, lambda: not self.is_sending)
 
 
 class _Offsets:
@@ -424,10 +426,11 @@ class _Offsets:
 _SENDING: Final = ProducerSettings(timeout_ms=6_000, attempt_timeout_ms=2_500, compress_from_bytes=1 << 20)
 
 
-async def make_topics(nameserver: str, ip: str, sets: Collection[str]) -> None:
+async def make_topics(nameserver: str, ip: str, sets: Collection[str], *, has_access: bool = False) -> None:
     """Until every broker set has every topic."""
     settings = ClientSettings(nameservers=nameserver, instance_name="operator", client_ip=ip)
-    left = [(topic, broker) for topic in TOPICS for broker in sets]
+    topics = (*TOPICS, GUESTS_TOPIC) if has_access else TOPICS
+    left = [(topic, broker) for topic in topics for broker in sets]
     async with Admin(client_settings=settings) as admin:
         while left:
             try:

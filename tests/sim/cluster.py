@@ -24,8 +24,10 @@ from pyromq.failover.store import LeaseStore
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.replication.settings import ReplicationSettings, Role
+from pyromq.security.settings import AccessSettings
 from pyromq.store.settings import StoreSettings
 from pyromq.testing.faulty_disk import Crashed, CrashMode
+from tests.sim.credentials import ACCESS
 from tests.sim.disk import SimDisk
 from tests.sim.history import History
 from tests.sim.lease_access import LeaseServer
@@ -74,6 +76,7 @@ class World:
     witness: Any = None  # a Witness, when the cluster is whole
     graveyard: list[Any] = field(default_factory=list)  # objects of dead processes: not freed while the world lives
     numbers: int = 100
+    in_burst: bool = True  # else little is sent
 
     def rng(self, purpose: str) -> Random:
         return Random(f"{self.plan.seed}/{purpose}")
@@ -110,6 +113,7 @@ class Names:
         self.machine = world.machine(f"names{number}", f"10.0.1.{number + 1}")
         self.address = f"{self.machine.ip}:{NAMES_PORT}"
         self.process: Process | None = None
+        self.server: NameServer | None = None
 
     def start(self) -> None:
         self.process = self.world.process(self.machine.name, self.machine)
@@ -120,11 +124,18 @@ class Names:
         server = NameServer(settings, new_server=SimServer)
         self.world.graveyard.append(server)
         await server.__aenter__()
+        self.server = server
 
     def kill(self) -> None:
         if self.process is not None:
             self.world.kill(self.process)
-            self.process = None
+            self.process = self.server = None
+
+    def knows(self, set_name: str) -> bool:
+        """Who asks where the master of that set is gets an answer."""
+        running = self.server._running if self.server is not None else None
+        table = running.table.cluster_info().broker_addr_table if running is not None else {}
+        return set_name in table and bool(table[set_name].master_addr)
 
 
 class Member:
@@ -183,6 +194,7 @@ class Member:
             **({} if plan.is_usual else _SHORT),
             store=STORE,
             replication=replication,
+            access=ACCESS if plan.has_access else AccessSettings(),
             grpc=GrpcSettings(enabled=plan.has_grpc, port=GRPC_PORT),
         )
 
@@ -258,6 +270,7 @@ class Member:
     def _count_kill(self) -> None:
         counts = self.world.history.counts
         counts["brokers killed"] += 1
+        counts["brokers killed alone"] += sum(self.world.plan.sets.values()) == 1
         counts["masters killed"] += self.is_master
 
     def lose_power(self, rng: Random) -> None:

@@ -16,7 +16,7 @@ from tests.sim.clients import SimClient
 from tests.sim.cluster import CLUSTER, LEASES_AT, Cluster, Member, World
 from tests.sim.loop import Machine, Process
 from tests.sim.operators import Operators
-from tests.sim.plan import OPERATIONS, QUIET_FROM, Fault
+from tests.sim.plan import OPERATIONS, QUIET_FROM, USERS, Fault
 
 _SNAPSHOT_S: Final = 1.5  # between two backups of the lease store
 _BACKUPS_MAX: Final = 400  # that are kept
@@ -42,6 +42,7 @@ class Faults:
         self._backups: list[Any] = []
         self._operator = world.process("operator", world.machine("operator", "10.0.4.1"))
         self.operators = Operators(world, cluster, self._operator)
+        self.guests: Any = None  # of simulations with access control
         self.was_set_back = False  # and nobody has put that right
         self.was_ever_set_back = False
 
@@ -71,6 +72,8 @@ class Faults:
         self._lasts_s = fault.lasts_s
         if fault.kind in OPERATIONS:
             begun = self.operators.begin(fault.kind, rng)
+        elif fault.kind == USERS:
+            begun = self.guests.begin(rng, self._operator), _nothing
         else:
             begun = getattr(self, "_" + fault.kind.replace(" ", "_"))(rng)
         if begun is None:
@@ -107,6 +110,17 @@ class Faults:
             client.start()
         for group in sorted(self.operators.deeds.paused):
             self.operators.resume(group)
+
+    def all_is_well(self) -> None:
+        """One master, all in sync: the record of a store that was set back is true again, what was told before is not.
+
+        The master may be one that had missed what operators did.
+        """
+        if self.was_set_back:
+            self.was_set_back = False
+            self.operators.deeds.topics.clear()
+            if self.guests is not None:
+                self.guests.forget()
 
     def _set_back(self) -> None:
         self.was_set_back = self.was_ever_set_back = True

@@ -33,6 +33,7 @@ from pyromq.testing.faulty_disk import FaultyDisk
 from tests.sim.lease_models import EtcdModel, PostgresModel
 from tests.sim.lie import Lie, Planting, replaced, wrapped
 from tests.sim.pop_lies import POP_LIES
+from tests.sim.right_lies import RIGHT_LIES
 
 
 def _is_master(lease: Lease) -> bool:
@@ -397,6 +398,7 @@ LIES: Final = (
         50328,
         kinds=("topics",),
     ),
+    *RIGHT_LIES,
 )
 BY_NAME: Final = {each.name: each for each in (*LIES, *POP_LIES)}
 

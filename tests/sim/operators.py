@@ -166,8 +166,9 @@ class Operators:
 
     async def _make(self, admin: Admin, topic: str) -> None:
         self.deeds.topics.pop(topic, None)
+        are_told = self.are_told()
         await admin.topics.create(topic, queues=2)
-        are_known = self.are_known()
+        are_known = are_told and self.are_known()
         await self._send(topic)
         if are_known:
             self.deeds.topics[topic] = True
@@ -177,8 +178,9 @@ class Operators:
         for sent in self._world.history.sent.values():
             if sent.topic == topic:
                 sent.status = "deleted"  # out of the ledger: its place is given to another if the topic is made again
+        are_told = self.are_told()
         await admin.topics.delete(topic)
-        if self.are_known():
+        if are_told and self.are_known():
             self.deeds.topics[topic] = False
 
     async def _send(self, topic: str) -> None:
@@ -199,8 +201,14 @@ class Operators:
 
     # --- what only the simulator sees ---
 
+    def are_told(self) -> bool:
+        """Whether whoever asks a name server now hears of all masters; one that is new does not know all sets yet."""
+        return all(each.knows(name) for each in self._cluster.names for name in self._world.plan.sets)
+
     def are_known(self) -> bool:
-        """Whether every member that a lease names has the topics and groups of its master at this moment."""
+        """Whether name servers know all masters, and members that a lease names what their masters have."""
+        if not self.are_told():
+            return False
         for name in self._world.plan.sets:
             masters = self._cluster.masters(name)
             if len(masters) != 1:

@@ -57,6 +57,13 @@ class _Times:
     def monotonic_ns(self) -> int:
         return round(self.monotonic() * 1e9)
 
+    def monotonic_ms(self) -> int:
+        """As ``SystemClock`` has it, with two calls less: asked hundreds of times in a simulated second."""
+        loop = self._loop
+        process = loop.current
+        true_s = loop.true_s
+        return round((1_000.0 + (true_s if process is None else true_s * process.machine.rate)) * 1e9) // 1_000_000
+
     def wall_ms(self) -> float:
         process = self._loop.current
         extra = process.machine.wall_ms + process.machine.jumped_ms if process is not None else 0
@@ -97,6 +104,7 @@ def simulated(loop: SimLoop, entropy: random.Random, tick_s: float) -> Iterator[
         }.items():
             replaced(time, name, function)
         replaced(clock.SystemClock, "monotonic_s", staticmethod(times.monotonic))
+        replaced(clock.SystemClock, "monotonic_ms", staticmethod(times.monotonic_ms))
         replaced(stalls.StallWatch.__init__, "__defaults__", (times.monotonic, times.cpu))
         replaced(stalls.LoopProbe.__init__, "__defaults__", (times.monotonic, times.cpu))
         replaced(os, "getpid", lambda: loop.current.number if loop.current else 1)

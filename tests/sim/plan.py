@@ -49,7 +49,9 @@ KINDS: Final = (
 STORIES: Final = ("old lease", "strand")  # several faults in the order that hurts most; chosen by themselves
 FLIP: Final = "flip"  # a bit on the disk of a replica; in safety runs, for no scrub comes round in a minute
 _QUIET_S: Final = (60.0, 400.0)
+_LIFE_S: Final = (300.0, 1_500.0)  # likewise, of seeds from LIVES_FROM on
 _DENSER: Final = 4  # as much is sent in bursts of these seeds
+_BATCH: Final = 10
 _SHORT, _MEDIUM, _LONG = (0.05, 1.5), (1.5, 8.0), (8.0, 25.0)
 PRODUCERS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
 CONSUMERS: Final = ("push", "orderly", "pull", "broadcast")
@@ -57,6 +59,8 @@ POPS: Final = "pop"  # chosen by itself: it came later, and the plans of seeds s
 OPERATIONS: Final = ("reset", "redrive", "topics", "pause group")
 DISK: Final = "replaced disk"  # a story, too
 OPERATIONS_FROM: Final = 50_000  # likewise, of operators who do more than change masters
+USERS: Final = "users"  # operators give rights and take them
+LIVES_FROM: Final = 70_000  # likewise, of access control, and of lives that are mostly quiet
 QUIET: Final = "q"
 QUIET_FROM: Final = 40_000  # seeds that came before quiet phases have none, and stay what they were
 POPPERS: Final = ("popper", "popper5", "shared popper", "shared popper5")  # of ``pop_ledger`` alone
@@ -113,6 +117,8 @@ class Plan:
     watch_s: float = 0.0  # after everything is consumed: nothing that was acknowledged may come again
     quiet: tuple[Quiet, ...] = ()  # phases of little traffic and no faults, each with a burst of faults after it
     is_usual: bool = False  # intervals are those that the product has by default; else they are short
+    has_access: bool = False  # requests are signed, and rights decide
+    batch: int = 3  # messages that are sent together
 
     @property
     def has_grpc(self) -> bool:
@@ -179,16 +185,33 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
         tick_s=rng.choice((0.1, 0.25, 0.5)),
         fail_percent=rng.choice((0, 0, 10, 25)),
     )
-    return _with_quiet(plan, Random(f"{seed}/quiet")) if is_quiet and seed >= QUIET_FROM else plan
+    plan = _with_quiet(plan, Random(f"{seed}/quiet")) if is_quiet and seed >= QUIET_FROM else plan
+    return _with_access(plan, Random(f"{seed}/access")) if is_quiet and seed >= LIVES_FROM else plan
+
+
+def _with_access(plan: Plan, rng: Random) -> Plan:
+    """In some seeds; never where a bit of a file with users may flip, which nobody would notice at once."""
+    if rng.random() >= 0.4 or any(fault.kind == FLIP for fault in plan.faults):
+        return plan
+    found = list(plan.faults)
+    ends_s = (plan.faults_end_s - BEGIN_S, *(each.burst_s for each in plan.quiet))
+    for burst, end_s in enumerate(ends_s):
+        begin_s = BEGIN_S if burst == 0 else 0.0
+        for each in _faults(rng, (USERS,), end_s):
+            at_s = round(each.at_s - BEGIN_S + begin_s, 4)
+            found.append(replace(each, number=len(found), at_s=at_s, lasts_s=0.0, burst=burst))
+    return replace(plan, faults=tuple(found), has_access=True)
 
 
 def _with_quiet(plan: Plan, rng: Random) -> Plan:
     """More is sent; half of the seeds go on for minutes in which little happens, and then fail again."""
     plan = replace(plan, clients=tuple(replace(each, gap_s=each.gap_s / _DENSER) for each in plan.clients))
+    is_life = plan.seed >= LIVES_FROM
+    lengths, counts = (_LIFE_S, (0, 1, 1, 2)) if is_life else (_QUIET_S, (0, 0, 1, 2))
     quiet = tuple(
-        Quiet(round(rng.uniform(*_QUIET_S), 4), round(rng.uniform(8.0, 25.0), 4))
-        for _ in range(rng.choice((0, 0, 1, 2)))
+        Quiet(round(rng.uniform(*lengths), 4), round(rng.uniform(8.0, 25.0), 4)) for _ in range(rng.choice(counts))
     )
+    plan = replace(plan, batch=_BATCH if is_life else plan.batch)
     found = [*plan.faults, *_operations(plan)]
     found += _lost_disk(plan, len(found))
     if not quiet:

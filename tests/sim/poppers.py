@@ -37,6 +37,7 @@ class Popper:
     world: World
     member: str
     group: str
+    protocol: str
     is_calm: Callable[[], bool]  # faults are over
 
     def got(self, body: bytes, place: Place, attempt: int, handed_out_ms: int) -> str:
@@ -69,7 +70,7 @@ class Popper:
             self._not_consumed(key)
             return
         history.pops.acknowledged(self.group, place, self.world.loop.true_s)
-        history.counts["acks confirmed"] += 1
+        history.counts[f"acks confirmed, {self.protocol}"] += 1
 
     def _not_consumed(self, key: str) -> None:
         consumed = self.world.history.consumed[self.group]

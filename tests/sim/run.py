@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 from unittest.mock import patch
 
 from pyromq.broker.popping import keeping
@@ -20,6 +20,7 @@ from pyromq.testing.faulty_disk import Crashed
 from tests.sim import operators_view
 from tests.sim.clients import SimClient, make_topics, scratch_folder
 from tests.sim.cluster import Cluster, World
+from tests.sim.credentials import signed_by_root
 from tests.sim.faults import Faults
 from tests.sim.histories import Operation, by_queue
 from tests.sim.history import History
@@ -29,6 +30,7 @@ from tests.sim.loop import Numbered, SimLoop
 from tests.sim.network import Network
 from tests.sim.patches import simulated
 from tests.sim.plan import LIVENESS, Plan
+from tests.sim.rights import Guests, make_clients
 from tests.sim.story import Story
 from tests.sim.witness import Witness
 
@@ -55,6 +57,19 @@ class Outcome:
         facts = f"{self.plan.summary()}, {self.simulated_s:.0f} s, sent {sent}, read {read}"
         end = "ok" if self.is_ok else f"FAILED, {self.verdict.failures[0]}"
         return f"seed {self.plan.seed}: {facts}, hash {self.hash}: {end}"
+
+    def record(self) -> dict[str, Any]:
+        """What a log of many seeds keeps of this one."""
+        return {
+            "seed": self.plan.seed,
+            "mode": self.plan.mode,
+            "dropped": self.plan.dropped,
+            "hash": self.hash,
+            "simulated_s": round(self.simulated_s, 3),
+            "cpu_s": round(self.cpu_s, 3),
+            "counts": {name: self.counts.get(name, 0) for name in ("acknowledged", "got", "fault")},
+            "failures": self.verdict.failures,
+        }
 
 
 class _Defects(logging.Handler):
@@ -108,6 +123,7 @@ def _run(plan: Plan) -> Outcome:
         with (
             scratch_folder() as scratch,
             simulated(loop, Random(f"{plan.seed}/entropy"), plan.tick_s),
+            signed_by_root(plan.has_access),
             patch.object(keeping, "_SAVE_MS", plan.pops_saved_ms),
         ):
             cluster = Cluster(world)
@@ -136,7 +152,9 @@ async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
     ready = loop.create_future()
 
     async def prepare() -> None:
-        await make_topics(cluster.nameserver, "10.0.4.1", plan.sets)
+        if plan.has_access:
+            await make_clients(cluster.nameserver, "10.0.4.1")
+        await make_topics(cluster.nameserver, "10.0.4.1", plan.sets, has_access=plan.has_access)
         loop.call_for(None, loop.true_s, lambda: ready.done() or ready.set_result(None))
 
     loop.spawn(faults._operator, prepare(), "prepare")
@@ -151,6 +169,8 @@ async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
         return verdict
     world.history.note("whole")
     world.witness = Witness(world, cluster, faults, verdict)
+    if plan.has_access:
+        faults.guests = Guests(world, cluster, faults, verdict)
     for client in clients:
         client.start()
     shift_s = max(0.0, loop.true_s - 8.0)

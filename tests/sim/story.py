@@ -56,7 +56,7 @@ class Story:
         if self._world.plan.mode == LIVENESS:
             await self.heal()
             if not self._verdict.failures:
-                self._faults.was_set_back = False  # one master, all in sync: the record is true again
+                self._faults.all_is_well()
         else:
             self._faults.heal()
         self._set_sending(True, is_quiet=True)
@@ -77,6 +77,7 @@ class Story:
         await self._until_calm()
 
     def _set_sending(self, is_sending: bool, *, is_quiet: bool = False) -> None:
+        self._world.in_burst = not is_quiet
         for client in self._clients:
             client.is_sending = is_sending
             if is_quiet:
@@ -122,6 +123,9 @@ class Story:
             if not (self._faults.was_set_back and self._world.plan.is_managed(name)):
                 for each in self._faults.operators.lost(name):
                     self._verdict.fail(each)
+        if self._faults.guests is not None:
+            for each in self._faults.guests.lost():
+                self._verdict.fail(each)
 
     def _let_operators_decide(self) -> None:
         for name in self._world.plan.sets:

@@ -8,6 +8,8 @@ from tests.sim.commands import last_line, simulate
 
 _FOUND = {
     367133003: "the clock of a new master was ahead of a consumer's: pops seemed to be late, and got nothing for ever",
+    60050: "a judge: copies of prepared messages that one of two members had made alone have no promised place",
+    60110: "a judge: a name server that had just started knew one of two sets, and a topic was made there alone",
     30018: "hand-outs of pops that a full disk refused were left out of the journal: a replay passed over the messages",
 }
 _NEWER = {367133003: "f10,q"}

@@ -12,17 +12,19 @@ from tests.sim.plan import (
     DISK,
     FLIP,
     KINDS,
+    LIVES_FROM,
     OPERATIONS,
     OPERATIONS_FROM,
     POPS,
     PRODUCERS,
     QUIET_FROM,
     STORIES,
+    USERS,
     make_plan,
 )
 
 
-@pytest.mark.parametrize("seeds", ["1..8", "11..18", "40012..40012"])
+@pytest.mark.parametrize("seeds", ["1..8", "11..18", "40012..40012", "70000..70000"])
 def test_nothing_is_lost_whatever_fails(seeds: str) -> None:
     done = simulate("--seeds", seeds)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -102,6 +104,18 @@ def test_newer_seeds_have_quiet_phases_and_more_traffic_and_can_be_run_without()
     more = {fault.kind for seed in range(OPERATIONS_FROM, OPERATIONS_FROM + 40) for fault in make_plan(seed).faults}
     assert more >= {*OPERATIONS, DISK}
     assert not any(make_plan(seed).quiet for seed in range(50)), "seeds from before stay what they were"
+
+
+def test_the_newest_seeds_have_long_lives_and_some_have_access_control() -> None:
+    plans = [make_plan(seed) for seed in range(LIVES_FROM, LIVES_FROM + 60)]
+    assert {plan.has_access for plan in plans} == {True, False}
+    for plan in plans:
+        assert plan.batch > make_plan(1).batch
+        assert all(each.lasts_s >= 300 for each in plan.quiet)
+        assert len({fault.number for fault in plan.faults}) == len(plan.faults)
+        kinds = {fault.kind for fault in plan.faults}
+        assert (USERS in kinds) is plan.has_access and not (plan.has_access and FLIP in kinds)
+    assert not any(make_plan(seed).has_access for seed in range(LIVES_FROM - 60, LIVES_FROM))
 
 
 def test_what_is_left_out_changes_nothing_else() -> None:

@@ -29,7 +29,7 @@ def broken(frame):
 """
 
 
-def written(folder: Path, topics: Topics, topic: str, rest: str, mode: str = "once") -> Path:
+def written(folder: Path, topics: Topics, topic: str, rest: str, mode: str = "once", top: str = "") -> Path:
     (folder / "steps_of_run.py").write_text(STEPS)
     path = folder / "pipeline.toml"
     path.write_text(
@@ -37,6 +37,7 @@ def written(folder: Path, topics: Topics, topic: str, rest: str, mode: str = "on
         name = "p-{topics.test[-40:]}"
         mode = "{mode}"
         checkpoint = "checkpoints"
+        {top}
         [source]
         nameserver = "{topics.nameserver}"
         topic = "{topic}"
@@ -78,6 +79,42 @@ def test_a_pipeline_of_steps_and_two_sinks_runs_and_goes_on(spark: Any, topics: 
     assert bodies(rows) == Counter(["A", "B", "D"]) and {row["tags"] for row in rows} == {"paid"}
     lines = [json.loads(line) for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
     assert len(lines) == 3 and {line["tags"] for line in lines} == {"paid"}
+
+
+def test_several_topics_and_sinks_share_one_read(spark: Any, topics: Topics, tmp_path: Path) -> None:
+    first, second, target = topics.make("-a"), topics.make("-b"), topics.make("-to")
+    path = written(tmp_path, topics, f"{first},{second}", f"""
+        [[step]]
+        sql = "SELECT * FROM input WHERE tags = 'paid'"
+        name = "paid"
+        [[sink]]
+        name = "again"
+        kind = "topic"
+        topic = "{target}"
+        from = "paid"
+        options = {{ mode = "idempotent" }}
+        [[sink]]
+        name = "files"
+        kind = "parquet"
+        path = "out"
+    """, top="one_read = true")  # fmt: skip
+    topics.send(first, ["a", "b"], tags="paid")
+    topics.send(second, ["c"], tags="paid")
+
+    def found() -> tuple[Counter[str], Counter[str]]:
+        rows = Selection(topics=(target,), nameserver=topics.nameserver).frame(spark).collect()
+        return bodies(rows), bodies(spark.read.parquet(str(tmp_path / "out")).collect())
+
+    done = run_file(spark, path)
+    assert [(each.name, each.read, each.rows) for each in done.sinks] == [("again", 3, 3), ("files", 3, 3)]
+    assert found() == (Counter("abc"), Counter("abc"))
+
+    (checkpoint,) = (tmp_path / "checkpoints").glob("p-*/one_read")
+    for committed in checkpoint.glob("commits/*0*"):  # and its checksum
+        committed.unlink()  # as if the driver had died after both sinks were written, and before Spark knew
+    topics.send(first, ["d"], tags="open")
+    run_file(spark, path)
+    assert found() == (Counter("abc"), Counter("abcd")), "each row once in both"
 
 
 def test_a_batch_pipeline_writes_what_there_is(spark: Any, topics: Topics, tmp_path: Path) -> None:

@@ -28,6 +28,14 @@ from tests.spark.topics import Topics, bodies
 pytestmark = pytest.mark.spark
 
 
+@pytest.fixture(params=["driver", "executors"])
+def sends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who sends; executors where a test has few messages all the same."""
+    if request.param == "executors":
+        monkeypatch.setattr("pyromq.pipeline.jobs.resending.executors.FEW", 0)
+    return str(request.param)
+
+
 def read(spark: Any, topics: Topics, topic: str) -> list[Any]:
     found: list[Any] = Selection(topics=(topic,), nameserver=topics.nameserver).frame(spark).collect()
     return found
@@ -49,7 +57,7 @@ def test_a_dry_replay_counts_and_shows_and_sends_nothing(spark: Any, topics: Top
 
 
 def test_a_replay_sends_a_range_once_however_often_it_is_run_under_its_name(
-    spark: Any, topics: Topics, monkeypatch: pytest.MonkeyPatch
+    spark: Any, topics: Topics, sends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyromq.pipeline.jobs.common.selection.ROWS_AT_ONCE", 2)
     topic, target = topics.make(queues=1), topics.make("-to")
@@ -74,7 +82,9 @@ def test_a_replay_sends_a_range_once_however_often_it_is_run_under_its_name(
         assert row["properties"][REPLAY] == "again" and row["properties"][REPLAYED_FROM]
 
 
-def test_a_replay_into_its_own_topic_ends_and_does_not_send_its_own_messages(spark: Any, topics: Topics) -> None:
+def test_a_replay_into_its_own_topic_ends_and_does_not_send_its_own_messages(
+    spark: Any, topics: Topics, sends: str
+) -> None:
     topic = topics.make()
     topics.send(topic, range(3))
     whole = Selection(topics=(topic,), nameserver=topics.nameserver)
@@ -106,13 +116,54 @@ def test_a_replay_keeps_to_its_rate(spark: Any, topics: Topics) -> None:
     assert waits == pytest.approx([0.05, 0.1, 0.15, 0.2])  # chunks of two, 50 ms apart
 
 
-def test_a_topic_that_does_not_exist_fails_every_message_with_a_reason(spark: Any, topics: Topics) -> None:
+def test_a_topic_that_does_not_exist_fails_every_message_with_a_reason(spark: Any, topics: Topics, sends: str) -> None:
     topic = topics.make()
     topics.send(topic, range(2))
     wanted = Selection(topics=(topic,), nameserver=topics.nameserver, options={"retryTimeout": "1s"})
     done = replay(spark, wanted, topics.name("-nowhere"), dry_run=False)
-    assert done.failed == 2 and "nowhere" in done.failures[0].error
+    assert (done.found, done.failed) == (2, 2) and "nowhere" in done.failures[0].error
     assert done.name, "under which it can be run again"
+
+
+# --- from executors ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def by_executors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyromq.pipeline.jobs.resending.executors.FEW", 0)
+
+
+def test_executors_keep_the_order_of_a_sharding_key(spark: Any, topics: Topics, by_executors: None) -> None:
+    topic, target = topics.make(queues=4), topics.make("-to", queues=4)
+    for number in range(120):
+        topics.send(topic, [number], sharding_key=f"key-{number % 3}", tags=f"t{number}")
+    topics.send(topic, range(120, 400))
+
+    done = replay(spark, Selection(topics=(topic,), nameserver=topics.nameserver), target, dry_run=False)
+
+    assert (done.found, done.sent, done.failed) == (400, 400, 0)
+    rows = sorted(read(spark, topics, target), key=lambda row: (row["queue_id"], row["queue_offset"]))
+    assert bodies(rows) == Counter(topics.sent)
+    for key in range(3):
+        mine = [row for row in rows if row["properties"].get(names.SHARDING_KEY) == f"key-{key}"]
+        assert len({row["queue_id"] for row in mine}) == 1, "one key, one queue"
+        assert [row["tags"] for row in mine] == [f"t{number}" for number in range(key, 120, 3)]
+
+
+def test_each_letter_has_its_outcome_and_its_place(spark: Any, topics: Topics, by_executors: None) -> None:
+    topic = topics.make(queues=2)
+    bury(topics, topic, [f"{number}" for number in range(50)])
+    told: list[tuple[int, int | None]] = []
+    done = redrive(
+        spark, topics.group, nameserver=topics.nameserver, dry_run=False,
+        tell=lambda done, total=None, text="": told.append((done, total)),
+    )  # fmt: skip
+    assert (done.found, done.sent) == (50, 50) and told[-1] == (50, 50)
+    places = {(row["queue_id"], row["queue_offset"]): row["message_id"] for row in read(spark, topics, topic)}
+    for letter in done.letters:
+        assert places[int(letter.to_queue.split(":")[1]), letter.to_offset] == letter.new_message_id
+    counts = topics.admin.dead_letters.count(topics.group)
+    assert (counts.waiting, counts.total) == (0, 50), "all of them count as redriven"
 
 
 # --- redrive ---------------------------------------------------------------------------------------------------------
@@ -142,7 +193,7 @@ def bury(topics: Topics, topic: str, texts: list[str], **more: str) -> str:
     return dead
 
 
-def test_dead_letters_go_back_to_their_topic_cleaned_patched_and_once(spark: Any, topics: Topics) -> None:
+def test_dead_letters_go_back_to_their_topic_cleaned_patched_and_once(spark: Any, topics: Topics, sends: str) -> None:
     topic = topics.make()
     bury(topics, topic, ["1,5", "2,5", "broken"], error="comma")
 
@@ -168,7 +219,7 @@ def test_dead_letters_go_back_to_their_topic_cleaned_patched_and_once(spark: Any
         assert row["message_id"] == redriven_id(row["properties"][REDRIVEN_FROM])
 
 
-def test_a_message_that_left_several_letters_is_sent_once(spark: Any, topics: Topics) -> None:
+def test_a_message_that_left_several_letters_is_sent_once(spark: Any, topics: Topics, sends: str) -> None:
     topic = topics.make()
     for _ in range(2):
         bury(topics, topic, ["once", "twice"])
@@ -179,7 +230,7 @@ def test_a_message_that_left_several_letters_is_sent_once(spark: Any, topics: To
     assert bodies(read(spark, topics, topic)) == Counter(["once", "twice"])
 
 
-def test_a_patch_that_fails_fails_its_dead_letter_alone(spark: Any, topics: Topics) -> None:
+def test_a_patch_that_fails_fails_its_dead_letter_alone(spark: Any, topics: Topics, sends: str) -> None:
     topic = topics.make()
     bury(topics, topic, ["1", "x"])
 
@@ -191,7 +242,7 @@ def test_a_patch_that_fails_fails_its_dead_letter_alone(spark: Any, topics: Topi
     assert "ValueError" in next(each.error for each in done.letters if each.status is ItemStatus.FAILED)
 
 
-def test_a_canary_that_is_not_consumed_holds_the_rest_back(spark: Any, topics: Topics) -> None:
+def test_a_canary_that_is_not_consumed_holds_the_rest_back(spark: Any, topics: Topics, sends: str) -> None:
     topic = topics.make()
     bury(topics, topic, ["1", "2", "3"])
     for sent_before in (0, 1):  # run again, the canary is another one: that the first was sent proves nothing
@@ -203,7 +254,7 @@ def test_a_canary_that_is_not_consumed_holds_the_rest_back(spark: Any, topics: T
 
 @pytest.mark.parametrize("comes_back", [False, True])
 def test_a_canary_passes_when_it_is_consumed_and_does_not_come_back(
-    spark: Any, topics: Topics, comes_back: bool
+    spark: Any, topics: Topics, sends: str, comes_back: bool
 ) -> None:
     topic = topics.make()
     bury(topics, topic, ["1", "2", "3"])

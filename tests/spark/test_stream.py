@@ -166,4 +166,5 @@ def test_a_query_reports_for_the_console_until_it_has_ended(spark: Any, topics: 
     found = report()
     assert found is not None and (found.rows, found.error) == (30, "")
     assert [batch.rows for batch in found.batches][:2] == [20, 10]
-    assert [(source.group, source.topics) for source in found.sources] == [(topics.group, (topic,))]
+    assert [(source.group, source.topics, source.lag) for source in found.sources] == [(topics.group, (topic,), 0)]
+    assert [(each.queue, each.offset, each.lag) for each in found.sources[0].queues] == [(0, 15, 0), (1, 15, 0)]

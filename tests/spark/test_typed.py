@@ -124,3 +124,37 @@ def test_a_row_that_cannot_be_written_is_set_aside(spark: Any, topics: Topics) -
     assert read(spark, topics, topic, schema="id bigint").count() == 4
     (aside,) = spark.read.format("pyromq").options(**topics.options(bad)).load().collect()
     assert "it is null, and the schema says NOT NULL" in bytes(aside.body).decode()
+
+
+def test_the_schema_kept_with_the_topic_is_read_and_written_by(spark: Any, topics: Topics) -> None:
+    topic, copy = topics.make(queues=1), topics.make("-copy", queues=1)
+    for name, payload in ((topic, "avro"), (copy, "json")):
+        topics.admin.schemas.set(name, "id bigint NOT NULL, colour string", payload=payload)
+    topics.producer.send(topic, {"id": 1, "colour": "red"})
+    topics.producer.send(topic, {"id": 2})
+    topics.producer.send(topic, b"\xff\xff")
+    frame = spark.read.format("pyromq").options(**topics.options(topic, schema="topic")).load()
+    rows = frame.orderBy("queue_offset").select("id", "colour", "_error").collect()
+    assert [(row.id, row.colour) for row in rows] == [(1, "red"), (2, None), (None, None)]
+    assert rows[2]._error and not rows[0]._error
+    good = frame.where("_error IS NULL").select("id", "colour")
+    good.write.format("pyromq").options(**topics.options(copy, schema="topic")).mode("append").save()
+    bodies = spark.read.format("pyromq").options(**topics.options(copy)).load().select("body").collect()
+    assert [bytes(row.body) for row in bodies] == [b'{"id":1,"colour":"red"}', b'{"id":2}']
+    with pytest.raises(PySparkException, match="pyromq topic schema set"):
+        spark.read.format("pyromq").options(**topics.options(topics.make("-bare"), schema="topic")).load()
+
+
+def test_bodies_that_cannot_be_decoded_go_to_a_topic(spark: Any, topics: Topics, checkpoint: str) -> None:
+    topic, bad = topics.make(queues=1), topics.make("-bad", queues=1)
+    send(topics, topic, {"id": 1}, b"nope", {"id": "x"}, {"id": 4})
+    options = topics.options(topic, group=topics.group, startingOffsets="earliest", payload="json")
+    collected = Collected()
+    run(spark, {**options, "schema": "id bigint NOT NULL", "badRows": bad}, checkpoint, collected)
+    assert [row.id for row in collected.rows] == [1, 4]
+    letters = sorted(topics.admin.messages.newest(bad, 10), key=lambda letter: letter.offset)
+    assert [letter.body for letter in letters] == [b"nope", b'{"id": "x"}']
+    assert "malformed" in (letters[0].get("dead_letter_reason") or "")
+    assert letters[1].get("dead_letter_reason") == "Expected `int`, got `str` - at `$.id`"
+    place = [letters[1].get(f"dead_letter_{name}") for name in ("topic", "queue", "offset")]
+    assert place == [topic, "0", "2"] and letters[1].keys == (f"{topic}/broker-a/0/2",)

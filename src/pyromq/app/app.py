@@ -31,7 +31,7 @@ from pyromq.errors import ClientClosedError, ConfigError
 from pyromq.model.message import SendReceipt
 from pyromq.model.names import validate_topic
 from pyromq.operate.admin import Admin
-from pyromq.typed import MessageOptions, decoder_for, message
+from pyromq.typed import MessageOptions, decoder_for
 
 if TYPE_CHECKING:
     from pyromq.app.asyncapi import Declared
@@ -261,7 +261,7 @@ class App:
         self, topic: str, value: Any, *, timeout_ms: int | None = None, **options: Unpack[MessageOptions]
     ) -> SendReceipt:
         """Encodes a value and sends it; options are those of ``Message``. Raises what ``Producer.send`` raises."""
-        return await self.producer.send(message(topic, value, **options), timeout_ms=timeout_ms)
+        return await self.producer.send(topic, value, timeout_ms=timeout_ms, **options)
 
     async def recall(self, sent: SendReceipt | str) -> str:
         """Cancels a message with a time of its own (``delay=``, ``deliver_at=``) while it waits; returns its id.
@@ -288,7 +288,7 @@ class App:
         Raises NoReplyError when none comes in time, BodyError when it does not decode, and what ``send`` raises.
         """
         decode = decoder_for(reply)
-        found = await self.producer.request(message(topic, value, **options), timeout_ms=timeout_ms)
+        found = await self.producer.request(topic, value, timeout_ms=timeout_ms, **options)
         return decode(found.body, found)
 
     def transaction(
@@ -299,7 +299,7 @@ class App:
         The message is seen if and only if the block ends without an exception. ``@app.transaction_check(topic)``
         answers for it after a crash. Raises ConfigError without a check.
         """
-        return AppTransaction(self._running(), message(topic, value, **options), check_after_ms)
+        return AppTransaction(self._running(), topic, value, {**options, "check_after_ms": check_after_ms})
 
     # --- running ---
 

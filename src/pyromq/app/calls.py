@@ -19,7 +19,9 @@ from typing import Any
 from pyromq.app.providers import Provider, ProviderScope, enter, enter_async
 from pyromq.app.signatures import MISSING, ParameterKind, ParameterSlot, Signature, item_type
 from pyromq.errors import ConfigError
+from pyromq.typed.decoding import Decoder
 from pyromq.typed.listeners import batch_reader, body_reader
+from pyromq.typed.schemas.listening import RuleOf, decoder_by_schema
 
 Call = Callable[[Any], Any]
 Fill = Callable[[Any], Any]
@@ -34,6 +36,7 @@ class Values:
     sync_producer: Any
     provided: Mapping[str, Any]
     signatures: Mapping[str, Signature]
+    schema_of: RuleOf | None = None  # schemas of topics; nobody knows them where no app runs
 
     def of(self, source: ParameterKind | Provider, *, is_coroutine: bool) -> Any:
         if isinstance(source, Provider):
@@ -41,11 +44,6 @@ class Values:
         if source is ParameterKind.APP:
             return self.app
         return self.producer if is_coroutine else self.sync_producer
-
-
-def read_batch_with(annotation: Any) -> Fill:
-    """Return the function that decodes the bodies of a whole batch into a list."""
-    return batch_reader(annotation)
 
 
 def per_message(signature: Signature, values: Values) -> list[tuple[Provider, Signature]]:
@@ -70,8 +68,13 @@ def build_call(signature: Signature, values: Values, *, is_batch: bool = False) 
     if signature.body is MISSING:
         return _call(signature, values, _Reads(_itself, _itself))
     if is_batch:
-        return _call(signature, values, _Reads(_itself, read_batch_with(item_type(signature.what, signature.body))))
-    return _call(signature, values, _Reads(_itself, body_reader(signature.body)))
+        item = item_type(signature.what, signature.body)
+        return _call(signature, values, _Reads(_itself, batch_reader(item, _decoder(item, values))))
+    return _call(signature, values, _Reads(_itself, body_reader(signature.body, _decoder(signature.body, values))))
+
+
+def _decoder(annotation: Any, values: Values) -> Decoder[Any] | None:
+    return None if values.schema_of is None else decoder_by_schema(annotation, values.schema_of)
 
 
 def build_hook(signature: Signature, values: Values) -> Callable[[], Any]:

@@ -193,7 +193,7 @@ class Run:
         stack.callback(sync_producer.let_go)
         self._opened.update(client=client, producer=producer, sync_producer=sync_producer)
         provided: dict[str, Any] = {}
-        values = Values(app, producer, sync_producer, provided, built.signatures)
+        values = Values(app, producer, sync_producer, provided, built.signatures, client.schemas.known)
         for provider, signature in built.providers:
             if provider.scope is ProviderScope.APP:
                 provided[provider.name] = await make_for_app(provider, arguments_of(signature, values), stack)
@@ -237,6 +237,8 @@ class Run:
 
     async def _open_consumers(self, client: Client, built: Built, values: Values) -> None:
         marks: dict[Any, Marks] = {}
+        for topic in {topic for listener in self.app.listeners for topic in listener.topics}:
+            await client.schemas.find(topic)
         calls = {
             id(listener): await self._around(listener, _call_of(listener, signature, values), values, marks)
             for listener, signature in zip(self.app.listeners, built.listeners, strict=True)

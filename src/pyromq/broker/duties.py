@@ -4,7 +4,8 @@
     every second   replication, statistics, silent clients, accounts that others keep, the audit log
     now and then   committed offsets (``offsets_save_ms``)
 
-A duty that fails keeps no other from being done.
+A broker whose log does not grow, where no send waits and no group pops, ticks every 250 ms: what has an exact time,
+delayed messages, has timers of its own. A duty that fails keeps no other from being done.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 Duty = Callable[[], None]
 _TICK_S: Final = 0.1
+_IDLE_TICK_S: Final = 0.25
+_IDLE_AFTER_MS: Final = 1_000
 _SLOW_TICK_MS: Final = 1_000
 
 
@@ -48,15 +51,46 @@ class Duties:
         self._workers = workers
         self._stalls = stalls
         self._slow = slow
+        handlers, services = parts.handlers, parts.services
+        self._always: tuple[Duty, ...] = (
+            handlers.pulls.respond_due,
+            handlers.pulls.recheck_some,
+            handlers.watches.respond_due,
+            parts.popping.tick,
+            handlers.clients.notices.tick,
+            parts.write_path.disk.answer_overdue,
+            services.sealer.advance,
+            services.table_keeper.tick,
+            services.maintenance.tick,
+            roles.tick,
+        )
+        self._of_masters: tuple[Duty, ...] = (
+            *self._always,
+            services.transaction_checks.tick,
+            services.delay_runner.tick,
+            parts.popping.pops.tick,
+        )
         # by the monotonic clock
         self._slow_ticked_ms = 0
+        self._log_end = -1  # when it was looked at last, and since when it is the same
+        self._same_since_ms = 0
         self._offsets_saved_ms = 0
 
     async def run(self) -> None:
         """Do the duties until cancelled."""
         while True:
-            await asyncio.sleep(_TICK_S)
+            await asyncio.sleep(self.pause_s())
             self.tick()
+
+    def pause_s(self) -> float:
+        """How long to wait for the next tick; hand-outs of pops are written by ticks, and expire by them."""
+        path, pops, now_ms = self._parts.write_path, self._parts.popping.pops, self._clock.monotonic_ms()
+        log_end, pressure = path.store.end_position, path.pressure
+        is_busy = pressure.waiting_for_disk or pressure.waiting_for_replicas or pops.table.queues
+        if is_busy or log_end != self._log_end:
+            self._log_end, self._same_since_ms = log_end, now_ms
+        is_idle = now_ms - self._same_since_ms >= _IDLE_AFTER_MS
+        return max(_TICK_S, _IDLE_TICK_S) if is_idle else _TICK_S
 
     def tick(self) -> None:
         began_s = self._stalls.begin()
@@ -69,29 +103,18 @@ class Duties:
                 logger.exception("periodic work failed")
             began_s = self._stalls.ended(began_s, duty.__qualname__)
 
-    def _due(self) -> list[Duty]:
+    def _due(self) -> Sequence[Duty]:
         now_ms, parts, services = self._clock.monotonic_ms(), self._parts, self._parts.services
-        found = [
-            parts.handlers.pulls.respond_due,
-            parts.handlers.pulls.recheck_some,
-            parts.handlers.watches.respond_due,
-            parts.popping.tick,
-            parts.handlers.clients.notices.tick,
-            parts.write_path.disk.answer_overdue,
-            services.sealer.advance,
-            services.table_keeper.tick,
-            services.maintenance.tick,
-            self._roles.tick,
-        ]
-        if self._settings.replication.role is not Role.REPLICA and self._roles.may_write:
-            found += [services.transaction_checks.tick, services.delay_runner.tick, parts.popping.pops.tick]
+        is_master = self._settings.replication.role is not Role.REPLICA and self._roles.may_write
+        usual = self._of_masters if is_master else self._always
+        found = list[Duty]()
         if now_ms - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now_ms
             found += [parts.replication.tick, parts.stats.snapshot, self._drop_silent, self._write_audit, *self._slow]
         if now_ms - self._offsets_saved_ms >= self._settings.offsets_save_ms:
             self._offsets_saved_ms = now_ms
             found.append(services.offset_keeper.tick)
-        return found
+        return (*usual, *found) if found else usual
 
     def _drop_silent(self) -> None:
         tables = self._parts.tables

@@ -78,7 +78,7 @@ class Handlers:
         """Open or close each lane; nothing of a connection in ``waiting`` may be overtaken."""
         if self.pops.lane is not None:
             self.pops.lane.next_lane = self.pulls.lane
-            self.pops.lane.renew(is_open=lanes.acks, waiting=waiting)
+            self.pops.lane.renew(is_open=lanes.pops, waiting=waiting)
         if self.sends.lane is not None:
             self.sends.lane.next_lane = self.pops.lane or self.pulls.lane
             self.sends.lane.renew(is_open=lanes.sends, waiting=waiting)
@@ -118,6 +118,7 @@ class Handlers:
             Code.CONSUME_MESSAGE_DIRECTLY: self.client_relay.consume_directly,
             Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.client_relay.status,
             Code.QUERY_ASSIGNMENT: self.assignments.assign,
+            Code.REPORT_MEMBER: self.members.report,
         }
 
     def immediate(self) -> dict[int, Immediate]:
@@ -199,7 +200,6 @@ class Handlers:
             Code.QUERY_MEMBER: self.members.query,
             Code.GRANT_MEMBER: self.members.grant,
             Code.CONTROL_MEMBER: self.members.control,
-            Code.REPORT_MEMBER: self.members.report,
             Code.GET_ACCESS_TABLES: self.access.hand_over,
             Code.GET_REPLICA_CHALLENGE: self.access.challenge,
             **dict.fromkeys(ACCESS_CODES, self.access.answer),

@@ -119,9 +119,17 @@ class RoleChanges:
         if self._change is not None and self._change is not asyncio.current_task():
             await asyncio.gather(self._change, return_exceptions=True)
 
+    def _tell_replicas(self) -> tuple[ReplicaMembers | None, int]:
+        """Whom a change of tables is waited for at, after they have heard of it, and its number."""
+        parts = self._broker.parts
+        if self._lease is None or parts.replication.members is None:
+            return None, 0
+        parts.handlers.members.tables_changed()
+        return parts.replication.members, parts.replication.metadata_number
+
     def told(self, registered: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """What a response to a change of topics waits for: name servers, and the replicas that the lease names."""
-        members, number = self._members(), self._broker.parts.replication.metadata_number
+        members, number = self._tell_replicas()
         if members is None:
             return registered
 
@@ -133,11 +141,8 @@ class RoleChanges:
 
     def replicated(self) -> Coroutine[Any, Any, None] | None:
         """Wait until the replicas that the lease names have the topics and groups of now; None without a lease."""
-        members = self._members()
-        return _until_replicated(members, self._broker.parts.replication.metadata_number) if members else None
-
-    def _members(self) -> ReplicaMembers | None:
-        return self._broker.parts.replication.members if self._lease is not None else None
+        members, number = self._tell_replicas()
+        return _until_replicated(members, number) if members is not None else None
 
     def _complete(self, status: BrokerStatus) -> BrokerStatus:
         lost = [

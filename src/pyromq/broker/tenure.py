@@ -253,6 +253,7 @@ class Tenure:
         self._is_ending = True
         await self.cancel_tasks()
         await self._dispatcher.finish()
+        self.parts.handlers.members.drop_held()
         group_commit, services = self.parts.write_path.group_commit, self.parts.services
         await self.long_responses.close()
         services.delay_runner.halt()

@@ -7,17 +7,20 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from pyromq.errors import ConfigError, GroupOfflineError, MQError
 from pyromq.exporter.facts import BrokerFacts
 from pyromq.exporter.families import parts_of
+from pyromq.exporter.queries import query_families
 from pyromq.metrics import exporter_table as table
 from pyromq.metrics.health import HealthReport, Startup
 from pyromq.metrics.samples import Family, ServerSamples
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.system_names import is_system_group
 from pyromq.operate.admin import Admin
+from pyromq.operate.query_reports import QueryReport, read_reports, reports_folder
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ class ExporterSettings:
     members_max: int = 500  # on each broker, likewise
     with_topics: bool = True
     with_members: bool = True
+    queries: Path | None = None  # folder with reports of Spark's queries; None: where queries of this user leave them
 
     def __post_init__(self) -> None:
         if self.interval_ms < 1_000:
@@ -64,6 +68,7 @@ class Exporter:
         self._settings = settings or ExporterSettings()
         self._task: asyncio.Task[None] | None = None
         self._brokers: dict[str, BrokerFacts] = {}  # by address
+        self._queries: list[QueryReport] = []
         self._ends: dict[tuple[str, str], tuple[int, int]] = {}  # by address and topic: when, and its offsets added up
         self._round_s = 0.0
         self._made_ms: int | None = None  # the last round that reached a name server, by the monotonic clock
@@ -95,6 +100,7 @@ class Exporter:
     async def refresh(self) -> None:
         """Ask everybody; what does not answer does not keep the others from being shown."""
         began_s, sweeper = self._clock.monotonic_s(), self._admin.sweeper
+        self._queries = await asyncio.to_thread(read_reports, self._settings.queries or reports_folder())
         try:
             masters = [each for each in await sweeper.processes() if each.number == 0]
         except MQError as error:
@@ -200,6 +206,7 @@ class Exporter:
         ]
         if self._made_ms is not None:
             own.append(Family(table.REFRESH_AGE, [((), (now_ms - self._made_ms) / 1000)]))
+        own += query_families(self._queries, self._clock.now_ms())
         parts = [ServerSamples({**self._labels, "node_type": "exporter"}, own)]
         for facts in list(self._brokers.values()):
             parts += parts_of([facts], self._clock.now_ms(), self._labels)

@@ -119,6 +119,44 @@ CLIENT_HEAD_AGE: Final = _new.gauge(
     unit="seconds",
 )
 
+_REPORTS: Final = "reports of streaming queries on this machine"
+_QUERY: Final = ("query", "consumer_group")
+_QUERY_QUEUE: Final = (*_QUERY, "topic", "broker", "queue_id")
+QUERY_RUNNING: Final = _new.gauge(
+    "pyromq_query_running", "1 while a Spark query runs, 0 after its end.", _REPORTS, _QUERY
+)
+QUERY_REPORT_AGE: Final = _new.gauge(
+    "pyromq_query_report_age_seconds",
+    "How long ago a Spark query finished a batch, or ended.",
+    _REPORTS,
+    _QUERY,
+    unit="seconds",
+)
+QUERY_ROWS: Final = _new.counter(
+    "pyromq_query_rows_total", "Rows that a Spark query has read since its process began.", _REPORTS, _QUERY
+)
+QUERY_ROW_RATE: Final = _new.gauge(
+    "pyromq_query_rows_per_second", "Rows that a Spark query read in a second of its last batch.", _REPORTS, _QUERY
+)
+QUERY_BATCH_TIME: Final = _new.gauge(
+    "pyromq_query_batch_seconds", "How long the last batch of a Spark query took.", _REPORTS, _QUERY, unit="seconds"
+)
+QUERY_LAG: Final = _new.gauge(
+    "pyromq_query_lag_messages", "Messages that a Spark query had not read after its last batch.", _REPORTS, _QUERY
+)
+QUERY_QUEUE_LAG: Final = _new.gauge(
+    "pyromq_query_queue_lag_messages",
+    "Messages of a queue that a Spark query had not read after its last batch; the 1000 queues that are most behind.",
+    _REPORTS,
+    _QUERY_QUEUE,
+)
+QUERY_QUEUE_MESSAGES: Final = _new.counter(
+    "pyromq_query_queue_messages_total",
+    "Messages of a queue that a Spark query has got past: the offset at which it goes on; likewise.",
+    _REPORTS,
+    _QUERY_QUEUE,
+)
+
 EXPORTER_METRICS: Final = tuple(_METRICS)
 ALSO_EXPORTED: Final = (  # of a broker's metrics
     broker.TOPIC_NUMBER,

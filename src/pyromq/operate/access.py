@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import msgspec
 
 from pyromq.client.admin.requests import AdminRequests
-from pyromq.errors import ConfigError, NotFoundError
+from pyromq.errors import BrokerError, ConfigError, NotFoundError
 from pyromq.security.plain_acl import parse_plain_acl
 from pyromq.security.policies import (
     USER_PREFIX,
@@ -67,7 +68,8 @@ class AccessFacet:
         """A user that may do nothing yet, or with ``is_super`` everything."""
         type_ = "Super" if is_super else "Normal"
         user = UserInfo(username=name, password=password, user_type=type_, user_status="enable")
-        await self._requests.create_user(await self._directory.masters(), user)
+        async with self._all_masters() as masters:
+            await self._requests.create_user(masters, user)
 
     async def update_user(
         self, name: str, *, password: str | None = None, is_super: bool | None = None, enabled: bool | None = None
@@ -79,12 +81,14 @@ class AccessFacet:
             user_type=None if is_super is None else "Super" if is_super else "Normal",
             user_status=None if enabled is None else "enable" if enabled else "disable",
         )
-        await self._requests.update_user(await self._directory.masters(), user)
+        async with self._all_masters() as masters:
+            await self._requests.update_user(masters, user)
 
     async def delete_user(self, name: str) -> None:
         """With its policies. Raises NotFoundError."""
         await self.user(name)
-        await self._requests.delete_user(await self._directory.masters(), name)
+        async with self._all_masters() as masters:
+            await self._requests.delete_user(masters, name)
 
     async def policies(self, *, user: str = "", resource: str = "") -> list[AclInfo]:
         """The policies of all users, of one, or those about resources whose text contains ``resource``."""
@@ -128,7 +132,8 @@ class AccessFacet:
             policy_type=kind.value if resource else None,
             resource=str(ResourcePattern.parse(resource)) if resource else None,
         )
-        await self._requests.delete_policy(await self._directory.masters(), header)
+        async with self._all_masters() as masters:
+            await self._requests.delete_policy(masters, header)
 
     async def explain(self, user: str, action: str, resource: str, *, ip: str = "127.0.0.1") -> AccessVerdict:
         """Return whether a user may do that from that address, and why. Raises NotFoundError, ConfigError."""
@@ -170,8 +175,18 @@ class AccessFacet:
         return ImportedAccounts(tuple(created), existing, tuple(left_out))
 
     async def _create_policy(self, user: str, policies: Policies) -> None:
-        masters = await self._directory.masters()
-        await self._requests.create_policy(masters, USER_PREFIX + user, acl_info(user, policies))
+        async with self._all_masters() as masters:
+            await self._requests.create_policy(masters, USER_PREFIX + user, acl_info(user, policies))
+
+    @asynccontextmanager
+    async def _all_masters(self) -> AsyncIterator[list[str]]:
+        """Masters, to be changed in the block. Raises BrokerError at its end when a broker has none at the moment."""
+        masters, without = await self._directory.all_masters()
+        yield masters
+        if without:
+            names = ", ".join(without)
+            text = f"changed everywhere but at {names}: there is no master at the moment, repeat it when there is one"
+            raise BrokerError(code=ResponseCode.BROKER_NOT_EXIST, remark=text)
 
 
 def _without_password(user: UserInfo) -> UserInfo:

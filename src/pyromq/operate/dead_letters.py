@@ -83,14 +83,25 @@ class RedriveProgress:
 
     async def passed(self, offset: int, outcome: ItemOutcome) -> None:
         """Keep that a letter is behind, unless one before it is not. Raises MQError."""
-        self.has_gap = self.has_gap or outcome.status not in _PASSED
-        if self.has_gap:
-            return
+        await self.passed_all(offset, (outcome,))
+
+    async def passed_all(self, offset: int, outcomes: Iterable[ItemOutcome]) -> None:
+        """Keep that letters from an offset on are behind, up to the first that is not. Raises MQError."""
+        end = offset
+        for outcome in outcomes:
+            self.has_gap = self.has_gap or outcome.status not in _PASSED
+            if self.has_gap:
+                break
+            end += 1
+        if end > offset:
+            await self._commit(end)
+
+    async def _commit(self, end: int) -> None:
         try:
-            await self._offsets.commit(self._group, self._queue, offset + 1)
+            await self._offsets.commit(self._group, self._queue, end)
         except GroupNotFoundError:
             await create_group(self._requests, self._group)
-            await self._offsets.commit(self._group, self._queue, offset + 1)
+            await self._offsets.commit(self._group, self._queue, end)
 
 
 class RedriveAttempt:

@@ -3,8 +3,8 @@
     ~/.pyromq/pipelines/<query id>.json        or in the folder that PYROMQ_PIPELINES_FOLDER names
 
 The process that runs a query writes its report after a batch, at most once a second, and when the query ends. Files are
-replaced whole and not flushed: a report that a crash loses is written again after the next batch. Offsets, lag and dead
-letters are the cluster's and are not repeated here.
+replaced whole and not flushed: a report that a crash loses is written again after the next batch. ``pyromq exporter``
+shows reports as metrics, the console as a page.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 FOLDER_VARIABLE: Final = "PYROMQ_PIPELINES_FOLDER"
 BATCHES_KEPT: Final = 60
 REPORTS_MAX: Final = 1_000
+QUEUES_MAX: Final = 1_000
 _WRITE_MS: Final = 1_000
 _FORGET_MS: Final = 7 * 86_400_000  # after its last batch
 _TEXT_MAX: Final = 2_000
@@ -40,12 +41,24 @@ class QueryBatch(msgspec.Struct, frozen=True, array_like=True):
     took_ms: int
 
 
+class SourceQueue(msgspec.Struct, frozen=True, array_like=True):
+    """A queue after a batch: the next offset to read, and how many messages there were behind it."""
+
+    topic: str
+    broker: str
+    queue: int
+    offset: int
+    lag: int
+
+
 class SourceReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A source of ours: the group that it moves on."""
+    """A source of ours: the group that it moves on. ``queues`` are the ``QUEUES_MAX`` that are most behind."""
 
     group: str
     nameserver: str
     topics: tuple[str, ...] = ()
+    lag: int = 0
+    queues: tuple[SourceQueue, ...] = ()
 
 
 class QueryReport(msgspec.Struct, frozen=True, kw_only=True):

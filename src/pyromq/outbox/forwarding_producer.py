@@ -28,7 +28,7 @@ from pyromq.model.times import Span, given_ms, given_timeout_ms
 from pyromq.outbox.forwarder import LEASE_MS, POLL_MS, Forwarder, may_be_taken_later
 from pyromq.outbox.kept import KeptMessage, OutboxFullError, lane_of
 from pyromq.outbox.outbox import Outbox
-from pyromq.typed.messages import NO_VALUE, MessageOptions, as_message
+from pyromq.typed.messages import NO_VALUE, MessageOptions
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +151,8 @@ class AsyncForwardingProducer:
         error when the database fails, too.
         """
         self._require_open()
-        message, timeout_ms = as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
+        timeout_ms = given_timeout_ms(timeout_ms, timeout)
+        message = await self.producer.values.made(message, value, options)
         if (lane := lane_of(message)) in self._lanes:
             if await asyncio.to_thread(self.outbox.kept.is_waiting, lane):
                 return await self._keep(message, None)

@@ -149,7 +149,10 @@ class Replicas:
 
     def copies_needed(self, end: int) -> int:
         """Copies that a send waits for, the master's among them."""
-        settings, in_sync = self._settings, len(self.in_sync(end)) + 1
+        return self._needed(len(self.in_sync(end)) + 1)
+
+    def _needed(self, in_sync: int) -> int:
+        settings = self._settings
         if settings.all_in_sync:
             return max(settings.copies_needed, in_sync)
         if settings.auto_in_sync_replicas:
@@ -157,12 +160,18 @@ class Replicas:
         return settings.copies_needed
 
     def standing(self, end: int) -> Standing:
-        return Standing.ENOUGH if len(self.in_sync(end)) + 1 >= self.copies_needed(end) else Standing.TOO_FEW
+        return self.agreement(end)[0]
 
     def confirmed(self, end: int) -> int:
         """Everything before it has as many copies as are needed; 0 when there are too few replicas."""
-        others, positions = self.copies_needed(end) - 1, self.in_sync(end)
-        return positions[others - 1] if len(positions) >= others else 0
+        return self.agreement(end)[1]
+
+    def agreement(self, end: int) -> tuple[Standing, int]:
+        """``standing`` and ``confirmed`` by one look at the replicas: every report of one asks for both."""
+        positions = self.in_sync(end)
+        others = self._needed(len(positions) + 1) - 1
+        is_enough = len(positions) >= others
+        return Standing.ENOUGH if is_enough else Standing.TOO_FEW, positions[others - 1] if is_enough else 0
 
 
 def _furthest(connections: Iterable[ReplicaConnection]) -> dict[str, int]:

@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 ACCESS_CODES: Final = tuple(range(Code.AUTH_CREATE_USER, Code.AUTH_LIST_ACL + 1))
 LOOKING_CODES: Final = frozenset((Code.AUTH_GET_USER, Code.AUTH_LIST_USER, Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL))
+CHANGING_CODES: Final = frozenset(ACCESS_CODES) - LOOKING_CODES
 
 
 class AccessRequests:

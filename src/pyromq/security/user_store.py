@@ -1,11 +1,12 @@
 """User store: users and policies of one server, changed one by one and kept in one file.
 
     {"users":[{"username":"…","password":"…","userType":"Super","userStatus":"enable"}],
-     "acls":[{"subject":"User:…","policies":[…]}]}
+     "acls":[{"subject":"User:…","policies":[…]}],"changes":3}
 
 ``rules`` is the state as one frozen value; every change replaces it whole, with the next version. A change counts when
 the file is durable (``whole_text``: written aside, flushed, renamed; for its owner alone); if the disk refuses, nothing
-has changed. Passwords are HMAC keys and stand in the file as they are.
+has changed. ``changes`` grows with each of them; a replica has its master's. Passwords are HMAC keys and stand in the
+file as they are.
 
 Accounts of a ``plain_acl.yml`` that is followed are laid over the book and are not written to its file.
 """
@@ -61,6 +62,7 @@ class Rules:
     policies: Mapping[str, Policies] = field(default_factory=lambda: MappingProxyType({}))
     white_list: WhiteList = field(default_factory=WhiteList)
     version: int = 0
+    changes: int = 0  # of the book, since its file was made
 
     def verdict(self, principal: Principal, need: Need, ip: str) -> AccessDecision:
         """Whether a verified sender may do that, from that address."""
@@ -100,6 +102,7 @@ class _StoredBook(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     users: tuple[_StoredUser, ...] = ()
     acls: tuple[AclInfo, ...] = ()
     white_addresses: tuple[str, ...] = ()
+    changes: int = 0
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,6 +220,11 @@ class UserStore:
 
     # --- replicas ---
 
+    @property
+    def changes(self) -> int:
+        """How often the book was changed; a replica has its master's number."""
+        return self._own.changes
+
     def text(self) -> bytes:
         """Everything that the file has, passwords too: for a replica, and for nobody else."""
         if self._encoded is None or self._encoded[0] is not self._own:
@@ -229,11 +237,14 @@ class UserStore:
         if len(rules.users) > USERS_MAX:
             raise ConfigError(f"{len(rules.users)} users are more than {USERS_MAX}")
         self._keep_a_super_user(rules.users)
-        self._save(rules)
+        self._keep(rules)
 
     # --- the state ---
 
     def _save(self, own: Rules) -> None:
+        self._keep(replace(own, changes=self._own.changes + 1))
+
+    def _keep(self, own: Rules) -> None:
         if self._text is not None:
             self._text.save(_encoded(own))
         self._adopt(own)
@@ -279,7 +290,8 @@ def _rules_of(stored: _StoredBook) -> Rules:
             for each in stored.users
         }
         policies = {parse_subject(each.subject or ""): parse_policies(each) for each in stored.acls}
-        return Rules(MappingProxyType(users), MappingProxyType(policies), WhiteList(stored.white_addresses))
+        white_list = WhiteList(stored.white_addresses)
+        return Rules(MappingProxyType(users), MappingProxyType(policies), white_list, changes=stored.changes)
     except ConfigError as error:
         raise ConfigError(f"the file of users and policies is not usable: {error}") from error
 
@@ -298,6 +310,7 @@ def _encoded(rules: Rules) -> bytes:
         ),
         acls=tuple(acl_info(name, policies) for name, policies in rules.policies.items()),
         white_addresses=rules.white_list.texts,
+        changes=rules.changes,
     )
     return msgspec.json.format(msgspec.json.encode(stored), indent=1) + b"\n"
 

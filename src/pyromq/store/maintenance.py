@@ -132,11 +132,14 @@ class Maintenance:
             self._flushed_at = now
 
     def _seal_if_due(self, now: int) -> None:
-        settings, new_bytes = self._store.settings, self._store.end_position - self._store.seals.position
+        new_bytes = self._store.end_position - self._store.seals.position
+        if not new_bytes:
+            return
+        settings = self._store.settings
         due = now - self._sealed_at >= settings.seal_interval_ms
         if not due and new_bytes >= settings.seal_bytes:  # thousands of files are not synced every few seconds
             due = new_bytes >= settings.seal_bytes * self._store.seals.count_dirty_files() / _FILES_PER_SEAL
-        if new_bytes and due:
+        if due:
             self._seal()
             self._sealed_at = now
 

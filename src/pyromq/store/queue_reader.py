@@ -9,9 +9,10 @@ Consumers see records before the *visible end*: the flushed position or, with as
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
+from pyromq.compiled_core import PopLane, PoppedRead
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError, StoreClosedError
 from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.queue_entry import FILLER_SIZE, QueueEntry
@@ -168,6 +169,13 @@ class QueueReader:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, end, first, end)
         limits = ReadLimits(self._settings, count_max, bytes_max)
         return self.scan.scan(queue, offset, end, limits, accept_tag, accept_record)
+
+    def read_plain(
+        self, lane: PopLane, topic: str, queue_id: int, offset: int, count_max: int, tags: Sequence[int]
+    ) -> PoppedRead | None:
+        """``read`` by the compiled core, of messages with these tags; None when it finds none, or is not plain."""
+        queue = self._queues.get((topic, queue_id))
+        return lane.read(queue, offset, count_max, tags, self.lane_bounds) if queue is not None else None
 
     @property
     def lane_bounds(self) -> tuple[int, int, int, int, int]:

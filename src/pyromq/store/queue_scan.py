@@ -16,7 +16,7 @@ from itertools import accumulate, compress, islice
 from operator import add, eq, le
 from typing import NamedTuple
 
-from pyromq.compiled_core import Core, PullLane, core
+from pyromq.compiled_core import Core, PopLane, PullLane, core
 from pyromq.errors import CorruptRecordError
 from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.queue_entry import (
@@ -280,10 +280,17 @@ class EntryScan:
 
     def new_lane(self, core: Core, frame_bytes_max: int, response: Sequence[bytes]) -> PullLane:
         """A lane of the compiled core that reads as ``read`` does; each call of it wants ``lane_bounds``."""
+        return core.PullLane(self._log.segments, self._records, self._lane_limits, frame_bytes_max, response)
+
+    def new_pop_lane(self, core: Core, frame_bytes_max: int, response: Sequence[bytes]) -> PopLane:
+        """The same for pops."""
+        return core.PopLane(self._log.segments, self._records, self._lane_limits, frame_bytes_max, response)
+
+    @property
+    def _lane_limits(self) -> tuple[int, int, int, int, int, int]:
         of = self._settings
         cold = (of.cold_read_count_max, of.cold_read_bytes_max)
-        limits = (of.read_count_max, of.read_bytes_max, *cold, of.scan_entries_max, RECORD_OVERHEAD_BYTES)
-        return core.PullLane(self._log.segments, self._records, limits, frame_bytes_max, response)
+        return (of.read_count_max, of.read_bytes_max, *cold, of.scan_entries_max, RECORD_OVERHEAD_BYTES)
 
 
 class ReadLimits:

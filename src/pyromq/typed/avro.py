@@ -59,6 +59,12 @@ class AvroRecords:
         self.reader, self.name = _parsed(self._fastavro, schema)
         others = (_parsed(self._fastavro, old) for old in older)
         self._writers = {self.name: self.reader, **{title: each for each, title in others}}
+        self._by_text: dict[str, Any] = {}  # writers of ``decode_by``
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the schemas whose bodies are read: the present one and older ones."""
+        return list(self._writers)
 
     def encode(self, record: Any) -> bytes:
         """Raise ValueError for a record that the schema does not fit."""
@@ -71,11 +77,22 @@ class AvroRecords:
 
     def decode(self, body: bytes, written_as: str = "") -> Any:
         """Read a body that was written with the schema of that name, the present one without. Raises ValueError."""
-        fastavro, writer = self._fastavro, self._writers.get(written_as or self.name)
+        writer = self._writers.get(written_as or self.name)
         if writer is None:
             text = f"it was written with schema {written_as}, and {self.name} is known"
             raise ValueError(f"{text}: give that schema to avro(…, older=[…])")
-        buffer = io.BytesIO(body)
+        return self._decoded(body, writer)
+
+    def decode_by(self, body: bytes, schema: str) -> Any:
+        """Read a body that was written with this schema. Raises ValueError, ConfigError for what is no schema."""
+        writer = self._by_text.get(schema)
+        if writer is None:
+            parsed, _ = _parsed(self._fastavro, without_uuids(msgspec.json.decode(schema)))
+            writer = self._by_text[schema] = self.reader if parsed == self.reader else parsed
+        return self._decoded(body, writer)
+
+    def _decoded(self, body: bytes, writer: Any) -> Any:
+        fastavro, buffer = self._fastavro, io.BytesIO(body)
         try:
             record = fastavro.schemaless_reader(buffer, writer, None if writer is self.reader else self.reader)
         except (fastavro.read.SchemaResolutionError, AssertionError, OverflowError, MemoryError) as error:

@@ -86,9 +86,9 @@ def reader_for(function: Function) -> Reader | None:
     return None if annotation is None or takes_the_message(annotation) else body_reader(annotation)
 
 
-def body_reader(annotation: Any) -> Reader:
+def body_reader(annotation: Any, decode: Decoder[Any] | None = None) -> Reader:
     """Return what decodes the body of a message. Raises ConfigError; what it returns raises UndecodableError."""
-    decode = decoder_for(annotation)
+    decode = decode or decoder_for(annotation)
 
     def read(message: ReadMessage) -> Any:
         try:
@@ -114,9 +114,9 @@ def batch_reader_for(function: Function) -> Callable[[Sequence[ReadMessage]], li
     return batch_reader(item[0])
 
 
-def batch_reader(annotation: Any) -> Callable[[Sequence[ReadMessage]], list[Any]]:
+def batch_reader(annotation: Any, decode: Decoder[Any] | None = None) -> Callable[[Sequence[ReadMessage]], list[Any]]:
     """Values of several messages; all that do not decode are named at once, and the others come again without them."""
-    decode: Decoder[Any] = decoder_for(annotation)
+    decode = decode or decoder_for(annotation)
 
     def read(messages: Sequence[ReadMessage]) -> list[Any]:
         values: list[Any] = []

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Protocol, TypedDict, Unpack
 
 from pyromq.errors import MessageRefusedError
 from pyromq.model.message import Message
 from pyromq.model.times import Span
 from pyromq.typed.content_types import CONTENT_TYPE, SCHEMA
-from pyromq.typed.encoding import encode
+from pyromq.typed.encoding import Encoded, encode
 from pyromq.typed.kinds import RAW
 
 
@@ -41,6 +41,19 @@ class MessageOptions(TypedDict, total=False):
 _NAMES: Final = MessageOptions.__optional_keys__
 
 
+class BodyRule(Protocol):
+    """How values of a topic are written, by its schema (``typed.schemas.topic_bodies``)."""
+
+    def encode(self, value: Any) -> Encoded: ...
+
+
+def is_by_schema(value: object, options: Mapping[str, Any]) -> bool:
+    """Whether the schema of a topic has a say on a value: bytes are sent as they are, and so is what the sender has
+    given a content type.
+    """
+    return value is not NO_VALUE and not isinstance(value, (*RAW, Message)) and options.get("content_type") is None
+
+
 def message(topic: str, value: object, /, **options: Unpack[MessageOptions]) -> Message:
     """A message whose body is the value, encoded by its type; content type and schema name are properties.
 
@@ -48,13 +61,17 @@ def message(topic: str, value: object, /, **options: Unpack[MessageOptions]) -> 
     Raises MessageRefusedError for a value that cannot be written, TypeError for an unknown option, and what ``Message``
     raises.
     """
+    return _message(topic, value, options, None)
+
+
+def _message(topic: str, value: object, options: MessageOptions, rule: BodyRule | None) -> Message:
     given: dict[str, Any] = {**options}
     content_type, schema = given.pop("content_type", None), given.pop("schema", None)
     if isinstance(value, Message):
         raise MessageRefusedError("a Message is sent as it is: send(message), without a topic")
     if not given.keys() <= _NAMES:
         raise unknown_option(given)
-    body, written_as, name = encode(value, content_type=content_type)
+    body, written_as, name = rule.encode(value) if rule is not None else encode(value, content_type=content_type)
     marks = {} if content_type is None and isinstance(value, RAW) else {CONTENT_TYPE: written_as}
     if schema or name:
         marks[SCHEMA] = name if schema is None else schema
@@ -63,8 +80,9 @@ def message(topic: str, value: object, /, **options: Unpack[MessageOptions]) -> 
     return Message(topic, body, **given)
 
 
-def as_message(given: Message | str, value: object, options: MessageOptions) -> Message:
-    """What a way of sending was called with: a message alone, or a topic and a value with options.
+def as_message(given: Message | str, value: object, options: MessageOptions, rule: BodyRule | None = None) -> Message:
+    """What a way of sending was called with: a message alone, or a topic and a value with options, written by the
+    topic's ``rule`` if it has one.
 
     ``NO_VALUE`` stands for a value that was not given. Raises MessageRefusedError, TypeError.
     """
@@ -76,12 +94,12 @@ def as_message(given: Message | str, value: object, options: MessageOptions) -> 
             raise TypeError(f"{names} beside a Message: give it to Message(…) itself, or send a topic and a value")
         return given
     if isinstance(given, str) and value is not NO_VALUE:
-        return message(given, value, **options)
+        return _message(given, value, options, rule)
     advice = f"; send({given[:80]!r}, value) has a value" if isinstance(given, str) else ""
     raise MessageRefusedError(f"a producer sends Message(topic, body), not {type(given).__name__}{advice}")
 
 
-def as_messages(given: Any, values: object, options: MessageOptions) -> Any:
+def as_messages(given: Any, values: object, options: MessageOptions, rule: BodyRule | None = None) -> Any:
     """Make several messages from messages, or from a topic and values."""
     if not isinstance(given, str):
         if values is not NO_VALUE or options:
@@ -92,7 +110,7 @@ def as_messages(given: Any, values: object, options: MessageOptions) -> Any:
         return given
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise MessageRefusedError(f"send_batch takes a topic and several values, not {_kind(values)}")
-    return [message(given, value, **options) for value in values]
+    return [_message(given, value, options, rule if is_by_schema(value, options) else None) for value in values]
 
 
 def unknown_option(options: Mapping[str, Any]) -> TypeError:

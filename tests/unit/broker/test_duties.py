@@ -157,3 +157,20 @@ async def test_offsets_and_tables_are_saved_before_the_store_is_closed() -> None
         "handlers.auditing.log.close",
     }
     assert last == "write_path.store.close"
+
+
+async def test_a_broker_whose_log_does_not_grow_ticks_less_often_unless_a_send_waits_or_a_group_pops() -> None:
+    rig = Rig()
+    store, pressure = SimpleNamespace(end_position=100), SimpleNamespace(waiting_for_disk=0, waiting_for_replicas=0)
+    path, table = SimpleNamespace(store=store, pressure=pressure), SimpleNamespace(queues={})
+    popping = SimpleNamespace(pops=SimpleNamespace(table=table))
+    rig.duties._parts = cast(Parts, SimpleNamespace(write_path=path, popping=popping))
+    pauses = []
+    for grows_by, waiting in ((0, 0), (0, 0), (0, 0), (1, 0), (0, 1), (0, 1), (0, 0), (0, 0)):
+        store.end_position += grows_by
+        pressure.waiting_for_replicas = waiting
+        pauses.append(rig.duties.pause_s())
+        rig.clock.advance_ms(500)
+    assert pauses == [0.1, 0.1, 0.25, 0.1, 0.1, 0.1, 0.1, 0.25]
+    table.queues["a group"] = object()
+    assert rig.duties.pause_s() == 0.1

@@ -152,3 +152,16 @@ def test_a_deleted_user_takes_its_policies_along() -> None:
     book.delete_user("alice")
     add_user(book, "alice")
     assert "alice" not in book.rules.policies
+
+
+def test_changes_are_counted_for_good_and_a_replica_has_its_masters_number(tmp_path: Path) -> None:
+    path = tmp_path / "pyromq-access.json"
+    book = UserStore(path)
+    add_user(book, "root", is_super=True)
+    add_user(book, "alice")
+    book.delete_user("alice")
+    assert book.changes == 3 and UserStore(path).changes == 3
+    replica = UserStore()
+    add_user(replica, "root", is_super=True)
+    replica.adopt(book.text())
+    assert replica.changes == 3 and replica.text() == book.text()

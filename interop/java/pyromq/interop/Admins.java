@@ -84,9 +84,8 @@ final class Admins {
     }
 
     Object start(JSONObject a) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt("interop-admin", 5000);
-        admin.setNamesrvAddr(a.getString("nameserver"));
-        admin.setInstanceName(a.getString("name"));
+        DefaultMQAdminExt admin = new DefaultMQAdminExt("interop-admin", Driver.PATIENCE_MS);
+        Driver.place(admin, a, a.getString("name"));
         admin.setVipChannelEnabled(false);
         admin.start();
         running.put(a.getString("name"), admin);

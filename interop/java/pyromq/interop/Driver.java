@@ -16,6 +16,7 @@ import java.util.TreeMap;
  * each line on stdout the answer to it, {"ok":...} or {"error":{...}}. One at a time, in order.
  */
 public final class Driver {
+    static final int PATIENCE_MS = 20_000; // a busy machine is not a broken server
     private interface Op {
         Object run(JSONObject arguments) throws Exception;
     }
@@ -57,6 +58,16 @@ public final class Driver {
         }
         return new org.apache.rocketmq.acl.common.AclClientRPCHook(
             new org.apache.rocketmq.acl.common.SessionCredentials(a.getString("accessKey"), a.getString("secretKey")));
+    }
+
+    /**
+     * Where a client connects, and by which name. A request of a JVM that has just begun loads hundreds of classes; on
+     * a busy machine that took longer than the three seconds of the client, which closes the connection then.
+     */
+    static void place(org.apache.rocketmq.client.ClientConfig client, JSONObject a, String name) {
+        client.setNamesrvAddr(a.getString("nameserver"));
+        client.setInstanceName(name);
+        client.setMqClientApiTimeout(PATIENCE_MS);
     }
 
     private String answer(String line) {

@@ -17,8 +17,7 @@ final class LitePullConsumers {
 
     Object start(JSONObject a) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(a.getString("group"), Driver.hook(a));
-        consumer.setNamesrvAddr(a.getString("nameserver"));
-        consumer.setInstanceName(a.getString("name"));
+        Driver.place(consumer, a, a.getString("name"));
         consumer.setVipChannelEnabled(a.getBooleanValue("vip"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(a.getBooleanValue("autoCommit"));

@@ -28,10 +28,9 @@ final class Producers {
         DefaultMQProducer producer = a.getBooleanValue("transactional")
             ? transactional(name, a) : new DefaultMQProducer(a.getString("group"), Driver.hook(a));
         producer.setEnableTrace(a.getBooleanValue("trace"));
-        producer.setNamesrvAddr(a.getString("nameserver"));
-        producer.setInstanceName(name);
+        Driver.place(producer, a, name);
         producer.setVipChannelEnabled(a.getBooleanValue("vip"));
-        producer.setSendMsgTimeout(a.getIntValue("timeoutMs", 5000));
+        producer.setSendMsgTimeout(a.getIntValue("timeoutMs", Driver.PATIENCE_MS));
         producer.setRetryTimesWhenSendFailed(a.getIntValue("retries", 0));
         if (a.containsKey("compressOver")) {
             producer.setCompressMsgBodyOverHowmuch(a.getIntValue("compressOver"));

@@ -55,8 +55,7 @@ final class PushConsumers {
         each.workMs = a.getLongValue("workMs");
         DefaultMQPushConsumer consumer = each.consumer = new DefaultMQPushConsumer(a.getString("group"), Driver.hook(a));
         consumer.setEnableTrace(a.getBooleanValue("trace"));
-        consumer.setNamesrvAddr(a.getString("nameserver"));
-        consumer.setInstanceName(a.getString("name"));
+        Driver.place(consumer, a, a.getString("name"));
         consumer.setVipChannelEnabled(a.getBooleanValue("vip"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(a.getString("from") == null
             ? "CONSUME_FROM_FIRST_OFFSET" : a.getString("from")));
@@ -77,8 +76,7 @@ final class PushConsumers {
         }
         if (a.getBooleanValue("reply")) {
             each.replier = new DefaultMQProducer(a.getString("group") + "-replier");
-            each.replier.setNamesrvAddr(a.getString("nameserver"));
-            each.replier.setInstanceName(a.getString("name") + "-replier");
+            Driver.place(each.replier, a, a.getString("name") + "-replier");
             each.replier.start();
         }
         if (a.getBooleanValue("orderly")) {

@@ -6,6 +6,7 @@ the agent's, too: who wants another master writes so into the lease (``pyromq cl
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar
@@ -13,7 +14,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from pyromq.broker.base.lease import Lease
-from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.refusals import RefusedError, too_large
+from pyromq.broker.base.responses import BODY_BYTES_MAX, send_response
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.json.membership import BrokerStatus, Control, MemberAction, MemberReport
@@ -21,6 +23,7 @@ from pyromq.wire.received import Received
 
 T = TypeVar("T")
 _NOTE_CHARS_MAX: Final = 1_000
+HOLD_MS_MAX: Final = 2_000  # replicas that say nothing for five seconds do not count
 
 
 class MemberHandler:
@@ -33,6 +36,7 @@ class MemberHandler:
         self.complete: Callable[[BrokerStatus], BrokerStatus] = lambda status: status  # by what the broker alone knows
         self.on_control: Callable[[Control], None] = lambda control: None
         self.on_grant: Callable[[], None] = lambda: None
+        self._held: dict[Connection, tuple[Received[None], asyncio.TimerHandle]] = {}  # reports; see ``tables_changed``
 
     def take(self, status: Callable[[], BrokerStatus], on_report: Callable[[MemberReport, str], None] | None) -> None:
         """What is built after the handlers."""
@@ -72,17 +76,45 @@ class MemberHandler:
             )
         return self._lease
 
-    def report(self, connection: Connection, request: Received[None]) -> bytes:
+    def report(self, connection: Connection, request: Received[None]) -> None:
         report, on_report, lease = _decoded(request, MemberReport), self._on_report, self._lease
         if on_report is None or lease is None:
             raise _refused("this broker is not a master under a failover agent")
         if report.number != lease.state.number:
             raise _refused(f"this broker is master under lease {lease.state.number}, the replica follows another")
         on_report(report, connection.remote.host)
-        return msgspec.json.encode(self.status())
+        status = self.status()
+        hold_ms = min(report.hold_ms, HOLD_MS_MAX)
+        if hold_ms > 0 and status.metadata <= report.metadata:
+            self._answer(connection)  # an older one
+            timer = asyncio.get_running_loop().call_later(hold_ms / 1_000, self._answer, connection)
+            self._held[connection] = request, timer
+        else:
+            send_response(connection, request, msgspec.json.encode(status))
+
+    def tables_changed(self) -> None:
+        """Answer the reports that wait: their replicas fetch the tables, and somebody waits for that."""
+        for connection in list(self._held):
+            self._answer(connection)
+
+    def drop_held(self) -> None:
+        """This broker is about to be something else: replicas notice that by themselves."""
+        for _, timer in self._held.values():
+            timer.cancel()
+        self._held.clear()
+
+    def _answer(self, connection: Connection) -> None:
+        held = self._held.pop(connection, None)
+        if held is not None:
+            request, timer = held
+            timer.cancel()
+            if connection.is_open:
+                send_response(connection, request, msgspec.json.encode(self.status()))
 
 
 def _decoded(request: Received[Any], kind: type[T]) -> T:
+    if len(request.body) > BODY_BYTES_MAX:
+        raise too_large(request)
     try:
         return msgspec.json.decode(request.body, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -163,11 +163,11 @@ class ReplicaStage:
     def _answer(self) -> None:
         now_ms, end, required = self._clock.monotonic_ms(), self._store.flushed_position, self._required()
         self._replicas.notice_stalls(now_ms)
-        are_few = self._replicas.standing(end) is Standing.TOO_FEW
+        standing, confirmed = self._replicas.agreement(end)
+        are_few = standing is Standing.TOO_FEW
         if are_few and required is None:
             self._answer_alone(self._pop_all())
             return
-        confirmed = self._replicas.confirmed(end)
         if required is not None:  # who could take over, until the lease names it no more
             confirmed = required if are_few else min(confirmed, required)
         self.watermark.confirm(confirmed)

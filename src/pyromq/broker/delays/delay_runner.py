@@ -2,7 +2,7 @@
 
     a message was stored in a waiting queue ─┐
     a batch has ended ───────────────────────┼─▶ run: levels, timers ─▶ next time ─▶ call_later
-    every 100 ms (the clock may have moved) ─┘
+    every tick (the clock may have moved) ───┘
 
 Progress is saved only when everything it speaks of is on disk: offsets of levels every second
 (``delay_offsets_save_ms``) in which something happened, timers likewise.
@@ -30,7 +30,7 @@ from pyromq.store.timers.metrics import TimerMetrics
 
 logger = logging.getLogger(__name__)
 
-_TICK_MS: Final = 100
+_TICK_MS: Final = 300  # longer than any tick of a broker
 _GATHER_MS: Final = 5  # what is due in so short a time shares a group commit, and an fsync
 _TIMERS_SAVE_MS: Final = 1_000
 _IDLE_SAVE_MS: Final = 60_000
@@ -105,7 +105,7 @@ class DelayRunner:
         self._wake_in(0)
 
     def tick(self) -> None:
-        """Every 100 ms, of a broker that may write."""
+        """With every tick, of a broker that may write."""
         self.run()
         self._save_if_due()
 

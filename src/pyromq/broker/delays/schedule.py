@@ -40,10 +40,11 @@ _NEVER_MS: Final = 1 << 62
 class _Level:
     """One level; ``cursor`` is the offset of the first message that is not delivered for sure."""
 
-    __slots__ = ("batch_end", "cursor", "failed_at", "in_flight", "number", "old_end", "wake_ms")
+    __slots__ = ("batch_end", "cursor", "failed_at", "in_flight", "number", "old_end", "queue", "wake_ms")
 
     def __init__(self, number: int, cursor: int, old_end: int) -> None:
         self.number = number
+        self.queue = SCHEDULE_TOPIC, number - 1
         self.cursor = cursor
         self.old_end = old_end  # what was there when the broker started
         self.wake_ms = 0  # nothing to do before that
@@ -100,16 +101,15 @@ class Schedule:
 
     def run(self) -> int:
         """Deliver what is due, a part at a time; when to look again, which is now if there is more."""
-        now_ms, next_ms = self._clock.now_ms(), _NEVER_MS
-        for level in self._levels:
-            if not level.in_flight:
+        now_ms, next_ms, queues = self._clock.now_ms(), _NEVER_MS, self._store.queues
+        for level in self._levels:  # most of them are empty, in every tick
+            queue = queues.get(level.queue)
+            if queue is not None and level.cursor < queue.committed_end and not level.in_flight:
                 next_ms = min(next_ms, self._run_level(level, now_ms))
         return next_ms
 
     def _run_level(self, level: _Level, now_ms: int) -> int:
-        queue = self._store.queues.get((SCHEDULE_TOPIC, level.number - 1))
-        if queue is None or level.cursor >= queue.committed_end:
-            return _NEVER_MS
+        """Of a level in whose queue something waits."""
         if now_ms < level.wake_ms:
             return level.wake_ms
         found = self._store.reader.range_of(SCHEDULE_TOPIC, level.number - 1)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pyromq.broker.base.responses import Deferred, Immediate
 from pyromq.broker.dispatching.layers import Layer, Wrap
+from pyromq.security.requests import CHANGING_CODES
 from pyromq.wire.codes import RequestCode as Code
 
 ANSWERED_AFTER_REGISTRATION: Final = frozenset((Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST))
@@ -25,6 +26,7 @@ ANSWERED_AFTER_REPLICATION: Final = frozenset(
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
         Code.DELETE_SUBSCRIPTIONGROUP,
+        *CHANGING_CODES,
     )
 )
 """The response leaves when the replicas that the lease names have the change: it outlives a failover."""
@@ -52,7 +54,7 @@ UNDELAYED: Final = QUICK | {
 
 _SEND_LANE: Final = (Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
 _PULL_LANE: Final = (Code.PULL_MESSAGE,)
-_ACK_LANE: Final = (Code.ACK_MESSAGE,)
+_POP_LANE: Final = (Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.BATCH_ACK_MESSAGE)
 
 
 class Lanes(NamedTuple):
@@ -60,7 +62,7 @@ class Lanes(NamedTuple):
 
     sends: bool = False
     pulls: bool = False
-    acks: bool = False  # of pops
+    pops: bool = False  # and their acknowledgements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ def plan_requests(
         lanes=Lanes(
             possible.sends and _is_free(layers, _SEND_LANE),
             possible.pulls and _is_free(layers, _PULL_LANE),
-            possible.acks and _is_free(layers, _ACK_LANE),
+            possible.pops and _is_free(layers, _POP_LANE),
         ),
     )
 

@@ -23,7 +23,7 @@ from pyromq.broker.grpc.ground import FrontGround
 from pyromq.broker.sending.send_lane import SendLane
 from pyromq.compiled_core import Core
 from pyromq.model.topic import TopicConfig
-from pyromq.net.http2 import CallMethod, GrpcCall, Http2Connection
+from pyromq.net.http2 import GrpcCall, Http2Connection
 from pyromq.net.http2.call import RESPONSE_HEAD, TRAILERS_OK
 from pyromq.wire.frame import FrameDecoder
 from pyromq.wire.grpc.definitions import Resource
@@ -200,19 +200,20 @@ class GrpcCallLane:
 
     def _take_consuming(self, data: bytes, at: int) -> tuple[int, bool]:
         """Take acknowledgements or one receive; where the rest begins, and whether it was a receive."""
-        taken = self._core.take_consuming(self.tables, data, at, self.bounds)
+        with_texts = any(len(client.renewals) for client in self._clients)
+        taken = self._core.take_consuming(self.tables, data, at, self.bounds, with_texts)
         if taken is None:
             return at, False
         number, at, last_id, data_bytes, acks, receive = taken
         client, self._consumes = self._clients[number], True
         client.seen_ms = self._ground.clock.monotonic_ms()
         if acks is not None:
-            pair, receipts, calls = acks
+            pair, receipts, texts, calls = acks
             self._connection.taken(len(calls), last_id, data_bytes)
-            self._settling.ack_taken(self._connection, client, self._pairs[number, pair], receipts, calls)
+            self._settling.ack_taken(self._connection, client, self._pairs[number, pair], receipts, texts, calls)
         elif receive is not None:
             self._connection.taken(1, last_id, data_bytes)
-            self._connection.serve_taken(CallMethod(partial(self._receiving.receive_of, client)), *receive)
+            self._receiving.receive_taken(self._connection, client, *receive)
         return at, receive is not None
 
     # --- answering sends: as a connection of group commit ---

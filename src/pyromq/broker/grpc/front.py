@@ -161,6 +161,7 @@ class GrpcFront:
         if self._timer is not None:
             self._timer.cancel()
         if self._server is not None:
+            self.telemetry.reconnect("the broker stops")
             for client in self.clients:
                 self.clients.remove(client, "the broker stops")
             await self._server.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from pyromq.broker.base.access import Access, GuardedAccess
@@ -12,6 +12,7 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.dispatching.caller import Caller, OnAnswer
 from pyromq.broker.dispatching.dispatcher import RequestDispatcher
 from pyromq.broker.grpc.statuses import StatusError
+from pyromq.broker.popping.pop_lane import PopLane
 from pyromq.broker.state.tables import Tables
 from pyromq.broker.tenure import Tenure
 from pyromq.clock import Clock
@@ -32,7 +33,7 @@ class FrontGround:
     dispatcher: RequestDispatcher
     current_tenure: Callable[[], Tenure | None]
     address: Address
-    _asked: dict[Caller, None] = field(default_factory=dict)  # while a read is handled
+    _asked: Caller | None = None  # while a read is handled: who has asked last, and has not been served
 
     @property
     def tenure(self) -> Tenure:
@@ -50,20 +51,28 @@ class FrontGround:
     def access(self) -> Access:
         return self.tenure.access
 
+    def pop_lane(self, caller: Caller) -> PopLane | None:
+        """What serves pops and acknowledgements of a caller at once; None: they go the way of requests."""
+        tenure = self.current_tenure()
+        lane = tenure.parts.handlers.pops.lane if tenure is not None else None
+        return lane if lane is not None and lane.serves(caller) else None
+
     def ask(self, caller: Caller, code: int, header: object, on_answer: OnAnswer) -> None:
         """``Caller.ask`` while a read is handled: served at its end, and not in the next loop iteration.
 
-        Raises ConnectionLostError, TooManyRequestsError.
+        What one caller asks in a row is served together, and before what others ask behind it. Raises
+        ConnectionLostError, TooManyRequestsError.
         """
+        if self._asked is not caller:
+            self.hand_over()
         caller.ask(code, header, b"", on_answer)
-        self._asked[caller] = None
+        self._asked = caller
 
     def hand_over(self) -> None:
-        """The read has been handled."""
-        if self._asked:
-            asked, self._asked = self._asked, {}
-            for caller in asked:
-                caller.hand_over()
+        """Have what was asked served: the read has been handled, or something else is next."""
+        if self._asked is not None:
+            asked, self._asked = self._asked, None
+            asked.hand_over()
 
     def topic(self, name: str, session: Session) -> TopicConfig:
         """Configuration of a topic. Raises StatusError: nothing creates topics over gRPC, and a user that may do

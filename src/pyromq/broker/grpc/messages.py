@@ -22,7 +22,7 @@ from pyromq.broker.grpc.statuses import StatusError
 from pyromq.model import property_names as names
 from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.model.system_names import MESSAGE_TYPE
-from pyromq.net.http2 import GrpcCall
+from pyromq.net.http2 import GrpcCall, Http2Connection
 from pyromq.wire.compression import DecompressionError, compressed_flag, decompress
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.grpc.codes import BodyEncoding, DigestKind, MessageKind, StatusCode
@@ -190,16 +190,16 @@ def check_room(call: GrpcCall) -> None:
         raise StatusError(StatusCode.TOO_MANY_REQUESTS, text)
 
 
-def room_bytes(call: GrpcCall) -> int:
+def room_bytes(connection: Http2Connection) -> int:
     """How many bytes of bodies one response may have now."""
-    return min(RESPONSE_BYTES_MAX, call.connection.room_bytes)
+    return min(RESPONSE_BYTES_MAX, connection.room_bytes)
 
 
 class Room:
     """How many bytes of bodies still fit into a response: a few stored bytes may be many delivered ones."""
 
     def __init__(self, call: GrpcCall) -> None:
-        self._left = room_bytes(call)
+        self._left = room_bytes(call.connection)
         self._is_unused = call.connection.unsent_bytes < _UNUSED_BYTES  # then one message fits, whatever its size
 
     def has(self, message: GrpcMessage) -> bool:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
+
+from msgspec import structs
 
 from pyromq.broker.dispatching.caller import Caller
 from pyromq.broker.grpc.clients import GrpcClient, GrpcClients
 from pyromq.broker.grpc.ground import FrontGround
 from pyromq.broker.grpc.messages import (
+    BODY_BYTES_MAX,
     OWN_PROPERTIES,
     Delivery,
     Room,
@@ -25,21 +29,23 @@ from pyromq.broker.grpc.messages import (
     room_bytes,
 )
 from pyromq.broker.grpc.names import group_name, topic_name
-from pyromq.broker.grpc.polling import polling_ms
+from pyromq.broker.grpc.polling import SHORTEST_MS, polling_ms
 from pyromq.broker.grpc.renewals import FIRST_MS
 from pyromq.broker.grpc.rpc import read_message
 from pyromq.broker.grpc.settling import Settling
 from pyromq.broker.grpc.statuses import StatusError, status_of_error, status_of_response
-from pyromq.broker.popping.calls import COUNT_MAX, PopResult
-from pyromq.broker.popping.plans import INVISIBLE_MS_MAX
+from pyromq.broker.popping.calls import COUNT_MAX, Bytes, PopRequest, PopResult
+from pyromq.broker.popping.plans import INVISIBLE_MS_MAX, PopPlan
+from pyromq.broker.popping.pop_requests import MissedPop
 from pyromq.broker.popping.receipts import Receipt
 from pyromq.compiled_core import core
 from pyromq.errors import ConnectionLostError, MQError
-from pyromq.net.http2 import GrpcCall
+from pyromq.net.http2 import CallMethod, GrpcCall, Http2Connection
+from pyromq.net.http2.call import RESPONSE_HEAD, TRAILERS_OK
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.grpc.codes import FilterKind, StatusCode
 from pyromq.wire.grpc.definitions import FilterExpression, Resource, Status, status_of, time_of
-from pyromq.wire.grpc.framing import with_prefix, without_prefixes
+from pyromq.wire.grpc.framing import timeout_ms, with_prefix, without_prefixes
 from pyromq.wire.grpc.services import ReceiveMessageRequest, ReceiveMessageResponse
 from pyromq.wire.headers.pop import PopHeader
 from pyromq.wire.received import Received
@@ -76,9 +82,63 @@ class Receiving:
         else:
             self._wait(client, call, request)
 
-    def receive_of(self, client: GrpcClient, call: GrpcCall, data: bytes) -> None:
-        """``receive`` of a client that is known."""
-        self._wait(client, call, self._read(data))
+    def receive_taken(
+        self, connection: Http2Connection, client: GrpcClient, stream_id: int, timeout: bytes, data: bytes
+    ) -> None:
+        """``receive`` of a client that is known, for a call that the lane took; at once if there is something."""
+        request = self._known.get(data)
+        plan: PopPlan | None = None
+        result: PopResult | None = None
+        if request is not None and (pop := self._plain_pop(connection, client, request, timeout)) is not None:
+            lane = self._ground.pop_lane(client.caller)
+            if lane is not None:
+                self._ground.hand_over()  # what came before it
+                with suppress(MQError):  # it goes the way of requests, where it meets the same
+                    plan, result = lane.pop(client.caller, pop)
+        if result is not None and request is not None and self._respond_at_once(connection, stream_id, request, result):
+            return
+        serve = partial(self._receive_of, client, plan, result)
+        connection.serve_taken(CallMethod(serve), stream_id, timeout, data)
+
+    def _plain_pop(
+        self, connection: Http2Connection, client: GrpcClient, request: _Request, timeout: bytes
+    ) -> PopRequest | None:
+        """The pop of a receive that need not wait for anything; None: that has to be looked at."""
+        if connection.turns.is_spent or connection.room_bytes < BODY_BYTES_MAX:
+            return None
+        pop = request.plain_pop(client.namespace, self._ground.settings.name)
+        left_ms = timeout_ms(timeout)
+        if pop is None or (left_ms is not None and left_ms <= SHORTEST_MS):
+            return None
+        config = self._ground.tables.groups.table.get(pop.group)
+        return pop if config is not None and not config.consume_message_orderly else None
+
+    def _respond_at_once(
+        self, connection: Http2Connection, stream_id: int, request: _Request, result: PopResult
+    ) -> bool:
+        """A whole response by the compiled core; False when that leaves it to Python, or it may be more than fits."""
+        portions = self._portions(connection, request, result)
+        if portions is None or self._deliveries is None:
+            return False
+        ends = (_OK_PREFIXED, with_prefix(self._end()))
+        blocks, room = (RESPONSE_HEAD, TRAILERS_OK), connection.taken_room
+        topic, invisible_ms = request.topic_bytes, result.invisible_ms
+        found = self._deliveries.response(portions, topic, invisible_ms, stream_id, ends, blocks, room)
+        if found is None:
+            return False
+        connection.answer_received(*found)
+        return True
+
+    def _receive_of(
+        self, client: GrpcClient, missed: PopPlan | None, result: PopResult | None, call: GrpcCall, data: bytes
+    ) -> None:
+        """``receive`` of a client that is known; ``missed`` or ``result`` if it has looked for messages already."""
+        request = self._read(data)
+        if result is None:
+            self._wait(client, call, request, missed)
+            return
+        header = self._pop_header(client, request, call)
+        _Receive(self, call, client, client.caller, header, request).deliver(result)
 
     def _read(self, data: bytes) -> _Request:
         """The request that these bytes are. Raises GrpcError."""
@@ -91,10 +151,12 @@ class Receiving:
                 self._known[data] = known
         return known
 
-    def _wait(self, client: GrpcClient, call: GrpcCall, request: _Request) -> None:
+    def _wait(self, client: GrpcClient, call: GrpcCall, request: _Request, missed: PopPlan | None = None) -> None:
         try:
             check_room(call)
             header = self._pop_header(client, request, call)
+            if missed is not None:
+                header = MissedPop(**structs.asdict(header), plan=missed)
             waiting = _Receive(self, call, client, self._clients.receiver(client), header, request)
             call.on_closed = waiting.given_up
             self._ground.ask(waiting.caller, RequestCode.POP_MESSAGE, header, waiting.answered)
@@ -141,10 +203,10 @@ class Receiving:
         if not call.is_open:
             self.give_back(receive, receipts_of(result))
             return
-        messages = self._encoded(receive, result)
+        messages = self._encoded(call.connection, receive.request, result)
         if messages is None:
             messages, count = self._encoded_each(receive, result)
-        end = ReceiveMessageResponse(delivery_timestamp=time_of(self._ground.clock.now_ms())).encode()
+        end = self._end()
         is_sent = call.respond_with(b"".join((_OK_PREFIXED, messages, with_prefix(end))))
         waits = not is_sent and self._send_each(call, messages)
         if receive.renew or count < result.count or waits:
@@ -158,23 +220,34 @@ class Receiving:
             call.send(end)
             call.finish()
 
+    def _end(self) -> bytes:
+        """The last message of a response."""
+        return ReceiveMessageResponse(delivery_timestamp=time_of(self._ground.clock.now_ms())).encode()
+
     def _keep_renewing(self, receive: _Receive, receipts: list[Receipt]) -> None:
         now_ms, header = self._ground.clock.monotonic_ms(), receive.header
         for receipt in receipts:
             receive.client.renewals.keep(header.consumer_group, header.topic, receipt.text(), now_ms)
 
-    def _encoded(self, receive: _Receive, result: PopResult) -> bytes | None:
+    def _encoded(self, connection: Http2Connection, request: _Request, result: PopResult) -> bytes | None:
         """All messages by the compiled core; None when that leaves them to Python, or they may be more than fits."""
-        if self._deliveries is None or is_dead_letters(receive.topic):
+        portions = self._portions(connection, request, result)
+        if portions is None or self._deliveries is None:
+            return None
+        return self._deliveries.messages(portions, request.topic_bytes, result.invisible_ms)
+
+    def _portions(
+        self, connection: Http2Connection, request: _Request, result: PopResult
+    ) -> list[tuple[list[Bytes], bytes, int]] | None:
+        """What was popped, as the compiled core wants it; None when it is Python's."""
+        if self._deliveries is None or request.is_of_dead_letters:
             return None
         size, portions = 0, []
         for portion in result.portions:
             size += portion.size_bytes
             before = result.receipt(portion, 0).text()[:-1].encode()  # up to the offset
             portions.append((list(portion.runs), before, len(portion.offsets)))
-        if size > room_bytes(receive.call):
-            return None
-        return self._deliveries.messages(portions, receive.request.topic_bytes, result.invisible_ms)
+        return portions if size <= room_bytes(connection) else None
 
     @staticmethod
     def _encoded_each(receive: _Receive, result: PopResult) -> tuple[bytes, int]:
@@ -210,21 +283,23 @@ class Receiving:
     def finish(self, call: GrpcCall, status: Status) -> None:
         """Answer with a status, and no message."""
         call.send(ReceiveMessageResponse(status=status).encode())
-        call.send(ReceiveMessageResponse(delivery_timestamp=time_of(self._ground.clock.now_ms())).encode())
+        call.send(self._end())
         call.finish()
 
 
 class _Request:
     """A request that was read, and what follows from it alone."""
 
-    __slots__ = ("_checked", "expression", "message", "topic", "topic_bytes")
+    __slots__ = ("_checked", "_pop", "expression", "is_of_dead_letters", "message", "topic", "topic_bytes")
 
     def __init__(self, message: ReceiveMessageRequest) -> None:
         self.message = message
         self.expression = expression_of(message.filter_expression)
         self.topic = (message.message_queue.topic if message.message_queue else None) or Resource()
         self.topic_bytes = self.topic.encode()
+        self.is_of_dead_letters = is_dead_letters(self.topic)
         self._checked: tuple[str, str, str] | None = None  # a namespace, and names of group and topic in it
+        self._pop: tuple[str, PopRequest] | None = None  # a namespace, and the pop in it
 
     def names(self, namespace: str, broker: str) -> tuple[str, str]:
         """Group and topic as the broker knows them. Raises StatusError for what no broker of that name can serve."""
@@ -241,6 +316,29 @@ class _Request:
                 raise StatusError(StatusCode.BAD_REQUEST, text)
             self._checked = namespace, group, topic
         return self._checked[1:]
+
+    def plain_pop(self, namespace: str, broker: str) -> PopRequest | None:
+        """The pop of a receive that is refused nothing, and renews nothing."""
+        if self._pop is None or self._pop[0] != namespace:
+            if self.message.auto_renew:
+                return None
+            try:
+                group, topic = self.names(namespace, broker)
+                invisible_ms = _invisible_ms(self.message)
+            except StatusError:
+                return None
+            expression, kind = self.expression
+            pop = PopRequest(
+                group=group,
+                topic=topic,
+                count=min(self.message.batch_size, COUNT_MAX),
+                invisible_ms=invisible_ms,
+                newest=True,
+                expression=expression,
+                expression_type=kind,
+            )
+            self._pop = namespace, pop
+        return self._pop[1]
 
 
 class _Receive:

@@ -19,10 +19,10 @@ from pyromq.broker.grpc.names import group_name, topic_name
 from pyromq.broker.grpc.renewals import Renewal
 from pyromq.broker.grpc.rpc import checked, read_message
 from pyromq.broker.grpc.statuses import StatusError, status_of_error, status_of_response
-from pyromq.broker.popping.calls import AckReceipt, AckTogether
+from pyromq.broker.popping.calls import AckErrors, AckReceipt, AckTogether, ack_runs
 from pyromq.broker.popping.plans import INVISIBLE_MS_MAX
 from pyromq.broker.popping.receipts import Receipt, parse_receipt, real_topic
-from pyromq.compiled_core import core
+from pyromq.compiled_core import AckRun, core
 from pyromq.errors import ConnectionLostError, MQError
 from pyromq.net.http2 import GrpcCall, Http2Connection
 from pyromq.wire.codes import RequestCode
@@ -84,28 +84,31 @@ class Settling:
             return True
         lane = call.connection.lane
         learn = lane.candidate_acks(call, client, found[:2], names) if isinstance(lane, GrpcCallLane) else None
-        self._ask(client, names, found[2], (), partial(self._acked, call, data, found[3], learn))
+        receipts = ack_runs(each[1:] for each in found[2])
+        texts = [each[0] for each in found[2]]
+        self._ask(client, names, receipts, texts, (), partial(self._acked, call, data, found[3], learn))
         return True
 
     def _ask(
         self,
         client: GrpcClient,
         names: tuple[str, str],
-        receipts: Sequence[tuple[str, int, int, int, int]],
+        receipts: Sequence[AckRun],
+        texts: Sequence[str],
         sizes: Sequence[int],
         on_answer: Callable[[Received[Any] | MQError], None],
     ) -> None:
         """Acknowledge what is of a group and a topic; of push consumers the receipts that count by now."""
-        words, renewals = [each[1:] for each in receipts], client.renewals
+        renewals = client.renewals
         if len(renewals):
-            for index, (handle, *_) in enumerate(receipts):
-                current = renewals.current(handle)
-                renewals.drop(handle)
-                if current != handle:
-                    receipt = parse_receipt(current)
-                    words[index] = receipt.queue_id, receipt.offset, receipt.number, receipt.popped_ms
+            words = []
+            for text in texts:
+                receipt = parse_receipt(renewals.current(text))
+                renewals.drop(text)
+                words.append((receipt.queue_id, receipt.offset, receipt.number, receipt.popped_ms))
+            receipts = ack_runs(words)
         try:
-            self._ground.ask(client.caller, RequestCode.ACK_MESSAGE, AckTogether(*names, words, sizes), on_answer)
+            self._ground.ask(client.caller, RequestCode.ACK_MESSAGE, AckTogether(*names, receipts, sizes), on_answer)
         except MQError as error:
             on_answer(error)
 
@@ -127,20 +130,34 @@ class Settling:
         connection: Http2Connection,
         client: GrpcClient,
         names: tuple[str, str],
-        receipts: list[tuple[str, int, int, int, int]],
+        receipts: Sequence[AckRun],
+        texts: Sequence[str],
         calls: list[tuple[int, int]],
     ) -> None:
         """Acknowledge what the lane took: of each call its stream, and how many of the receipts are its own."""
         sizes = [count for _, count in calls]
-        self._ask(client, names, receipts, sizes, partial(self._acked_taken, connection, calls))
+        lane = self._ground.pop_lane(client.caller)
+        if lane is not None and not len(client.renewals):
+            self._ground.hand_over()  # what came before them
+            acks = AckTogether(*names, receipts, sizes)
+            lane.settle(client.caller, acks, partial(self._settled_taken, connection, calls))
+            return
+        self._ask(client, names, receipts, texts, sizes, partial(self._acked_taken, connection, calls))
+
+    def _acked_taken(
+        self, connection: Http2Connection, calls: list[tuple[int, int]], answer: Received[Any] | MQError
+    ) -> None:
+        if isinstance(answer, MQError) or answer.code:
+            self._answer_each(connection, calls, ack_statuses(answer, sum(count for _, count in calls)))
+        else:
+            self._settled_taken(connection, calls, answer.header)
+
+    def _settled_taken(self, connection: Http2Connection, calls: list[tuple[int, int]], errors: AckErrors) -> None:
+        if any(errors) or not connection.answer_acks([stream_id for stream_id, _ in calls]):
+            self._answer_each(connection, calls, statuses_of(errors))
 
     @staticmethod
-    def _acked_taken(
-        connection: Http2Connection, calls: list[tuple[int, int]], answer: Received[Any] | MQError
-    ) -> None:
-        if _is_all_well(answer) and connection.answer_acks([stream_id for stream_id, _ in calls]):
-            return
-        statuses = ack_statuses(answer, sum(count for _, count in calls))
+    def _answer_each(connection: Http2Connection, calls: list[tuple[int, int]], statuses: list[Status]) -> None:
         for stream_id, count in calls:
             own, statuses = statuses[:count], statuses[count:]
             adopted = connection.adopt(stream_id)
@@ -176,7 +193,7 @@ class Settling:
             indexes, receipts = zip(*found, strict=True)
             answered = partial(acks.answered, indexes)
             try:
-                together = AckTogether(group, real, receipts)
+                together = AckTogether(group, real, ack_runs(receipts))
                 self._ground.ask(client.caller, RequestCode.ACK_MESSAGE, together, answered)
             except MQError as error:
                 acks.settled(indexes, [status_of_error(error)] * len(indexes))
@@ -315,7 +332,11 @@ def ack_statuses(answer: Received[Any] | MQError, count: int) -> list[Status]:
         return [status_of_error(answer)] * count
     if answer.code:
         return [status_of_response(answer)] * count
-    return [_OK if error is None else status_of_error(error) for error in answer.header]
+    return statuses_of(answer.header)
+
+
+def statuses_of(errors: AckErrors) -> list[Status]:
+    return [_OK if error is None else status_of_error(error) for error in errors]
 
 
 def ack_response(request: AckMessageRequest, statuses: list[Status]) -> bytes:

@@ -79,7 +79,7 @@ _PROPERTY_BYTES_MAX: Final = 4 << 10
 _is_property = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,63}").fullmatch
 _CONSUMERS: Final = (ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUMER, ClientType.PULL_CONSUMER)
 _OK: Final = status_of(StatusCode.OK)
-_WAITS_LATE: Final = ("HTTP", "NODE_JS")  # its start waits for settings that come after its routes: they come again
+_NODE: Final = ("HTTP", "NODE_JS")  # its start waits for settings that come after its routes: they come again
 _AGAIN_S: Final = (1.0, 3.0, 8.0, 20.0)
 
 
@@ -145,7 +145,7 @@ class Telemetry:
                 return
             command = TelemetryCommand(status=_OK, settings=completed).encode()
             call.send(command)
-            if client.caller.language in _WAITS_LATE:
+            if client.caller.language in _NODE:
                 _repeat(call, command)
 
         future.add_done_callback(registered)
@@ -299,9 +299,13 @@ class Telemetry:
             client.caller.answer(request, consume_result("CR_LATER", status.message))
 
     def reconnect(self, reason: str) -> None:
-        """Every client opens its streams anew."""
+        """Tell clients that this endpoint goes away, so that they open their streams anew and repeat what they asked.
+
+        Not those of Node.js: 1.0.8 takes its listeners off the old stream, whose end is then an error of the process.
+        """
         for client in self._clients:
-            if client.telemetry is not None and client.telemetry.is_open:
+            is_node = client.caller.language in _NODE
+            if client.telemetry is not None and client.telemetry.is_open and not is_node:
                 command = TelemetryCommand(
                     status=status_of(StatusCode.OK, reason), reconnect_endpoints_command=Nonce(nonce=uuid4().hex)
                 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from pyromq.broker.popping.receipts import Receipt
+from pyromq.compiled_core import AckRun
 from pyromq.errors import MQError
 from pyromq.wire.record import Record, decode_record
 
@@ -36,12 +37,24 @@ AckReceipt = tuple[int, int, int, int]
 """Of a receipt: queue id, offset, number and time of the pop."""
 
 
+def ack_runs(receipts: Iterable[AckReceipt]) -> list[AckRun]:
+    """Receipts, in their order."""
+    runs: list[tuple[int, int, int, list[int]]] = []
+    last: tuple[int, int, int] | None = None
+    for queue_id, offset, number, popped_ms in receipts:
+        if (queue_id, number, popped_ms) != last:
+            last = queue_id, number, popped_ms
+            runs.append((*last, []))
+        runs[-1][3].append(offset)
+    return list(runs)
+
+
 class AckTogether(msgspec.Struct, frozen=True):
     """Acknowledgements that came together; ``topic`` is the one that their queues belong to."""
 
     consumer_group: str
     topic: str
-    receipts: Sequence[AckReceipt]
+    receipts: Sequence[AckRun]
     sizes: Sequence[int] = ()  # of calls that came together, how many are of each; empty: all are of one
 
 

@@ -47,6 +47,14 @@ class Writes(Protocol):
     def with_others(self, work: Callable[[], None]) -> None: ...
 
 
+def _sorted_runs(offsets: list[int]) -> list[int]:
+    found = sorted(offsets)
+    if not found or found[-1] - found[0] != len(found) - 1:
+        return runs_of(found)
+    together = range(found[0], found[-1] + 1)
+    return runs_of(together if found == [*together] else found)
+
+
 class _Turn:
     """The changes of one turn."""
 
@@ -64,7 +72,7 @@ class _Turn:
 
     def close(self) -> list[Change]:
         """Everything that happened, in the order of its application."""
-        acks = [Acked(*queue.name, runs_of(sorted(offsets))) for queue, offsets in self.acks.items()]
+        acks = [Acked(*queue.name, _sorted_runs(offsets)) for queue, offsets in self.acks.items()]
         self.settling = [*(change for _, change in self.changed), *acks]
         return [*self.handed_out, *self.settling]
 

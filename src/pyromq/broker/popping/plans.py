@@ -7,7 +7,7 @@ priority topics     the topic's from the last to the first: the queue is the pri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,6 +30,7 @@ from pyromq.broker.state.tables import Tables
 from pyromq.model.names import RETRY_PREFIX, pop_retry_topic, pop_retry_topic_v2
 from pyromq.model.system_names import MESSAGE_TYPE
 from pyromq.model.topic import Perm, TopicConfig
+from pyromq.store.in_flight.queue import QueueName
 from pyromq.wire.codes import ResponseCode
 
 INVISIBLE_MS_MAX: Final = 12 * 3_600_000
@@ -39,14 +40,16 @@ _FACTOR: Final = "priority.factor"
 _WHOLE: Final = 100
 _STRIDE: Final = 61  # no common divisor with 100: any 100 walks in a row meet every remainder once
 _ALL: Final = PullFilter()
+_KEPT_MAX: Final = 100_000  # queues of all kinds of pops that are kept, some 25 MB
 
 
 class Source(NamedTuple):
-    """A queue that a pop looks at."""
+    """A queue that a pop looks at; its group is in ``name``."""
 
     topic: str
     queue_id: int
     kind: int
+    name: QueueName
 
 
 class Bucket(NamedTuple):
@@ -64,20 +67,55 @@ class PopPlan(msgspec.Struct, frozen=True):
     request: PopRequest
     bucket: Bucket
     wanted: PullFilter
-    attempts_max: int
+
+
+class _Places(NamedTuple):
+    """Queues that pops of a bucket look at."""
+
+    own: tuple[Source, ...]
+    retries: tuple[Source, ...]
+    by_priority: bool
 
 
 class Plans:
-    """Checks requests; knows which queues they look at."""
+    """Checks requests; knows which queues they look at. What follows from topics and groups is kept while they stay."""
 
     def __init__(self, environment: Environment, tables: Tables) -> None:
         self._settings = environment.settings
         self._topics = tables.topics
         self._groups = tables.groups
         self._turn = 0  # where the next walk begins
+        self._seen: tuple[object, object] = (None, None)  # versions of topics and groups that the next two follow from
+        self._admitted: dict[Bucket, PullFilter] = {}
+        self._places: dict[Bucket, _Places] = {}
+        self._kept = 0  # in both
+
+    def _forget_what_changed(self) -> None:
+        topics, groups = self._topics.table.version, self._groups.table.version
+        if self._seen[0] is not topics or self._seen[1] is not groups or self._kept > _KEPT_MAX:
+            self._seen, self._kept = (topics, groups), 0
+            self._admitted.clear()
+            self._places.clear()
 
     def plan(self, request: PopRequest) -> PopPlan:
-        """Check a pop and decide which queues it looks at. Raises RefusedError."""
+        """Check a pop and decide what it wants. Raises RefusedError."""
+        self._forget_what_changed()
+        bucket = Bucket(
+            request.topic,
+            request.group,
+            request.queue_id,
+            request.expression,
+            request.expression_type,
+            request.order,
+        )
+        known = self._admitted.get(bucket)
+        if known is None or not self._settings.permission & _READ:
+            return PopPlan(request, bucket, self._admit(request, bucket))
+        _check_numbers(request)
+        return PopPlan(request, bucket, known)
+
+    def _admit(self, request: PopRequest, bucket: Bucket) -> PullFilter:
+        """What a pop wants. Raises RefusedError for one that may not be."""
         if not self._settings.permission & _READ:
             raise _refused(ResponseCode.NO_PERMISSION, f"broker {self._settings.name} does not allow reads at present")
         _check_numbers(request)
@@ -96,15 +134,11 @@ class Plans:
         if not self._groups.may_read(request.group, request.topic):
             text = f"group {request.group} is not allowed to read topic {request.topic}"
             raise _refused(ResponseCode.NO_PERMISSION, text)
-        bucket = Bucket(
-            request.topic,
-            request.group,
-            request.queue_id,
-            request.expression,
-            request.expression_type,
-            request.order,
-        )
-        return PopPlan(request, bucket, self._wanted(request), max(0, group.retry_max_times) + 1)
+        wanted = self._wanted(request)
+        if wanted.accept_record is None:  # expressions are allowed by a setting
+            self._admitted[bucket] = wanted
+            self._kept += 1
+        return wanted
 
     def _wanted(self, request: PopRequest) -> PullFilter:
         if request.expression in (None, "", "*") and request.expression_type in (None, "", "TAG"):
@@ -116,24 +150,30 @@ class Plans:
         refuse_sql_unless(self._settings.property_filter)
         return PullFilter(accept_record=record_filter(sql))
 
-    def sources(self, request: PopRequest) -> Iterator[Source]:
+    def sources(self, plan: PopPlan) -> Sequence[Source]:
         """The queues to look at, in order; none when the topic is gone."""
+        self._forget_what_changed()
+        places = self._places.get(plan.bucket)
+        if places is None:
+            places = self._places[plan.bucket] = self._find_places(plan.request)
+            self._kept += 1 + len(places.own) + len(places.retries)
+        own, retries, by_priority = places
+        self._turn += 1
+        if by_priority and self._has_turn(plan.request.group):
+            return own[::-1] + retries
+        at = self._turn % len(own) if len(own) > 1 else 0
+        turned = own[at:] + own[:at] if at else own
+        return retries + turned if retries else turned
+
+    def _find_places(self, request: PopRequest) -> _Places:
         topic = self._topics.get(request.topic)
         if topic is None:
-            return
-        self._turn += 1
-        by_priority = not request.order and is_by_priority(topic) and self._has_turn(request.group)
-        if not request.order and not by_priority:
-            yield from self._retries(request)
-        if request.queue_id != ANY_QUEUE:
-            yield Source(request.topic, request.queue_id, TopicKind.NORMAL)
-        else:
-            count, turn = topic.read_queue_nums, self._turn
-            numbers = reversed(range(count)) if by_priority else ((turn + step) % count for step in range(count))
-            for number in numbers:
-                yield Source(request.topic, number, TopicKind.NORMAL)
-        if by_priority:
-            yield from self._retries(request)
+            return _Places((), (), False)
+        numbers = range(topic.read_queue_nums) if request.queue_id == ANY_QUEUE else (request.queue_id,)
+        own = _sources(request.group, request.topic, TopicKind.NORMAL, numbers)
+        if request.order:
+            return _Places(own, (), False)
+        return _Places(own, self._retries(request), is_by_priority(topic))
 
     def _has_turn(self, group: str) -> bool:
         """Whether this walk is among the share that the group wants by priority."""
@@ -142,15 +182,21 @@ class Plans:
         factor = int(text) if text.isdecimal() else _WHOLE
         return factor >= _WHOLE or self._turn * _STRIDE % _WHOLE < factor
 
-    def _retries(self, request: PopRequest) -> Iterator[Source]:
+    def _retries(self, request: PopRequest) -> tuple[Source, ...]:
         names = (
             (TopicKind.RETRY, pop_retry_topic(request.group, request.topic)),
             (TopicKind.RETRY_V2, pop_retry_topic_v2(request.group, request.topic)),
         )
+        found: tuple[Source, ...] = ()
         for kind, name in names:
             topic = self._topics.get(name)
             if topic is not None:
-                yield from (Source(name, number, kind) for number in range(topic.read_queue_nums))
+                found += _sources(request.group, name, kind, range(topic.read_queue_nums))
+        return found
+
+
+def _sources(group: str, topic: str, kind: TopicKind, numbers: Sequence[int]) -> tuple[Source, ...]:
+    return tuple([Source(topic, number, kind, QueueName(group, topic, number)) for number in numbers])
 
 
 def is_by_priority(topic: TopicConfig) -> bool:

@@ -12,7 +12,6 @@ behind would get nothing (Apache's brokers answer 210 when it seems to be half a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from pyromq.broker.base.access import Access
@@ -22,10 +21,11 @@ from pyromq.broker.base.request_times import HELD
 from pyromq.broker.base.responses import BODY_BYTES_MAX, send_refusal, send_response
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.dispatching.caller import Caller
-from pyromq.broker.popping.ack_lane import AckLane
+from pyromq.broker.popping.batches import outcomes_of, settle_batch
 from pyromq.broker.popping.calls import AckErrors, AckTogether, PopRequest, PopResult
 from pyromq.broker.popping.journal import Then
 from pyromq.broker.popping.plans import PopPlan
+from pyromq.broker.popping.pop_lane import PopLane
 from pyromq.broker.popping.pops import Pops
 from pyromq.broker.popping.receipts import InvalidReceiptError, Receipt, parse_receipt, real_topic
 from pyromq.compiled_core import core
@@ -57,6 +57,12 @@ _TIMEOUT: Final = (ResponseCode.POLLING_TIMEOUT, "no message came while the pop 
 _BATCHES_MAX: Final = 10_000
 
 
+class MissedPop(PopHeader, frozen=True, kw_only=True):
+    """A pop of a caller, which has looked already and found nothing: it waits."""
+
+    plan: PopPlan
+
+
 class PopHandler:
     """Requests 200050, 200051, 200053, 200054, 200055, 200151 and 31040."""
 
@@ -65,13 +71,19 @@ class PopHandler:
         self._access: Access = environment.access
         self._pops = pops
         self._times = counters.requests
-        self.lane = AckLane(core, pops, environment.clock, counters.requests) if core is not None else None
+        self.lane: PopLane | None = None
+        if core is not None and pops.core_lane is not None:
+            times = counters.requests
+            self.lane = PopLane(core, pops.core_lane, pops, environment.clock, times, self._missed)
 
     # --- pop ---
 
     def pop(self, connection: Connection, request: Received[PopHeader]) -> None:
         """Handle request 200050 (POP_MESSAGE)."""
         header = request.header
+        if isinstance(header, MissedPop):
+            self._missed(connection, request, header.plan)
+            return
         plan = self._pops.plans.plan(
             PopRequest(
                 group=header.consumer_group,
@@ -88,12 +100,18 @@ class PopHandler:
             )
         )
         result = self._pops.take(plan)
-        if result is not None:
-            self._found(connection, request, result)
-        elif header.poll_time <= 0:
+        if result is None:
+            self._missed(connection, request, plan)
+            return
+        self._found(connection, request, result)
+        if self.lane is not None and not isinstance(connection, Caller):
+            self.lane.learn(header, plan.request)
+
+    def _missed(self, connection: Connection, request: Received[PopHeader], plan: PopPlan) -> None:
+        if request.header.poll_time <= 0:
             self._nothing(connection, request)
         else:
-            self._hold(connection, request, plan, header.poll_time)
+            self._hold(connection, request, plan, request.header.poll_time)
 
     def _hold(self, connection: Connection, request: Received[Any], plan: PopPlan, poll_ms: int) -> None:
         since_ms = self._clock.monotonic_ms()
@@ -175,7 +193,7 @@ class PopHandler:
                 errors = [error or failure for error in errors]
             connection.take_result(request, errors)
             took_ms = self._clock.monotonic_ms() - since_ms
-            for outcome, count in _outcomes(errors, header.sizes).items():
+            for outcome, count in outcomes_of(errors, header.sizes).items():
                 self._times.note(request.code, outcome, took_ms, count, held=True)
 
         self._pops.settle_together(header, then)
@@ -194,7 +212,10 @@ class PopHandler:
         acks = decode_batch_ack(request.body)
         if not acks or len(acks) > _BATCHES_MAX:
             raise RefusedError(ResponseCode.NO_MESSAGE, f"a batch has 1 to {_BATCHES_MAX} entries, not {len(acks)}")
-        _Batch(len(acks), self._then(connection, request)).run(self._pops, acks)
+        found = [
+            (_name_of(ack), ack.offsets, ack.number, ack.popped_ms) for ack in acks
+        ]  # all can be read, or none counts
+        settle_batch(self._pops, found, self._then(connection, request))
         self._times.outcome = HELD
 
     def change(self, connection: Connection, request: Received[ChangeInvisibleTimeHeader]) -> None:
@@ -291,47 +312,6 @@ class PopHandler:
         return PollingInfoResponseHeader(
             polling_num=held, attempts=out.attempts, invisible_until=out.until_ms, settled=False
         )
-
-
-def _outcomes(errors: AckErrors, sizes: Sequence[int]) -> dict[int, int]:
-    """How many calls ended how."""
-    if not any(errors):
-        return {int(ResponseCode.SUCCESS): len(sizes) or 1}
-    found: dict[int, int] = {}
-    at = 0
-    for size in sizes or (len(errors),):
-        outcome = int(ResponseCode.NO_MESSAGE if any(errors[at : at + size]) else ResponseCode.SUCCESS)
-        found[outcome] = found.get(outcome, 0) + 1
-        at += size
-    return found
-
-
-class _Batch:
-    """Acknowledgements of one request; it is answered when the last one is safe, or refused."""
-
-    def __init__(self, waiting: int, then: Then) -> None:
-        self._waiting = waiting
-        self._then = then
-        self._asked = self._good = 0
-        self._error: MQError | None = None
-
-    def run(self, pops: Pops, acks: Sequence[BatchAck]) -> None:
-        """Acknowledge several messages. Raises MQError when one of them cannot be read; then nothing was
-        acknowledged.
-        """
-        for ack, name, offsets in [(ack, _name_of(ack), ack.offsets) for ack in acks]:
-            good = pops.settle_many(name, offsets, ack.number, ack.popped_ms, self._settled)
-            self._asked, self._good = self._asked + len(offsets), self._good + good
-            if not good:
-                self._settled(None)
-
-    def _settled(self, error: MQError | None) -> None:
-        self._waiting -= 1
-        self._error = self._error or error
-        if not self._waiting:
-            if self._error is None and self._good < self._asked:
-                self._error = InvalidReceiptError(f"{self._asked - self._good} of {self._asked} in this batch are not")
-            self._then(self._error)
 
 
 def _name_of(ack: BatchAck) -> QueueName:

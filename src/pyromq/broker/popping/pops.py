@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from pyromq.broker.base.environment import Environment
@@ -32,12 +32,15 @@ from pyromq.broker.popping.receipts import (
 from pyromq.broker.popping.taking import AGAIN_MS, Pop, Taker, has_free, has_room
 from pyromq.broker.popping.waiting import ANYBODY, WaitingPops
 from pyromq.broker.state.tables import Tables
+from pyromq.compiled_core import PopLane, core
 from pyromq.errors import MQError
 from pyromq.store.in_flight.journal import Changed
 from pyromq.store.in_flight.queue import HandOut, InFlightQueue, QueueName
 from pyromq.store.in_flight.table import InFlightTable
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.fast.responses import pop_response_pieces
+from pyromq.wire.frame import FRAME_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +72,10 @@ class Pops:
         self.journal = PopJournal(table, writes, environment.clock)
         self.journal.on_settled = self._settled
         self.plans = Plans(environment, tables)
-        self._taker = Taker(store, self.journal, self._settings.name)
+        self.core_lane: PopLane | None = None  # what the compiled core has of it, if there is one
+        if core is not None:
+            self.core_lane = store.reader.scan.new_pop_lane(core, FRAME_BYTES_MAX, pop_response_pieces())
+        self._taker = Taker(store, self.journal, self._settings.name, self.core_lane)
         self._dead = DeadLetters(tables.topics, self.journal, writes.put, counters)
         self._dead.on_failed = self._bury_later
         self.waiting = WaitingPops(environment, self._taker, self.take, self.has_some)
@@ -127,11 +133,13 @@ class Pops:
         if not self.journal.takes_hand_outs:
             return None
         request = plan.request
-        pop = Pop(plan, self._new_number(), self._clock.now_ms())
-        self._revive(pop.now_ms)  # in order mode, what lies behind must not be first
+        now_ms = self._clock.now_ms()
+        pop = Pop(plan, self._new_number(), now_ms, now_ms + request.invisible_ms)
+        if self.table.has_expired(now_ms):
+            self._revive(now_ms)  # in order mode, what lies behind must not be first
         left, portions = request.count, list[Portion]()
         self._taker.is_unfinished = False
-        for source in self.plans.sources(request):
+        for source in self.plans.sources(plan):
             portion = self._take_from(pop, source, left)
             if portion is not None:
                 portions.append(portion)
@@ -153,11 +161,11 @@ class Pops:
         )
 
     def _take_from(self, pop: Pop, source: Source, count: int) -> Portion | None:
-        request = pop.plan.request
+        request, name = pop.plan.request, source.name
         queue = self._queue(request, source)
         queue.used_ms = self._clock.monotonic_ms()
         if request.order and request.attempt_id:
-            key = queue.name, request.attempt_id
+            key = name, request.attempt_id
             lost = self._attempt_ids.pop(key, None)
             portion = self._taker.take_again(pop, source, queue, lost[1], lost[0]) if lost else None
             portion = portion or self._taker.take(pop, source, queue, count)
@@ -167,7 +175,7 @@ class Pops:
                     self._attempt_ids.popitem(last=False)
         else:
             portion = self._taker.take(pop, source, queue, count)
-        if queue.low != self._committed.get(queue.name):
+        if queue.low != self._committed.get(name):
             self._commit(queue)
         if portion is not None:
             self._progress.note_pulled((source.topic, request.group, source.queue_id), queue.next)
@@ -177,8 +185,8 @@ class Pops:
         """Whether ``take`` might find something; filters are not asked."""
         now_ms = self._clock.now_ms()
         self._revive(now_ms)
-        for source in self.plans.sources(plan.request):
-            queue = self._known(QueueName(plan.request.group, source.topic, source.queue_id))
+        for source in self.plans.sources(plan):
+            queue = self._known(source.name)
             known = self._store.reader.range_of(source.topic, source.queue_id)
             end = known.end if known is not None else 0
             if queue is None:  # a pop decides where the group begins
@@ -211,7 +219,7 @@ class Pops:
         return queue
 
     def _queue(self, request: PopRequest, source: Source) -> InFlightQueue:
-        name = QueueName(request.group, source.topic, source.queue_id)
+        name = source.name
         queue = self._known(name)
         if queue is not None:
             return queue
@@ -308,28 +316,17 @@ class Pops:
         """Acknowledge those whose receipts are good; ``then`` hears of all of them when these are safe, or are not."""
         errors: AckErrors = []
         good: dict[InFlightQueue, list[int]] = {}
-        group, last_id = acks.consumer_group, -1
-        queue: InFlightQueue | None = None
-        offsets: list[int] = []
-        for queue_id, offset, number, popped_ms in acks.receipts:
-            if queue_id != last_id:
-                queue, last_id = self.table.queues.get(QueueName(group, acks.topic, queue_id)), queue_id
-                offsets = good.get(queue, []) if queue is not None else []
-            out = queue.rows.get(offset) if queue is not None else None
-            if (
-                queue is None
-                or out is None
-                or out.number != number
-                or out.popped_ms != popped_ms
-                or offset in queue.settling
-            ):
-                errors.append(_reason(queue, out, group, number, popped_ms))
-                continue
-            errors.append(None)
-            queue.settling.add(offset)  # it may be here twice
-            if not offsets:
-                good[queue] = offsets
-            offsets.append(offset)
+        for queue_id, number, popped_ms, offsets in acks.receipts:
+            queue = self.table.queues.get(QueueName(acks.consumer_group, acks.topic, queue_id))
+            fine = queue.good(offsets, number, popped_ms) if queue is not None else ()
+            if queue is not None and len(fine) == len(offsets) == len(set(offsets)):
+                errors += [None] * len(offsets)
+            else:
+                fine, reasons = _each_good(queue, acks.consumer_group, offsets, number, popped_ms)
+                errors += reasons
+            if queue is not None and fine:
+                queue.settling.update(fine)  # they may be here twice
+                good.setdefault(queue, []).extend(fine)
         if not good:
             then(errors, None)
             return
@@ -344,17 +341,11 @@ class Pops:
         for queue, offsets in good.items():
             self.journal.ack(queue, offsets, settled)
 
-    def settle_many(self, name: QueueName, offsets: Iterable[int], number: int, popped_ms: int, then: Then) -> int:
+    def settle_many(self, name: QueueName, offsets: Collection[int], number: int, popped_ms: int, then: Then) -> int:
         """Acknowledge those whose receipts are good; returns how many these are. ``then`` hears if there are any."""
         queue = self.table.queues.get(name)
-        if queue is None:
-            return 0
-        rows, settling, good = queue.rows, queue.settling, list[int]()
-        for offset in offsets:
-            out = rows.get(offset)
-            if out is not None and out.number == number and out.popped_ms == popped_ms and offset not in settling:
-                good.append(offset)
-        if good:
+        good = queue.good(offsets, number, popped_ms) if queue is not None else ()
+        if queue is not None and good:
             self.journal.ack(queue, good, then)
         return len(good)
 
@@ -472,6 +463,23 @@ def _good_for(queue: InFlightQueue | None, group: str, offset: int, number: int,
     return queue
 
 
+def _each_good(
+    queue: InFlightQueue | None, group: str, offsets: Iterable[int], number: int, popped_ms: int
+) -> tuple[list[int], AckErrors]:
+    """The offsets whose receipts are good, each once; and for each why it is not."""
+    found: dict[int, None] = {}
+    errors: AckErrors = []
+    for offset in offsets:
+        try:
+            _good_for(queue, group, offset, number, popped_ms)
+        except InvalidReceiptError as error:
+            errors.append(error)
+        else:
+            errors.append(_used() if offset in found else None)
+            found[offset] = None
+    return list(found), errors
+
+
 def _reason(
     queue: InFlightQueue | None, out: HandOut | None, group: str, number: int, popped_ms: int
 ) -> InvalidReceiptError:
@@ -480,4 +488,8 @@ def _reason(
         return InvalidReceiptError(f"no message of group {group} is in flight at that place")
     if out.number != number or out.popped_ms != popped_ms:
         return InvalidReceiptError("it is not that of the newest delivery of the message")
+    return _used()
+
+
+def _used() -> InvalidReceiptError:
     return InvalidReceiptError("it was used a moment ago")

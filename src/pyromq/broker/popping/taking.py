@@ -15,9 +15,11 @@ from pyromq.broker.popping.journal import PopJournal
 from pyromq.broker.popping.plans import PopPlan, Source
 from pyromq.broker.popping.receipts import Receipt, TopicKind
 from pyromq.broker.popping.records import split, under_topic
+from pyromq.compiled_core import PopLane
 from pyromq.store.in_flight.journal import HandedOut, runs_of
 from pyromq.store.in_flight.queue import InFlightQueue
 from pyromq.store.message_store import MessageStore
+from pyromq.store.queue_scan import tags_of
 from pyromq.store.read_result import ReadResult, ReadStatus
 from pyromq.wire.fast.record_parts import message_group
 from pyromq.wire.record import with_attempts
@@ -53,10 +55,7 @@ class Pop(NamedTuple):
     plan: PopPlan
     number: int
     now_ms: int
-
-    @property
-    def until_ms(self) -> int:
-        return self.now_ms + self.plan.request.invisible_ms
+    until_ms: int
 
 
 class _Fresh(NamedTuple):
@@ -72,8 +71,9 @@ class _Fresh(NamedTuple):
 class Taker:
     """Reads queues and hands out."""
 
-    def __init__(self, store: MessageStore, journal: PopJournal, broker: str) -> None:
+    def __init__(self, store: MessageStore, journal: PopJournal, broker: str, lane: PopLane | None = None) -> None:
         self._reader = store.reader
+        self._lane = lane
         self._journal = journal
         self._broker = broker
         self.is_unfinished = False  # a filter passed over so much that the rest is for another time
@@ -145,6 +145,8 @@ class Taker:
     # --- what is new ---
 
     def _fresh(self, plan: PopPlan, source: Source, queue: InFlightQueue, count: int) -> _Fresh | None:
+        if self._lane is not None and (found := self._read_plain(self._lane, plan, source, queue, count)) is not None:
+            return found
         for _ in range(_READS_MAX):
             result = self._read(plan, source, queue, count)
             if result.status is ReadStatus.FOUND:
@@ -157,6 +159,24 @@ class Taker:
                 return None
         self.is_unfinished = True
         return None
+
+    def _read_plain(
+        self, lane: PopLane, plan: PopPlan, source: Source, queue: InFlightQueue, count: int
+    ) -> _Fresh | None:
+        """What ``_read`` would find, by the compiled core; None when it would find nothing, or that is not plain."""
+        wanted = plan.wanted
+        tags = tags_of(None if source.kind != TopicKind.NORMAL else wanted.accept_tag)
+        if tags is None or wanted.accept_record is not None:
+            return None
+        first = queue.next
+        found = self._reader.read_plain(lane, source.topic, source.queue_id, first, count, tags)
+        if found is None:
+            return None
+        runs, found_count, size_bytes, after, end = found
+        offsets: Collection[int] = range(first, after)
+        if found_count != after - first:
+            offsets = [offset for offset, _ in split(runs)]
+        return _Fresh(offsets, runs, size_bytes, after, end)
 
     def _read(self, plan: PopPlan, source: Source, queue: InFlightQueue, count: int) -> ReadResult:
         is_retry = source.kind != TopicKind.NORMAL  # what is there was wanted once

@@ -38,11 +38,11 @@ class MasterRefusedError(RemoteProtocolError):
 class MasterTables(NamedTuple):
     """The tables of a master as their files have them, and how far its log was before the first and after the last.
 
-    An empty text: the master does not have the table.
+    An empty text: the master does not have the table. None: it is as it was.
     """
 
-    topics: bytes
-    groups: bytes
+    topics: bytes | None
+    groups: bytes | None
     offsets: bytes
     delay_offsets: bytes
     timer_check: bytes
@@ -50,6 +50,8 @@ class MasterTables(NamedTuple):
     request_modes: bytes
     log_start: int
     log_end: int
+    lease: int = 0  # of a master under a failover agent
+    number: int = 0  # of the changes that it had made before the first table was asked for
 
 
 class MasterCalls:
@@ -68,6 +70,11 @@ class MasterCalls:
         if address != self._address:
             await self.close()
             self._link, self._address = self._open_link(address), address
+
+    @property
+    def address(self) -> str:
+        """Of the master that is asked; empty when there is none."""
+        return self._address
 
     async def close(self) -> None:
         link, self._link, self._address, self._is_member = self._link, None, "", False
@@ -94,12 +101,13 @@ class MasterCalls:
             )
         return prove(self._inner.secret_key, await self._ask(Code.GET_REPLICA_CHALLENGE))
 
-    async def tables(self) -> MasterTables:
-        """Fetch the master's tables. Raises MQError."""
-        start = await self._log_end()  # first: a topic that its table lacks has nothing behind it, unless made anew
+    async def tables(self, known: tuple[int, int] = (0, 0)) -> MasterTables:
+        """Fetch the master's tables, without topics and groups if its lease and number are known. Raises MQError."""
+        start, lease, number = await self._log_end()  # first: a topic that its table lacks has nothing behind it
+        is_new = not lease or (lease, number) != known
         tables = MasterTables(
-            topics=await self._ask(Code.GET_ALL_TOPIC_CONFIG),
-            groups=await self._ask(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+            topics=await self._ask(Code.GET_ALL_TOPIC_CONFIG) if is_new else None,
+            groups=await self._ask(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG) if is_new else None,
             offsets=await self._ask(Code.GET_ALL_CONSUMER_OFFSET),
             delay_offsets=await self._ask_if_there(Code.GET_ALL_DELAY_OFFSET),
             timer_check=await self._ask_if_there(Code.GET_TIMER_CHECK_POINT),
@@ -107,17 +115,20 @@ class MasterCalls:
             request_modes=await self._ask_if_there(Code.GET_ALL_MESSAGE_REQUEST_MODE),
             log_start=start,
             log_end=0,
+            lease=lease,
+            number=number,
         )
-        return tables._replace(log_end=await self._log_end())  # last: what the tables speak of lies before it
+        return tables._replace(log_end=(await self._log_end())[0])  # last: what the tables speak of lies before it
 
-    async def _log_end(self) -> int:
-        """How far the master's log goes; a member says so with less work than run-time information takes."""
+    async def _log_end(self) -> tuple[int, int, int]:
+        """How far the master's log goes; of a member, which says so with less work, its lease and its changes."""
         if self._is_member:
-            return (await self.member()).end
+            status = await self.member()
+            return status.end, status.number, status.metadata
         log = await self.log()
         if log is None:
             raise RemoteProtocolError(_UNKNOWN)
-        return log.end
+        return log.end, 0, 0
 
     async def member(self) -> BrokerStatus:
         """What a broker under a failover agent says of itself. Raises MQError."""

@@ -11,7 +11,7 @@ been made again since, and the next round knows more. A table whose version went
 lacks is no deletion.
 
 Each table is taken over by itself: one that fails is logged, and keeps none of the others back. A round counts when all
-were taken over.
+were taken over. Of a master under a failover agent topics, groups and users are asked for when their number has grown.
 
 Offsets that clients committed here while the master was away are kept apart; each round brings the master those that
 are ahead of its own. A silent copy keeps them to itself.
@@ -85,6 +85,7 @@ class MetadataSync:
         self._on_delay_offsets = on_delay_offsets
         self.rounds = 0
         self.log_end = 0  # the master's, when the tables of the last round were asked for
+        self._has = "", 0, 0  # which master, its lease, and how many changes it had made when the last round began
         self._turn = asyncio.Lock()  # held while a round is under way
 
     async def run(self) -> None:
@@ -122,7 +123,7 @@ class MetadataSync:
             await self._one_round()
 
     async def _one_round(self) -> None:
-        tables = await self._master.tables()
+        tables = await self._master.tables(self._known())
         reached = asyncio.ensure_future(self._follower.reached(tables.log_end))
         try:
             done, _ = await asyncio.wait((reached,), timeout=self._settings.silence_ms_max / 1_000)
@@ -133,18 +134,37 @@ class MetadataSync:
         if await self._take_over(tables):
             self.rounds += 1
             self.log_end = tables.log_end
+            self._has = self._master.address, tables.lease, tables.number
+
+    def number_under(self, lease: int) -> int:
+        """Changes of the present master under that lease that are all here; 0 before the first round.
+
+        Numbers of two masters cannot be compared: what one had changed last the other may never have heard of.
+        """
+        return self._has[2] if self._has[:2] == (self._master.address, lease) else 0
+
+    def _known(self) -> tuple[int, int]:
+        """Lease and number under which topics, groups and users need not be asked for again."""
+        versions = {"topics": self._tables.topics.table.version, "groups": self._tables.groups.table.version}
+        are_as_taken = all(name in self._taken and self._taken[name][1] == now for name, now in versions.items())
+        is_same = are_as_taken and not self._undecided and self._has[0] == self._master.address
+        return self._has[1:] if is_same else (0, 0)
 
     async def _take_over(self, tables: MasterTables) -> bool:
         """Whether all were."""
-        parts: dict[str, Callable[[], Awaitable[object]]] = {
-            "topics": partial(self._take_topics, tables.topics, tables.log_start),
-            "groups": partial(self._take_groups, tables.groups),
+        parts: dict[str, Callable[[], Awaitable[object]]] = {}
+        if tables.topics is not None and tables.groups is not None:
+            parts = {
+                "topics": partial(self._take_topics, tables.topics, tables.log_start),
+                "groups": partial(self._take_groups, tables.groups),
+                "users": self._take_users,
+            }
+        parts |= {
             "offsets": partial(self._take_offsets, tables.offsets),
             "delay offsets": partial(self._take_delays, tables.delay_offsets),
             "timer metrics": partial(self._save, TimerMetrics, tables.timer_metrics),
             "request modes": partial(self._save, RequestModeTable, tables.request_modes),
             "timer check": partial(self._take_timer_check, tables.timer_check),
-            "users": self._take_users,
         }
         return all([await self._guarded(name, take) for name, take in parts.items()])
 

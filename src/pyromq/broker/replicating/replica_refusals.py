@@ -8,6 +8,7 @@ from typing import Final
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.dispatching.layers import Layer, checking, refusing_each
 from pyromq.clock import Clock
+from pyromq.security.requests import CHANGING_CODES
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
 
@@ -71,18 +72,8 @@ _MOVED: Final = (
 _NOT_YET: Final = "this broker has just become master: it is read when its replicas have what it has; try again"
 _MOMENT_MS: Final = 2_000  # replicas of a planned change have it by then; consumers ask every 20 ms until then
 _SENDS: Final = frozenset(code for code, refusal in REFUSALS.items() if refusal is _SEND)
-_USERS: Final = frozenset(
-    (
-        Code.AUTH_CREATE_USER,
-        Code.AUTH_UPDATE_USER,
-        Code.AUTH_DELETE_USER,
-        Code.AUTH_CREATE_ACL,
-        Code.AUTH_UPDATE_ACL,
-        Code.AUTH_DELETE_ACL,
-    )
-)
 _LOCKS: Final = Code.LOCK_BATCH_MQ  # another master may give the same queue to somebody else
-_CHECKED: Final = {*REFUSALS, *_USERS, _LOCKS} - _SENDS
+_CHECKED: Final = {*REFUSALS, *CHANGING_CODES, _LOCKS} - _SENDS
 
 
 def replica_layer(*, reads: bool, is_managed: bool) -> Layer:

@@ -159,9 +159,11 @@ class Replication:
 
     @property
     def metadata_number(self) -> int:
-        """Grows with every change of topics and groups; a replica has its master's."""
-        tables = self.tables
-        return int(tables.topics.table.version.counter + tables.groups.table.version.counter)
+        """Grows with every change of topics, groups, users and policies; a replica has its master's."""
+        tables, access = self.tables, self.environment.access
+        inner = self.environment.settings.access.inner
+        users = access.guard.book.changes if isinstance(access, GuardedAccess) and inner is not None else 0
+        return int(tables.topics.table.version.counter + tables.groups.table.version.counter + users)
 
     def advertised_address(self, broker_host: str) -> str:
         """Where replicas connect: the advertised host, or the one listened on; all of them means the broker's own.
@@ -361,7 +363,7 @@ class ReplicationWiring:
             broker_id=environment.settings.broker_id,
         )
         metadata = MetadataSync(environment, store, tables, owners, follower, calls, saver, on_delay_offsets)
-        replication = Replication(
+        return Replication(
             environment=environment,
             store=store,
             tables=tables,
@@ -373,6 +375,3 @@ class ReplicationWiring:
             known_master=known,
             lease_following=by_lease,
         )
-        if by_lease is not None:
-            by_lease.metadata_number = lambda: replication.metadata_number
-        return replication

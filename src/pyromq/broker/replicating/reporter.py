@@ -8,10 +8,9 @@ lease names a master ─▶ is it master, under the same lease? ─▶ where did
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.replicating.master_calls import MasterCalls
@@ -26,7 +25,10 @@ from pyromq.wire.json.membership import BrokerStatus, MemberReport, MemberRole
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _ASK_S: Final = 3.0
+_HOLD_MS: Final = 1_000  # a master keeps the response for so long, unless its tables change
 
 
 class LeaseFollowing:
@@ -38,7 +40,6 @@ class LeaseFollowing:
         self._calls = calls
         self._address = address
         self.on_cut: Callable[[int], None] = lambda position: None  # the log has to end there first
-        self.metadata_number: Callable[[], int] = lambda: 0
 
     async def find_master(self) -> Master | None:
         """Find the master under the lease that this broker follows. Raises MQError while there is none."""
@@ -77,9 +78,10 @@ class LeaseFollowing:
         """Until cancelled: tell the master who follows it, and hear whether its tables have changed."""
         while True:
             await follower.attached.wait()
+            began_s = asyncio.get_running_loop().time()
             try:
-                mine = self.metadata_number() if metadata.rounds else 0
                 state = self._lease.state
+                mine = metadata.number_under(state.number)
                 report = MemberReport(
                     address=self._address,
                     link=follower.link,
@@ -87,14 +89,30 @@ class LeaseFollowing:
                     number=state.number,
                     broker_id=follower.broker_id,
                     writable=self._store.health.writable,
+                    hold_ms=_HOLD_MS if metadata.rounds else 0,
                 )
-                status = await self._calls.report(report)
+                status = await _unless_parted(follower, self._calls.report(report))
+                if status is None:
+                    continue
                 if metadata.rounds and status.metadata > mine:
                     await metadata.refresh()
+                    if metadata.number_under(state.number) > mine:
+                        continue  # who changed something at the master waits for this report
             except (MQError, OSError, ValueError, TimeoutError) as error:
                 logger.debug("not reported to the master: reason=%s", error)
             except Exception:  # a defect must not end it for good
                 logger.exception("not reported to the master")
-            with contextlib.suppress(TimeoutError):  # a master that is new hears of its replica as soon as it is there
-                async with asyncio.timeout(REPORT_INTERVAL_S):
-                    await follower.parted.wait()
+            pause_s = began_s + REPORT_INTERVAL_S - asyncio.get_running_loop().time()
+            if pause_s > 0:
+                await _unless_parted(follower, asyncio.sleep(pause_s))
+
+
+async def _unless_parted(follower: Follower, work: Coroutine[Any, Any, T]) -> T | None:
+    """None when the master is left first: a new one hears of its replica as soon as it is there."""
+    doing, parted = asyncio.ensure_future(work), asyncio.ensure_future(follower.parted.wait())
+    try:
+        await asyncio.wait((doing, parted), return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        doing.cancel()
+        parted.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
@@ -20,7 +20,7 @@ from pyromq.cli.nouns.message_lines import (
     LINE_BYTES_PER_BODY_BYTE,
     message_of_line,
 )
-from pyromq.cli.nouns.message_rows import body_text
+from pyromq.cli.nouns.message_rows import body_text, message_row
 from pyromq.cli.output.prompts import counting
 from pyromq.cli.output.quiet import QuietOption
 from pyromq.cli.output.tables import Form, shown, write_json
@@ -28,8 +28,10 @@ from pyromq.cli.output.times import span_ms
 from pyromq.errors import MessageRefusedError, MQError, TopicNotFoundError
 
 if TYPE_CHECKING:
-    from pyromq.aio import Admin, Message, ReceivedMessage, SendReceipt
+    from pyromq.aio import Admin, Message, Producer, ReceivedMessage, SendReceipt
     from pyromq.cli.nouns.send_lines import LineReport
+    from pyromq.operate.reading.typed_views import DecodedBody
+    from pyromq.typed.schemas.topic_bodies import TopicBodies
 
 _GROUP: Final = "pyromq-cli"
 
@@ -47,16 +49,25 @@ class MessageFlags:
     priority: Annotated[int | None, Option(min=0, help="Larger is more urgent, on topics of type PRIORITY.")] = None
     delay: Annotated[str, Option(help="Deliver them this much later: 30s, 10m, 1h30m.")] = ""
 
-    def message(self, topic: str, body: bytes) -> Message:
-        """Make a message with these options. Raises MessageRefusedError, BadParameter."""
+    def message(self, topic: str, body: bytes, bodies: TopicBodies | None = None) -> Message:
+        """Make a message with these options, by the schema of the topic if there is one. Raises MessageRefusedError,
+        BadParameter.
+        """
         from pyromq.aio import Message
+
+        marks: dict[str, str] = {}
+        if bodies is not None:
+            from pyromq.operate.reading.typed_views import body_of_text
+
+            body, content_type, schema = body_of_text(bodies, body)
+            marks = {"content_type": content_type, **({"schema": schema} if schema else {})}
 
         return Message(
             topic,
             body,
             tags=self.tags,
             keys=self.keys,
-            properties=self._properties(),
+            properties={**marks, **self._properties()},
             sharding_key=self.sharding_key,
             priority=self.priority,
             delay_ms=self._delay_ms(),
@@ -88,6 +99,7 @@ class LineOptions:
     jsonl: Annotated[bool, Option("--jsonl", "-j", help="Lines are JSON, as consume -o jsonl writes it.")] = False
     from_line: Annotated[int, Option(min=1, help="Begin at this line of standard input.")] = 1
     skip_blank: Annotated[bool, Option("--skip-blank", help="Pass over blank lines; else they fail.")] = False
+    raw: Annotated[bool, Option("--raw", help="Send bodies as they are, whatever schema the topic has.")] = False
 
 
 def send(
@@ -106,7 +118,8 @@ def send(
     """Send a message, or each line of standard input as one, and show where it was stored.
 
     Lines are sent in order, many at a time. The first one that fails ends the command, which then says how many lines
-    were sent and with which --from-line to go on.
+    were sent and with which --from-line to go on. Where the topic has a schema (pyromq topic schema), a body is JSON
+    that fits it, and is written as the schema says.
     """
     import asyncio
 
@@ -118,25 +131,29 @@ def send(
         raise click.UsageError("--jsonl reads messages from standard input, with their tags, keys and properties")
     form = cluster.form
 
-    def message_of(line: bytes) -> Message:
-        return message_of_line(line, topic) if lines.jsonl else options.message(topic, line)
+    async def make(producer: Producer) -> Callable[[bytes], Message]:
+        if lines.jsonl:
+            return lambda line: message_of_line(line, topic)
+        bodies = None if lines.raw else await producer.client.schemas.find(topic)
+        return lambda line: options.message(topic, line, bodies)
 
     async def run_one(text: str) -> None:
         from pyromq.aio import Producer
 
         async with Producer(cluster.nameserver, group=_GROUP) as producer, explained(producer.client):
+            message_of = await make(producer)
             _write_receipt(topic, await producer.send(message_of(text.encode())), form)
 
     if body is not None:
         asyncio.run(run_one(body))
     else:
         report = LineReport(first=lines.from_line, resume_at=lines.from_line)
-        _send_lines(cluster.nameserver, message_of, form, report, lines)
+        _send_lines(cluster.nameserver, make, form, report, lines)
 
 
 def _send_lines(
     nameserver: str,
-    message_of: Callable[[bytes], Message],
+    make: Callable[[Producer], Awaitable[Callable[[bytes], Message]]],
     form: Form,
     report: LineReport,
     options: LineOptions,
@@ -155,7 +172,7 @@ def _send_lines(
             body_bytes = producer.settings.body_bytes_max
             line_bytes = body_bytes * LINE_BYTES_PER_BODY_BYTE + LINE_BYTES_MORE if options.jsonl else body_bytes
             lines = lines_from(sys.stdin.fileno(), line_bytes)
-            await LineSender(producer, message_of, show).send(lines, report, skip_blank=options.skip_blank)
+            await LineSender(producer, await make(producer), show).send(lines, report, skip_blank=options.skip_blank)
             if report.error is not None:
                 async with explained(producer.client):
                     raise report.error
@@ -205,6 +222,7 @@ def consume(
     import asyncio
 
     from pyromq.aio import Admin, PushConsumer
+    from pyromq.operate.reading.typed_views import decoded_body
 
     form = cluster.form
 
@@ -216,7 +234,7 @@ def consume(
             if count and seen >= count:
                 return
             seen += 1
-            _write(message, form)
+            _write(message, form, await decoded_body(consumer.client, topic, message))
             tell(seen)
             if seen == count:
                 consumer.stop()
@@ -248,12 +266,10 @@ async def _look_at(admin: Admin, topic: str) -> None:
         click.echo(f"topic {topic} does not exist yet: waiting for its first message", err=True)
 
 
-def _write(message: ReceivedMessage, form: Form) -> None:
+def _write(message: ReceivedMessage, form: Form, decoded: DecodedBody | None) -> None:
     if form is Form.TABLE:
-        queue, text = message.queue, body_text(message)
+        queue, text = message.queue, body_text(message, decoded)
         click.echo(f"{queue.broker} queue {queue.number} offset {message.offset}  {shown(message.tags)}  {shown(text)}")
         return
-    from pyromq.operate.reading.message_rows import row_of
-
-    write_json(sys.stdout, row_of(message))
+    write_json(sys.stdout, message_row(message, form, decoded))
     sys.stdout.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import click
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyromq.aio import Admin, ReceivedMessage
+    from pyromq.operate.reading.typed_views import DecodedBody
 
 _POLL_S = 0.5
 _NameServerOption = Annotated[
@@ -44,9 +45,9 @@ def tail(
         raise click.BadParameter("tail does not write CSV: use table, json or jsonl")
     wanted = {tag.strip() for tag in tags.split("||") if tag.strip() not in ("", "*")}
 
-    def show(message: ReceivedMessage) -> None:
+    def show(message: ReceivedMessage, decoded: DecodedBody | None) -> None:
         if not wanted or message.tags in wanted:
-            _write(message, form)
+            _write(message, form, decoded)
 
     try:
         with_admin(nameserver, lambda admin: _tail(admin, topic, count, follow, show))
@@ -54,25 +55,30 @@ def tail(
         raise click.exceptions.Exit(0) from None
 
 
-async def _tail(admin: Admin, topic: str, count: int, follow: bool, show: Callable[[ReceivedMessage], None]) -> None:
+Show: TypeAlias = "Callable[[ReceivedMessage, DecodedBody | None], None]"
+
+
+async def _tail(admin: Admin, topic: str, count: int, follow: bool, show: Show) -> None:
     import asyncio
+
+    from pyromq.operate.reading.typed_views import decoded_body
 
     queues = (await admin.topics.route(topic)).readable_queues(admin.client.wire_name(topic))
     ends = {queue: (await admin.offsets.range(queue)).max_offset for queue in queues}
     for message in await admin.messages.newest(topic, count) if count else ():
-        show(message)
+        show(message, await decoded_body(admin.client, topic, message))
         ends[message.queue] = max(ends[message.queue], message.offset + 1)
     while follow:
         await asyncio.sleep(_POLL_S)
         for queue, begin in ends.items():
             end = (await admin.offsets.range(queue)).max_offset
             async for message in admin.messages.walk(queue, begin, end):
-                show(message)
+                show(message, await decoded_body(admin.client, topic, message))
             ends[queue] = end
 
 
-def _write(message: ReceivedMessage, form: Form) -> None:
-    row = message_row(message, form)
+def _write(message: ReceivedMessage, form: Form, decoded: DecodedBody | None) -> None:
+    row = message_row(message, form, decoded)
     if form is Form.TABLE:
         marks = " ".join(part for part in (row["tags"], *row["keys"]) if part)
         parts = (show_time(row["stored_ms"]), row["where"], shown(marks), shown(row["body"]))

@@ -475,11 +475,13 @@ def mirror(
     here.
     """
     from pyromq.pipeline import mirror as job
+    from pyromq.pipeline.mirroring.job import round_text
 
     check_topics(cluster, *topics)
     with bar("mirroring") as tell:
         done = job(
             topics, cluster.nameserver, sending.to, groups=sending.group or (), follow_s=sending.follow or None,
             name=sending.name, options=cluster.source_options, to_options=pairs(sending.to_option), progress=tell,
+            on_round=lambda each: tell(each.copied, each.copied + each.lag, round_text(each)),
         )  # fmt: skip
     write_summary(sys.stdout, output, "mirror", done)

@@ -50,6 +50,16 @@ class BrokerDirectory:
         )
         return found or _refuse_without_masters(f"in cluster {cluster}" if cluster else "anywhere")
 
+    async def all_masters(self) -> tuple[list[str], list[str]]:
+        """Return the addresses of all masters, and the names of brokers that have only replicas at the moment.
+
+        Raises BrokerError if there are no masters.
+        """
+        table = (await self._nameservers.cluster()).broker_addr_table
+        found = sorted(address for each in table.values() if (address := each.master_addr))
+        without = sorted(name for name, each in table.items() if not each.master_addr)
+        return found or _refuse_without_masters("anywhere"), without
+
     async def named_masters(self) -> dict[str, str]:
         """Return the addresses of all masters by their brokers' names. Raises BrokerError if there are none."""
         table = (await self.recent_cluster()).broker_addr_table

@@ -8,7 +8,6 @@ from pyromq.client.admin.settings_text import settings_in, settings_text
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
 from pyromq.client.core.tasks import gather
-from pyromq.errors import BrokerError
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
 from pyromq.wire.headers.nameserver import (
@@ -17,11 +16,9 @@ from pyromq.wire.headers.nameserver import (
     ClusterHeader,
     DeleteTopicInNameServerHeader,
     KvConfigHeader,
-    NamespaceHeader,
     PutKvConfigHeader,
     WipeWritePermResponseHeader,
 )
-from pyromq.wire.json import bodies
 from pyromq.wire.json.route import ClusterInfo, decode_cluster, decode_topics
 from pyromq.wire.received import Received
 
@@ -65,13 +62,9 @@ class NameServerRequests:
 
     async def kv(self, namespace: str) -> dict[str, str]:
         """Return what one name server keeps under a namespace; nothing if there is none."""
-        try:
-            response = await self._ask_one(RequestCode.GET_KVLIST_BY_NAMESPACE, NamespaceHeader(namespace=namespace))
-        except BrokerError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return {}
-            raise
-        return bodies.decode(response.body, bodies.KeyValues).table
+        client = self._client
+        client.require_open()
+        return await client.nameservers.kv(namespace, timeout_ms=client.settings.request_timeout_ms)
 
     async def wipe_write_permission(self, broker: str) -> dict[str, int]:
         """Return how many topics changed, by name server."""

@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyromq.client.core.brokers import Brokers
 from pyromq.client.core.callbacks import Callbacks
@@ -48,6 +48,9 @@ from pyromq.wire.command import Ext
 from pyromq.wire.headers.consumer import UnregisterClientHeader
 from pyromq.wire.received import Received
 
+if TYPE_CHECKING:
+    from pyromq.client.schemas.topic_schemas import TopicSchemas
+
 logger = logging.getLogger(__name__)
 
 _OK: Final = frozenset((int(ResponseCode.SUCCESS),))
@@ -73,6 +76,7 @@ class Client:
         self.message_ids = MessageIds(ip, os.getpid(), self.rng.getrandbits(32))
         self.signer = Signer(self.settings.credentials)
         self._roles: list[ClientRole] = []
+        self._schemas: TopicSchemas | None = None
         self._is_open = False
         self._is_closed = False  # for good
 
@@ -174,6 +178,16 @@ class Client:
         """Whether the broker behind it takes the story of a failure with a send-back. Raises TransportError."""
         return await self._heartbeats.ask_whether_it_takes_stories(link)
 
+    @property
+    def schemas(self) -> TopicSchemas:
+        """Schemas of topics, for who sends values or reads by schema; nothing is loaded or asked for before."""
+        if self._schemas is None:
+            from pyromq.client.schemas.topic_schemas import NAMESPACE, TopicSchemas
+
+            ask = partial(self.nameservers.kv, NAMESPACE, timeout_ms=self.settings.request_timeout_ms)
+            self._schemas = TopicSchemas(self.settings.schemas, ask, self.wire_name, self.clock)
+        return self._schemas
+
     # --- names ---
 
     def wire_name(self, name: str) -> str:
@@ -256,6 +270,8 @@ class Client:
                 except Exception as error:  # also a mistake of ours: the next topic, or the next time, may do
                     expected = isinstance(error, MQError)
                     logger.info("route not renewed: topic=%s error=%s", topic, error, exc_info=not expected)
+            if self._schemas is not None:
+                await self._schemas.renew()
 
     def _find_masters(self) -> None:
         self._master_watch.look()

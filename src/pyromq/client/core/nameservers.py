@@ -28,7 +28,8 @@ from pyromq.net import Link
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
-from pyromq.wire.headers.nameserver import GetRouteHeader
+from pyromq.wire.headers.nameserver import GetRouteHeader, NamespaceHeader
+from pyromq.wire.json import bodies
 from pyromq.wire.json.route import decode_cluster, decode_route
 from pyromq.wire.received import Received
 
@@ -137,3 +138,15 @@ class NameServers:
         if not route.broker_datas:
             raise TopicNotFoundError(topic)
         return route
+
+    async def kv(self, namespace: str, *, timeout_ms: int) -> dict[str, str]:
+        """What one name server keeps under a namespace; nothing if there is none. Raises what ``ask`` raises,
+        BrokerError.
+        """
+        header = NamespaceHeader(namespace=namespace)
+        response = await self.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, header, timeout_ms=timeout_ms)
+        if response.code == ResponseCode.QUERY_NOT_FOUND:
+            return {}
+        if response.code != ResponseCode.SUCCESS:
+            raise error_of(response)
+        return bodies.decode(response.body, bodies.KeyValues).table

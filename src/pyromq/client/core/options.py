@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SettingsT = TypeVar("SettingsT")
 
-_CLIENT_FIELDS: Final = ("credentials", "tls", "namespace", "instance_name")
+_CLIENT_FIELDS: Final = ("credentials", "tls", "namespace", "instance_name", "schemas")
 
 
 class ClientOptions(TypedDict, total=False):
@@ -35,7 +35,8 @@ class ClientOptions(TypedDict, total=False):
 
     ``credentials`` signs requests, ``tls`` is True or TlsSettings, ``namespace`` is put before the names of topics and
     groups, ``instance_name`` is part of the client id: one that lasts is what broadcasting members on one machine are
-    distinguished by. ``client_settings`` has all of this and the rest (time limits, heartbeats).
+    distinguished by, ``schemas`` is where the schemas of topics come from: ``topic``, ``none`` or ``registry:URL``.
+    ``client_settings`` has all of this and the rest (time limits, heartbeats).
     """
 
     client_settings: ClientSettings | None
@@ -43,6 +44,7 @@ class ClientOptions(TypedDict, total=False):
     tls: TlsSettings | bool | None
     namespace: str | None
     instance_name: str | None
+    schemas: str | None
 
 
 class SendOptions(ClientOptions, total=False):

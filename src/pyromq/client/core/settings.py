@@ -17,6 +17,7 @@ from pyromq.net.nameserver_list import check_nameservers, parse_nameservers
 from pyromq.wire.flags import SysFlag
 
 NAMESERVER_VARIABLES: Final = ("PYROMQ_NAMESERVER", "NAMESRV_ADDR")
+SCHEMAS_VARIABLE: Final = "PYROMQ_SCHEMAS"
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
 SEND_TIMEOUT_MS: Final = 3_000  # of a send that is given no time
 
@@ -47,7 +48,8 @@ class ClientSettings:
     ``http://host:8080/rocketmq/nsaddr`` is asked for the addresses, again and again. Without ``credentials`` the
     environment has them (PYROMQ_ACCESS_KEY with PYROMQ_SECRET_KEY or PYROMQ_SECRET_KEY_FILE), or requests are not
     signed. ``tls``: True or TlsSettings for TLS, False for none; without it the environment decides (PYROMQ_TLS,
-    PYROMQ_TLS_CA, …).
+    PYROMQ_TLS_CA, …). ``schemas`` is where the schemas of topics come from that values are sent by: ``topic`` (kept
+    with the topic), ``none``, or ``registry:URL``; without it PYROMQ_SCHEMAS says, then ``topic``.
     Raises ConfigError for what cannot work.
     """
 
@@ -65,6 +67,7 @@ class ClientSettings:
     backoff: Backoff = field(default_factory=lambda: Backoff(first_ms=100, ceiling_ms=3_000))
     credentials: Credentials | None = None
     tls: TlsSettings | bool | None = None
+    schemas: str = ""  # where schemas of topics come from: topic (kept with it), none, or registry:URL
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
 
     def __post_init__(self) -> None:
@@ -78,6 +81,11 @@ class ClientSettings:
         for name in ("request_timeout_ms", "connect_timeout_ms", "route_poll_ms", "heartbeat_ms", "close_timeout_ms"):
             require_number(name, getattr(self, name), 1)
         require_number("probe_ms", self.probe_ms, 0)  # 0: never
+        object.__setattr__(self, "schemas", self.schemas or os.environ.get(SCHEMAS_VARIABLE) or "topic")
+        is_source = self.schemas in ("topic", "none") or self.schemas.startswith(
+            ("registry:http://", "registry:https://")
+        )
+        require(is_source, f"schemas={self.schemas!r}: write topic, none, or registry:http://host:8081")
         for part in (self.instance_name, self.unit_name):
             require("@" not in part, f"{part!r}: @ separates the parts of a client id")
         if self.namespace:

@@ -48,13 +48,14 @@ from pyromq.client.producer.send_log import SendLog, results
 from pyromq.client.producer.slow_path import SlowPath
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.client.producer.trace import ProducerTrace, TraceDispatcher, trace_topic_of, tracing_group
+from pyromq.client.producer.value_messages import ValueMessages
 from pyromq.errors import ClientClosedError, MessageRefusedError, TransportError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.model.times import Span, given_timeout_ms
-from pyromq.typed.messages import NO_VALUE, MessageOptions, as_message, as_messages
+from pyromq.typed.messages import NO_VALUE, MessageOptions
 from pyromq.wire.property_text import join_items
 
 _ORDERED: Final = (
@@ -74,7 +75,8 @@ class Producer(ProducerRole):
     shared with other producers and consumers; without one the producer has its own. Other options: ``SendOptions``.
 
     Every way of sending takes a Message, or a topic and a value with what ``Message`` takes besides
-    (``MessageOptions``): ``send("orders", order, keys="42", delay=timedelta(minutes=30))``.
+    (``MessageOptions``): ``send("orders", order, keys="42", delay=timedelta(minutes=30))``. A value is written by the
+    schema of its topic, if it has one (``pyromq topic schema``): SchemaMismatchError where it does not fit.
 
     The constructor raises ConfigError, InvalidNameError, and TypeError for an unknown option. Every way of sending
     raises InvalidNameError or MessageRefusedError for what no broker takes, NoRouteError when it is not known where to
@@ -104,6 +106,7 @@ class Producer(ProducerRole):
         self._owns_client = client is None
         self.client = client_for(nameservers, client, options)
         super().__init__(self.client.wire_name(name))
+        self.values = ValueMessages(self.client)
         hooks = with_installed(SendHook, options.get("hooks", ())) if self._is_watched else ()
         self.tracer: ProducerTrace | None = None
         self._tracing: TraceDispatcher | None = None
@@ -193,7 +196,8 @@ class Producer(ProducerRole):
         attempts when no broker confirmed it in time.
         """
         if timeout is not None or options or type(message) is not Message or value is not NO_VALUE:
-            message, timeout_ms = self._given(message, value, options, timeout_ms, timeout)
+            timeout_ms = given_timeout_ms(timeout_ms, timeout)
+            message = await self.values.made(message, value, options)
         begun = self._begin(message, timeout_ms) if queue is None and selector is None else None
         if begun is None:
             self._require_open()
@@ -208,14 +212,6 @@ class Producer(ProducerRole):
         if received.code == 0:
             return self._receipt_of(outgoing, chosen, received)
         return await self._retrying_sender.after_response(outgoing, chosen, connection, received)
-
-    def _given(
-        self, message: Any, value: object, options: MessageOptions, timeout_ms: int | None, timeout: Span | None
-    ) -> tuple[Message, int | None]:
-        """Read the arguments of a send that is not called with a message alone. Raises MessageRefusedError,
-        ConfigError, TypeError.
-        """
-        return as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
 
     @overload
     def send_nowait(self, message: Message, **how: Unpack[NowaitArguments]) -> asyncio.Future[SendReceipt]: ...
@@ -245,7 +241,11 @@ class Producer(ProducerRole):
         overtake it.
         """
         if timeout is not None or options or type(message) is not Message or value is not NO_VALUE:
-            message, timeout_ms = self._given(message, value, options, timeout_ms, timeout)
+            timeout_ms = given_timeout_ms(timeout_ms, timeout)
+            made = self.values.made_now(message, value, options)
+            if made is None:
+                return self._send_value_nowait(message, value, options, (queue, selector, timeout_ms), callback)
+            message = made
         if message.sharding_key:
             raise MessageRefusedError(_ORDERED)
         self._under_way.require_room(message.topic)
@@ -255,6 +255,19 @@ class Producer(ProducerRole):
             return self._under_way.add_begun(begun, callback)
         self._require_open()
         return self._under_way.add(self._slow_path_nowait.send(message, queue, selector, timeout_ms), callback)
+
+    def _send_value_nowait(
+        self, topic: str, value: object, options: MessageOptions, where: Any, callback: SendCallback | None
+    ) -> asyncio.Future[SendReceipt]:
+        """The schema of the topic is asked for first."""
+        if options.get("sharding_key"):
+            raise MessageRefusedError(_ORDERED)
+        self._under_way.require_room(topic)
+
+        async def send() -> SendReceipt:
+            return await self._slow_path_nowait.send(await self.values.made(topic, value, options), *where)
+
+        return self._under_way.add(send(), callback)
 
     def begin_send(self, message: Message, timeout_ms: int | None) -> asyncio.Future[SendReceipt]:
         """``send`` as a future, for the sync face: its caller waits for it, so order does not suffer."""
@@ -283,7 +296,7 @@ class Producer(ProducerRole):
     ) -> None:
         """Sends without a response: whether the message arrived stays unknown, and nothing is tried again."""
         self._require_open()
-        await self._slow_path.send_oneway(as_message(message, value, options), queue, selector)
+        await self._slow_path.send_oneway(await self.values.made(message, value, options), queue, selector)
 
     @overload
     async def send_batch(self, messages: Sequence[Message], **how: Unpack[BatchArguments]) -> list[SendReceipt]: ...
@@ -310,7 +323,8 @@ class Producer(ProducerRole):
         A request is stored whole or not at all. Raises SendFailedError; its ``sent`` are receipts of requests before.
         """
         self._require_open()
-        messages, timeout_ms = as_messages(messages, values, options), given_timeout_ms(timeout_ms, timeout)
+        timeout_ms = given_timeout_ms(timeout_ms, timeout)
+        messages = await self.values.made_batch(messages, values, options)
         if isinstance(messages, Message) or not isinstance(messages, Sequence):
             raise MessageRefusedError(f"send_batch takes a list of messages, not {type(messages).__name__}")
         try:
@@ -343,7 +357,8 @@ class Producer(ProducerRole):
         Raises NoReplyError when none comes in time, and what ``send`` raises.
         """
         self._require_open()
-        message, timeout_ms = self._given(message, value, options, timeout_ms, timeout)
+        timeout_ms = given_timeout_ms(timeout_ms, timeout)
+        message = await self.values.made(message, value, options)
         return await self._requests.ask(message, timeout_ms or self.settings.answer_ms)
 
     async def reply(

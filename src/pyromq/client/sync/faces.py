@@ -35,7 +35,7 @@ from pyromq.errors import ClientClosedError, ConfigError
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 from pyromq.model.times import Span, given_timeout_ms
-from pyromq.typed.messages import NO_VALUE, MessageOptions, as_message
+from pyromq.typed.messages import NO_VALUE, MessageOptions
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +206,8 @@ class Producer(Face[aio_producer.Producer]):
     shared with other producers and consumers; without one the producer has its own. Other options: ``SendOptions``.
 
     Every way of sending takes a Message, or a topic and a value with what ``Message`` takes besides
-    (``MessageOptions``): ``send("orders", order, keys="42", delay=timedelta(minutes=30))``.
+    (``MessageOptions``): ``send("orders", order, keys="42", delay=timedelta(minutes=30))``. A value is written by the
+    schema of its topic, if it has one (``pyromq topic schema``): SchemaMismatchError where it does not fit.
 
     The constructor raises ConfigError, InvalidNameError, and TypeError for an unknown option. Every way of sending
     raises InvalidNameError or MessageRefusedError for what no broker takes, NoRouteError when it is not known where to
@@ -260,7 +261,9 @@ class Producer(Face[aio_producer.Producer]):
         attempts when no broker confirmed it in time.
         """
         if timeout is not None or options or type(message) is not Message or value is not NO_VALUE:
-            message, timeout_ms = as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
+            timeout_ms = given_timeout_ms(timeout_ms, timeout)
+            made = self.inner.values.made_now(message, value, options)
+            message = made if made is not None else self._run(self.inner.values.made(message, value, options))
         if queue is not None or selector is not None:
             return self._run(self.inner.send(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
         thread, waiter = self._open_thread(), Waiter[SendReceipt]()
@@ -293,7 +296,9 @@ class Producer(Face[aio_producer.Producer]):
         refused, as in ``pyromq.aio``.
         """
         if timeout is not None or options or type(message) is not Message or value is not NO_VALUE:
-            message, timeout_ms = as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
+            timeout_ms = given_timeout_ms(timeout_ms, timeout)
+            made = self.inner.values.made_now(message, value, options)
+            message = made if made is not None else self._run(self.inner.values.made(message, value, options))
         thread, outcome = self._open_thread(), Future[SendReceipt]()
         waiter = _Relay(outcome)
         if callback is not None:

@@ -20,7 +20,7 @@ from pyromq.client.core.transaction import Execution, Transaction, TransactionOu
 from pyromq.client.producer.send_arguments import TransactionArguments, ValueTransactionArguments
 from pyromq.client.sync.faces import Client, Face, inner_client
 from pyromq.client.transactions import transaction_producer as aio_transactions
-from pyromq.client.transactions.given_arguments import message_and_arguments, send_arguments
+from pyromq.client.transactions.given_arguments import LaterMessage, message_and_arguments, send_arguments
 from pyromq.client.transactions.transaction_producer import require_function
 from pyromq.errors import ClientClosedError
 from pyromq.model.message import Message
@@ -83,7 +83,7 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         stands in the receipt. ``check_after_ms`` keeps the broker from asking before. Raises NotPreparedError, and what
         ``Producer.send`` raises; then ``execute`` was not called.
         """
-        message, execute, argument, arguments = send_arguments(message, execute, argument, how)
+        message, execute, argument, arguments = send_arguments(self.inner.values, message, execute, argument, how)
         require_function("execute", execute)
         transaction = self._run(self.inner.prepare(message, argument, **arguments))
         with Execution(transaction, self._abandon) as execution:
@@ -109,10 +109,10 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         (Ctrl-C) is UNKNOWN. Where your own commit may fail without saying whether it happened, call
         ``transaction.unknown()`` before it and ``transaction.commit()`` after it.
         """
-        return self._block(*message_and_arguments(message, value, how))
+        return self._block(*message_and_arguments(self.inner.values, message, value, how))
 
     @contextmanager
-    def _block(self, message: Message, arguments: dict[str, Any]) -> Iterator[Transaction]:
+    def _block(self, message: Message | LaterMessage, arguments: dict[str, Any]) -> Iterator[Transaction]:
         transaction = self._run(self.inner.prepare(message, **arguments))
         error: BaseException | None = None
         try:

@@ -46,7 +46,7 @@ from pyromq.client.core.transaction import (
 from pyromq.client.producer.selectors import QueueSelector
 from pyromq.client.producer.send_arguments import TransactionArguments, ValueTransactionArguments
 from pyromq.client.transactions.check_backs import Check, CheckBacks, Question
-from pyromq.client.transactions.given_arguments import message_and_arguments, send_arguments
+from pyromq.client.transactions.given_arguments import LaterMessage, message_and_arguments, send_arguments
 from pyromq.client.transactions.prepared_producer import PreparedProducer
 from pyromq.errors import BrokerError, ConfigError, MQError, NotPreparedError, TooManyRequestsError, TransportError
 from pyromq.model import property_names as names
@@ -114,6 +114,7 @@ class TransactionProducer:
             **{name: value for name, value in options.items() if name in SendOptions.__optional_keys__},
         )
         self.client = self._prepared.client
+        self.values = self._prepared.values
         self.group = self._prepared.group
         self.settings = chosen
         self._confirm = chosen.confirm
@@ -169,7 +170,7 @@ class TransactionProducer:
         keeps the broker from asking before. Raises NotPreparedError, and what ``Producer.send`` raises; then
         ``execute`` was not called.
         """
-        message, execute, argument, arguments = send_arguments(message, execute, argument, how)
+        message, execute, argument, arguments = send_arguments(self.values, message, execute, argument, how)
         transaction = await self.prepare(message, argument, **arguments)
         with Execution(transaction, self.abandon) as execution:
             is_coroutine = is_coroutine_function(execute)
@@ -196,10 +197,10 @@ class TransactionProducer:
         (cancellation, Ctrl-C) is UNKNOWN. Where your own commit may fail without saying whether it happened, call
         ``transaction.unknown()`` before it and ``transaction.commit()`` after it.
         """
-        return self._block(*message_and_arguments(message, value, how))
+        return self._block(*message_and_arguments(self.values, message, value, how))
 
     @asynccontextmanager
-    async def _block(self, message: Message, arguments: dict[str, Any]) -> AsyncIterator[Transaction]:
+    async def _block(self, message: Message | LaterMessage, arguments: dict[str, Any]) -> AsyncIterator[Transaction]:
         transaction = await self.prepare(message, **arguments)
         error: BaseException | None = None
         try:
@@ -217,7 +218,7 @@ class TransactionProducer:
 
     async def prepare(
         self,
-        message: Message,
+        message: Message | LaterMessage,
         argument: Any = None,
         *,
         check_after_ms: int = 0,
@@ -226,6 +227,8 @@ class TransactionProducer:
         timeout_ms: int | None = None,
     ) -> Transaction:
         """The prepared message is stored; ``finish`` must follow. Raises as ``send`` does."""
+        if callable(message):
+            message = await message()
         check_preparable(message, self.topics)
         system = join_items(prepared_properties(self.group, check_after_ms))
         receipt = await self._prepared.send_prepared(message, system, queue, selector, timeout_ms)

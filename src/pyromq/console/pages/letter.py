@@ -20,6 +20,7 @@ from pyromq.operate.jobs.outcomes import Outcome
 from pyromq.operate.jobs.specs import NewJob, Redrive
 from pyromq.operate.letter_filter import DeadLetter, LetterFilter
 from pyromq.operate.reading.message_rows import body_of
+from pyromq.operate.reading.typed_views import decoded_body
 from pyromq.operate.resend.edits import EDITED_BYTES_MAX
 
 pages = Pages()
@@ -49,7 +50,7 @@ async def letter(visit: Visit) -> Drawn:
         "failure": found.failure,
         "view": (shown := view_of(message)),
         "row": shown,
-        "forms": body_forms(body),
+        "forms": body_forms(body, await decoded_body(visit.desk.admin.client, message.topic, message)),
         "body_problem": body_problem,
         "story": stories[0] if stories else None,
         "problem": problem,

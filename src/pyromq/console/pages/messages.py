@@ -25,6 +25,7 @@ from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.operate.explaining.timeline import timeline_of
 from pyromq.operate.jobs.specs import NewJob, Resend
 from pyromq.operate.reading.message_rows import body_of
+from pyromq.operate.reading.typed_views import decoded_body
 from pyromq.operate.resend.outgoing import first_topic
 
 pages = Pages()
@@ -95,7 +96,7 @@ async def message(visit: Visit) -> Drawn:
         "home": home,
         "view": view,
         "row": view,
-        "forms": body_forms(body),
+        "forms": body_forms(body, await decoded_body(visit.desk.admin.client, home, found)),
         "problem": problem,
         "told": told,
         "explain_problem": explain_problem,

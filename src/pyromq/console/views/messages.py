@@ -16,6 +16,7 @@ from pyromq.console.views.times import read_moment
 from pyromq.operate.explaining.group_story import GroupStoryState
 from pyromq.operate.reading.message_rows import MessageRow, MessageSummary, body_of, row_of, summary_fields
 from pyromq.operate.reading.search import COUNT_MAX, SCAN_MAX, MessageQuery, Scan
+from pyromq.operate.reading.typed_views import DecodedBody
 
 EXCERPT_CHARACTERS: Final = 300
 BODY_SHOWN_BYTES: Final = 64 << 10  # of each form; the whole body can be saved
@@ -95,16 +96,24 @@ def view_of(message: ReceivedMessage) -> MessageView:
 
 
 class BodyForms(msgspec.Struct, frozen=True, kw_only=True):
-    """A body for people: those of its forms that make sense, each cut to what a page can show."""
+    """A body for people: those of its forms that make sense, each cut to what a page can show.
+
+    ``decoded`` is what it says by the schema of its topic, which ``schema`` names; ``schema_problem`` why it says
+    nothing by it.
+    """
 
     text: str | None
     json: str | None
     hex: str
     is_cut: bool
     hex_is_cut: bool
+    schema: str = ""
+    schema_problem: str = ""
+    decoded: str = ""
 
 
-def body_forms(body: bytes) -> BodyForms:
+def body_forms(body: bytes, by_schema: DecodedBody | None = None) -> BodyForms:
+    """The forms of a body; ``by_schema`` is what the schema of its topic makes of it."""
     text = None
     try:
         whole = body.decode()
@@ -117,6 +126,9 @@ def body_forms(body: bytes) -> BodyForms:
         hex="\n".join(hex_lines(body[:_HEX_SHOWN_BYTES])),
         is_cut=len(body) > BODY_SHOWN_BYTES,
         hex_is_cut=len(body) > _HEX_SHOWN_BYTES,
+        schema=by_schema.schema if by_schema else "",
+        schema_problem=by_schema.problem if by_schema else "",
+        decoded=pretty_json(by_schema.text.encode())[: BODY_SHOWN_BYTES * 2] if by_schema else "",
     )
 
 

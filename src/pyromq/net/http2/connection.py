@@ -276,6 +276,16 @@ class Http2Connection(asyncio.Protocol):
         """Serve a call that the lane took, and that is Python's from now on."""
         self._requests.serve_taken(method, stream_id, timeout, message)
 
+    @property
+    def taken_room(self) -> int:
+        """How many bytes of DATA a response to a call that the lane took may have, to leave at once."""
+        return self._out.room_of_new
+
+    def answer_received(self, response: bytes, data_bytes: int) -> None:
+        """Answer a call that the lane took by a whole response, for which there is room."""
+        self._out.write_frames(response, data_bytes)
+        self._budgets.finished()
+
     def adopt(self, stream_id: int) -> tuple[GrpcCall, bytes] | None:
         """A call that the lane took and nobody answered, from now on like any other.
 

@@ -120,6 +120,18 @@ class Outgoing:
         )
         return True
 
+    @property
+    def room_of_new(self) -> int:
+        """How many bytes of DATA of a new stream windows and this turn have room for."""
+        return 0 if self.is_paused else max(0, min(self.window, self.initial_window, self.turns.left))
+
+    def write_frames(self, frames: bytes, data_bytes: int) -> None:
+        """A whole response of a new stream, within ``room_of_new``."""
+        self.turns.left -= data_bytes
+        self.turns.given += data_bytes
+        self.window -= data_bytes
+        self.write(frames)
+
     def send(self, call: GrpcCall, data: bytes) -> None:
         """DATA, now or when there is room."""
         call.pending.append(memoryview(data))

@@ -10,20 +10,21 @@ one stays.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Final
 
 import msgspec
 
 from pyromq.client.admin.requests import AdminRequests
+from pyromq.client.schemas.registry import PREFIX
+from pyromq.client.schemas.topic_schemas import NAMESPACE, TopicSchema, bodies_by_registry, versions_in
 from pyromq.errors import ConfigError, NotFoundError
 from pyromq.model.names import validate_topic
 from pyromq.typed.schemas.compatibility import Compatibility, breaks
-from pyromq.typed.schemas.fields import ddl_of
-from pyromq.typed.schemas.given import BodySchema, schema_given
+from pyromq.typed.schemas.fields import Fields
 from pyromq.wire.codes import ResponseCode
 
-NAMESPACE: Final = "PYROMQ_TOPIC_SCHEMAS"
 PAYLOADS: Final = ("json", "avro", "protobuf", "msgpack", "text")
 TEXT_MAX: Final = 16_384  # a header of a request has 64 KiB
 
@@ -40,30 +41,11 @@ class SchemaRefusedError(ConfigError):
         super().__init__(f"the schema of topic {topic} shall stay compatible ({promise}): {'; '.join(problems)}")
 
 
-class TopicSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of a topic's schema: ``text`` as it was given, ``payload`` how bodies are written."""
-
-    topic: str
-    version: int
-    payload: str
-    text: str
-    compatibility: Compatibility = Compatibility.BACKWARD
-    set_ms: int = 0
-
-    @property
-    def schema(self) -> BodySchema:
-        """The fields. Raises ConfigError where a class that it names is not there."""
-        return schema_given(self.text)
-
-    @property
-    def ddl(self) -> str:
-        """The fields in SQL's words."""
-        return ddl_of(self.schema.fields)
-
-    @property
-    def options(self) -> dict[str, str]:
-        """Options of Spark's source and sink that read and write bodies by it."""
-        return {"payload": self.payload, "schema": self.text}
+def _public(text: str) -> str:
+    """The text. Raises ConfigError for a password in it: everybody who reads the schema would have it."""
+    if "@" in text.partition("#")[0]:
+        raise ConfigError("who asks the registry is not kept with the topic: clients have PYROMQ_REGISTRY for it")
+    return text
 
 
 class SchemaFacet:
@@ -77,13 +59,7 @@ class SchemaFacet:
     async def versions(self, topic: str) -> list[TopicSchema]:
         """Return all versions, the newest first; none where nobody set one."""
         name = self._wire_name(validate_topic(topic))
-        found = []
-        for key, text in (await self._requests.kv(NAMESPACE)).items():
-            owner, _, number = key.rpartition("@")
-            if owner == name and number.isdigit():
-                kept = msgspec.json.decode(base64.b64decode(text), type=dict[str, object])
-                found.append(msgspec.convert({**kept, "topic": topic, "version": int(number)}, TopicSchema))
-        return sorted(found, key=lambda each: -each.version)
+        return versions_in(await self._requests.kv(NAMESPACE), topic, name)
 
     async def get(self, topic: str, version: int | None = None) -> TopicSchema:
         """Return the newest version, or that one. Raises SchemaNotFoundError."""
@@ -96,11 +72,19 @@ class SchemaFacet:
 
     async def check(self, topic: str, text: str, compatibility: Compatibility | None = None) -> list[str]:
         """Return what a schema would break, in words. Raises ConfigError for what is no schema."""
-        new, known = schema_given(text), await self.versions(topic)
+        known = await self.versions(topic)
+        new = await self._fields(
+            TopicSchema(topic=topic, version=0, payload=known[0].payload if known else "", text=text)
+        )
         if not known:
             return []
         promise = compatibility if compatibility is not None else known[0].compatibility
-        return breaks(known[0].schema.fields, new.fields, promise)
+        return breaks(await self._fields(known[0]), new, promise)
+
+    async def _fields(self, schema: TopicSchema) -> Fields:
+        """Those of a version; a registry is asked on a thread. Raises ConfigError, RegistryError."""
+        is_remote = schema.text.startswith(PREFIX)
+        return (await asyncio.to_thread(lambda: schema.schema) if is_remote else schema.schema).fields
 
     async def set(
         self, topic: str, text: str, *, payload: str = "", compatibility: Compatibility | None = None
@@ -113,6 +97,8 @@ class SchemaFacet:
         before = known[0] if known else None
         promise = compatibility or (before.compatibility if before else Compatibility.BACKWARD)
         kind = payload or (before.payload if before else "json")
+        if text.startswith(PREFIX):
+            kind = payload or (await asyncio.to_thread(bodies_by_registry, _public(text), topic)).payload.value
         if kind not in PAYLOADS:
             raise ConfigError(f"payload {kind!r} is not one of {', '.join(PAYLOADS)}")
         if len(text) > TEXT_MAX:

@@ -47,5 +47,16 @@ class OriginalMessages:
         """Return the ids under which the message may have been sent before, for whichever of its letters."""
         return tuple(map(redriven_id, self._letters_of(place)))
 
+    def related(self) -> OriginalMessages:
+        """Return what decides letters that have others beside them; without it a letter stands for itself."""
+        found = OriginalMessages()
+        for message, places in self._places.items():
+            if len(places) > 1 or not self._copied.isdisjoint(places):
+                found._places[message] = places
+                found._message_of |= dict.fromkeys(places, message)
+                found._copied |= self._copied.intersection(places)
+        return found
+
     def _letters_of(self, place: str) -> list[str]:
-        return self._places[self._message_of[place]]
+        message = self._message_of.get(place)
+        return [place] if message is None else self._places[message]

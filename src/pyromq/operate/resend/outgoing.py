@@ -24,7 +24,7 @@ from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
 COPIED_FROM: Final = "COPIED_FROM"
 _KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.PRIORITY, names.INSTANCE_ID)
-_LEFT_OUT: Final = names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE, *STORY_NAMES}
+_LEFT_OUT: Final = (names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE, *STORY_NAMES}).difference(_KEPT)
 _BODY_FLAGS: Final = int(SysFlag.COMPRESSED | COMPRESSION_MASK)
 
 
@@ -49,7 +49,7 @@ class Outgoing:
 
     @property
     def sharding_key(self) -> str:
-        return dict(self.properties).get(names.SHARDING_KEY, "")
+        return next((value for name, value in self.properties if name == names.SHARDING_KEY), "")
 
 
 Item: TypeAlias = Outgoing | ItemOutcome
@@ -58,7 +58,7 @@ Item: TypeAlias = Outgoing | ItemOutcome
 
 def application_properties(given: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the properties that a message keeps when it is sent again."""
-    return [(name, value) for name, value in given.items() if name in _KEPT or name not in _LEFT_OUT]
+    return [(name, value) for name, value in given.items() if name not in _LEFT_OUT]
 
 
 def copied_properties(
@@ -66,8 +66,7 @@ def copied_properties(
 ) -> tuple[tuple[str, str], ...]:
     """Return the properties of a copy: its id, ``marks``, and those of the application."""
     own = {names.UNIQUE_KEY: message_id, **dict(marks)}
-    kept = ((name, value) for name, value in application_properties(given) if name not in own)
-    return (*own.items(), *kept)
+    return (*own.items(), *(each for each in application_properties(given) if each[0] not in own))
 
 
 def source_of(message: ReceivedMessage) -> ItemOutcome:

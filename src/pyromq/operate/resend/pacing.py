@@ -28,6 +28,11 @@ class Pacer:
         self._free_ms = float(clock.monotonic_ms())  # when the next message may go
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is no rate."""
+        return self._rate is None
+
+    @property
     def chunk(self) -> int:
         """How many messages to send at once: few when the rate is low, so that they do not come in jerks."""
         return CHUNK_MAX if self._rate is None else max(1, min(CHUNK_MAX, int(self._rate / _CHUNKS_PER_SECOND)))

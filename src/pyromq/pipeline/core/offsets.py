@@ -52,6 +52,11 @@ class OffsetFormatError(ValueError):
     """Something that is not {"topic": {"broker": {"0": 123}}}."""
 
 
+def behind(end: Mapping[QueueId, int], latest: Mapping[QueueId, int]) -> Offsets:
+    """Return how many messages of each queue a batch that ends at ``end`` has left unread."""
+    return {queue: max(0, at - end.get(queue, at)) for queue, at in latest.items()}
+
+
 def to_tree(offsets: Mapping[QueueId, int]) -> OffsetTree:
     tree: OffsetTree = {}
     for queue in sorted(offsets):

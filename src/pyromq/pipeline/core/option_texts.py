@@ -15,6 +15,7 @@ from pyromq.errors import ConfigError, InvalidNameError, MQError
 from pyromq.model.names import validate_group, validate_topic
 from pyromq.pipeline.core.offsets import OffsetFormatError, Offsets, from_tree
 from pyromq.pipeline.core.places import EARLIEST, AtOffsets, AtTime, AtTimes, NoMatch, RelativeOffset, Where
+from pyromq.typed.schemas.payloads import PayloadFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +24,6 @@ class StoreFolderOption:
 
     broker: str
     path: str
-
-
-class PayloadFormat(Enum):
-    """How bodies are written that a typed read decodes."""
-
-    JSON = "json"
-    TEXT = "text"
-    AVRO = "avro"
-    MSGPACK = "msgpack"
-    PROTOBUF = "protobuf"
 
 
 class PayloadMode(Enum):
@@ -203,6 +194,22 @@ def payload(text: str) -> PayloadFormat:
         return PayloadFormat(text.strip().lower())
     except ValueError as error:
         raise ValueError(f"{text!r} is not one of {', '.join(each.value for each in PayloadFormat)}") from error
+
+
+OF_TOPIC: Final = "topic"
+"""The schema that a cluster keeps with a topic."""
+
+
+def is_looked_up(schema: str) -> bool:
+    """Whether a schema is none itself, but says where it is."""
+    return schema == OF_TOPIC or schema.startswith("registry:")
+
+
+def bad_rows_topic(text: str) -> str:
+    try:
+        return validate_topic(text.strip())
+    except InvalidNameError as error:
+        raise ValueError(f"{text!r} is no topic: {error}") from error
 
 
 def payload_mode(text: str) -> PayloadMode:

@@ -17,7 +17,7 @@ from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.kafka_names import counterpart, kafka_hint
 from pyromq.pipeline.core.keywords import closest
 from pyromq.pipeline.core.offsets import queue_text
-from pyromq.pipeline.core.option_texts import LaneChoice, PayloadFormat, PayloadMode, StoreFolderOption
+from pyromq.pipeline.core.option_texts import LaneChoice, PayloadMode, StoreFolderOption
 from pyromq.pipeline.core.places import (
     EARLIEST,
     LATEST,
@@ -31,6 +31,8 @@ from pyromq.pipeline.core.places import (
     names,
     within,
 )
+from pyromq.typed.schemas.given import BodySchema
+from pyromq.typed.schemas.payloads import PayloadFormat
 
 Rule: TypeAlias = tuple[Any, ...]
 """The option that is wrong unless the rule holds; whether it holds; the rule in words; other options it is about."""
@@ -71,8 +73,10 @@ class SourceOptions:
     lane: LaneChoice = LaneChoice.PYTHON
     properties_as_map: bool = True
     payload: PayloadFormat | None = None  # how bodies are written; None: they are not decoded
-    schema: str = ""  # of bodies, in any form that ``typed.schemas.given`` reads
+    schema: str = field(default="", repr=False)  # of bodies: any form of ``typed.schemas.given``, topic, registry:URL
+    body_schema: BodySchema | None = None  # once it is looked up
     mode_of_bad_rows: PayloadMode = PayloadMode.PERMISSIVE
+    bad_rows: str = ""  # the topic that messages go to whose bodies cannot be decoded
     pull_count: int = 1_024
     gather_bytes: int = 2 << 20
     batch_rows: int = 5_000
@@ -92,6 +96,11 @@ class SourceOptions:
     tls_hostname: str = ""
     store_folders: tuple[StoreFolderOption, ...] = ()
     store_verify: bool = True
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether bodies are decoded; ``payload`` may have to be looked up with the schema."""
+        return self.payload is not None or texts.is_looked_up(self.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +223,7 @@ OPTIONS: Final = (
     SourceOption("properties", "properties_as_map", texts.properties, Use.BOTH, "`map`"),
     SourceOption("payload", "payload", texts.payload, Use.BOTH, "–"),
     SourceOption("schema", "schema", texts.text_of, Use.BOTH, "–"),
+    SourceOption("badRows", "bad_rows", texts.bad_rows_topic, Use.BOTH, "–"),
     SourceOption("payloadMode", "mode_of_bad_rows", texts.payload_mode, Use.BOTH, "`permissive`"),
     SourceOption("pullBatchSize", "pull_count", texts.count, Use.BOTH, "`1024`"),
     SourceOption("gatherBytes", "gather_bytes", texts.gather_size, Use.BOTH, "`2m`"),
@@ -311,13 +321,20 @@ def _rules(options: SourceOptions, use: Use) -> tuple[Rule, ...]:
          "say what to read with topic or topicPattern", "topicPattern", "storePath"),
         ("topicPattern", not (options.topics and options.topic_pattern), "it cannot be combined with topic"),
         ("sql", not (options.tags and options.sql), "it cannot be combined with tags"),
-        ("schema", options.payload or not options.schema, "it needs payload, which says how bodies are written",
+        ("schema", options.is_typed or not options.schema, "it needs payload, which says how bodies are written",
          "payload"),
         ("schema", options.payload is not PayloadFormat.TEXT or not options.schema,
          "text has no schema: its column is value"),
-        ("payloadMode", options.payload or options.mode_of_bad_rows is PayloadMode.PERMISSIVE, "it needs payload",
+        ("schema", options.schema != texts.OF_TOPIC or (options.topics and not options.store_folders),
+         "topic is the schema that a cluster keeps with a topic: name the topic in the option of that name"),
+        ("payloadMode", options.is_typed or options.mode_of_bad_rows is PayloadMode.PERMISSIVE, "it needs payload",
          "payload"),
-        ("lane", options.lane is not LaneChoice.JVM or not (options.payload or options.store_folders),
+        ("badRows", options.is_typed or not options.bad_rows, "it needs payload", "payload"),
+        ("badRows", not options.bad_rows or options.mode_of_bad_rows is PayloadMode.PERMISSIVE,
+         "it says already what becomes of rows that cannot be decoded: leave payloadMode out"),
+        ("badRows", not options.bad_rows or options.bad_rows not in options.topics,
+         "it is the topic that is read; name another one"),
+        ("lane", options.lane is not LaneChoice.JVM or not (options.is_typed or options.store_folders),
          "jvm reads messages of brokers as they are; payload and storePath need python, which auto chooses for them"),
         ("includeRetry", options.group or not options.include_retry, "it needs the option group", "group"),
         ("startingOffsets", options.group or options.starting is not RelativeOffset.GROUP,

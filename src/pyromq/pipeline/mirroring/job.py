@@ -48,6 +48,12 @@ class MirrorRound(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[MirroredGroup, ...] = ()
 
 
+def round_text(done: MirrorRound) -> str:
+    """A round in a few words: the lag of the mirror, and how far groups are behind over there."""
+    groups = (f"{each.group} {each.behind:,} behind{'' if each.is_exact else ' (not exact)'}" for each in done.groups)
+    return ", ".join((f"lag {done.lag:,}", *groups))
+
+
 class MirrorOptions(TypedDict, total=False):
     """Keywords of ``mirror``; ``MirrorSettings`` has their defaults."""
 
@@ -233,6 +239,7 @@ class Mirroring:
     async def _copy_all(self, held: Mapping[QueueId, HeldRange]) -> None:
         places = asyncio.Semaphore(_QUEUES_AT_ONCE)
         admin, _ = self._admins()
+        total = self.state().copied + self._lag
 
         async def copy(queue: QueueId, end: int) -> None:
             copier = self._copiers[queue]
@@ -241,7 +248,7 @@ class Mirroring:
                 await admin.offsets.commit(self._settings.name, queue, copier.next)
                 self._settings.on_step("committed")
                 done = sum(each.copied for each in self._copiers.values())
-                self._settings.progress(done, None)
+                self._settings.progress(done, total)
 
         behind = [(queue, there.end) for queue, there in held.items() if there.end > self._copiers[queue].next]
         await gather([copy(queue, end) for queue, end in behind])

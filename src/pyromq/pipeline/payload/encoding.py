@@ -7,6 +7,7 @@ as ``pyromq.typed`` writes them, texts that lose nothing. Python makes each body
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import isfinite
 from typing import Any, Final
 
@@ -15,25 +16,19 @@ import pyarrow as pa
 
 from pyromq.errors import MessageRefusedError
 from pyromq.pipeline.core.errors import SchemaError
-from pyromq.pipeline.core.option_texts import PayloadFormat
 from pyromq.pipeline.payload.arrow_types import fields_of
-from pyromq.pipeline.payload.row_decoding import reason_of
 from pyromq.typed.avro import AvroRecords
 from pyromq.typed.codecs import DATA_ERRORS
-from pyromq.typed.content_types import CONTENT_TYPE, SCHEMA, Format
+from pyromq.typed.content_types import CONTENT_TYPE, SCHEMA
 from pyromq.typed.schemas.avro_schema import avro_of_fields
 from pyromq.typed.schemas.fields import Fields, FieldType, ddl_of, optional
+from pyromq.typed.schemas.framing import framed
 from pyromq.typed.schemas.given import BodySchema
-from pyromq.typed.schemas.protobuf_schema import class_of, fill
+from pyromq.typed.schemas.payloads import FORMATS, PayloadFormat
+from pyromq.typed.schemas.protobuf_schema import class_of, fill, indexes_of
+from pyromq.typed.schemas.rows import reason_of
 
 Encode = Callable[[dict[str, Any]], bytes]
-CONTENT_TYPES: Final = {
-    PayloadFormat.JSON: Format.JSON.value,
-    PayloadFormat.TEXT: Format.TEXT.value,
-    PayloadFormat.MSGPACK: Format.MSGPACK.value,
-    PayloadFormat.AVRO: Format.AVRO.value,
-    PayloadFormat.PROTOBUF: Format.PROTOBUF.value,
-}
 _AS_THEY_ARE: Final = frozenset(("boolean", "tinyint", "smallint", "int", "bigint", "string", "decimal"))
 _ERRORS: Final = (*DATA_ERRORS, msgspec.MsgspecError, AttributeError)
 
@@ -43,7 +38,7 @@ class BodyEncoder:
 
     def __init__(self, format_: PayloadFormat, schema: BodySchema) -> None:
         self._fields = schema.fields
-        self._encode = _encode_of(format_, schema)
+        self._encode = _with_id(_encode_of(format_, schema), schema)
         self._is_json = format_ is PayloadFormat.JSON
         self._has_nulls = format_ is PayloadFormat.AVRO  # whose fields are there, null or not
         self._is_open = format_ in (PayloadFormat.JSON, PayloadFormat.MSGPACK)  # values of any shape are values
@@ -98,7 +93,7 @@ def marks_of(format_: PayloadFormat, schema: BodySchema) -> list[tuple[str, str]
     name = schema.name
     if format_ is PayloadFormat.AVRO:
         name = AvroRecords(schema.avro or avro_of_fields(schema.fields)).name
-    return [(CONTENT_TYPE, CONTENT_TYPES[format_]), *([(SCHEMA, name)] if name else [])]
+    return [(CONTENT_TYPE, FORMATS[format_].value), *([(SCHEMA, name)] if name else [])]
 
 
 def encoded_schema(schema: BodySchema | None, columns: Sequence[pa.Field]) -> BodySchema:
@@ -118,7 +113,7 @@ def encoded_schema(schema: BodySchema | None, columns: Sequence[pa.Field]) -> Bo
     if missing := [each.name for each in schema.fields if each.required and each.name not in names]:
         raise SchemaError(f"column {missing[0]} is missing: the schema says NOT NULL")
     there: Fields = tuple(known[name] for name in names)
-    return BodySchema(there, schema.avro or _avro_text(schema), schema.protobuf, schema.name)
+    return replace(schema, fields=there, avro=schema.avro or _avro_text(schema))
 
 
 def _avro_text(schema: BodySchema) -> str:
@@ -139,6 +134,14 @@ def _encode_of(format_: PayloadFormat, schema: BodySchema) -> Encode:
         case PayloadFormat.TEXT:
             (field,) = schema.fields
             return lambda row: row[field.name].encode()
+
+
+def _with_id(encode: Encode, schema: BodySchema) -> Encode:
+    """Bodies of a registry have the id of their schema before them."""
+    if not schema.registry_id:
+        return encode
+    indexes = indexes_of(schema.protobuf) if schema.protobuf is not None else None
+    return lambda row: framed(schema.registry_id, encode(row), indexes)
 
 
 def _protobuf_encode(kind: Any) -> Encode:

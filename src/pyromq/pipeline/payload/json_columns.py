@@ -22,6 +22,7 @@ import pyarrow.json as arrow_json
 
 from pyromq.pipeline.payload.arrow_types import arrow_type
 from pyromq.typed.schemas.fields import JSON_TEXT, FieldType
+from pyromq.typed.schemas.rows import without_id
 
 Decoded = tuple[pa.Array, dict[int, str]]
 """Rows of a struct, null where they cannot be decoded, and why by their number."""
@@ -128,6 +129,25 @@ class ArrowJsonDecoder:
             return from_wire(rows, self._kind)
         except (ValueError, OverflowError) as error:  # ArrowInvalid is a ValueError
             raise _RefusedError from error
+
+
+class WithoutIds:
+    """Decodes bodies that have the id of a registry before them."""
+
+    def __init__(self, decode: ArrowJsonDecoder) -> None:
+        self._decode = decode
+
+    def __call__(self, bodies: Sequence[bytes]) -> Decoded:
+        wrong: dict[int, str] = {}
+        found, errors = self._decode([self._body(body, row, wrong) for row, body in enumerate(bodies)])
+        return found, errors | wrong
+
+    def _body(self, body: bytes, row: int, wrong: dict[int, str]) -> bytes:
+        try:
+            return without_id(body)
+        except ValueError as error:
+            wrong[row] = str(error)
+            return b""
 
 
 def _are_objects(bodies: Sequence[bytes]) -> bool:

@@ -17,7 +17,7 @@ from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import DataLossError, GroupSharedError
-from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, to_tree
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, behind, to_tree
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.places import NoMatch
 from pyromq.pipeline.reading.broker_ranges import GroupUsage
@@ -167,12 +167,13 @@ class Stream:
         deadline_ms = self._clock.monotonic_ms() + self._options.retry_ms
         while True:
             held = self._cluster.held(missing_ok=True, fresh=False)
-            if any(queue in held and held[queue].end < at for queue, at in start.items()):
+            is_compared = held is self._complete_for[1] and start is self._complete_for[0]
+            if not is_compared and any(queue in held and held[queue].end < at for queue, at in start.items()):
                 held = self._cluster.held(
                     missing_ok=True
                 )  # tasks of real-time mode read what was not reported here yet
             self._note_usage()
-            if held is self._complete_for[1] and start is self._complete_for[0]:
+            if is_compared:
                 return held
             missing = start.keys() - held.keys() - self._given_up
             if not missing or self._clock.monotonic_ms() >= deadline_ms:
@@ -283,14 +284,13 @@ class Stream:
         return self._reported[1]
 
     def _new_report(self) -> dict[str, Any]:
-        behind = [at - (self._end or self._latest).get(queue, at) for queue, at in self._latest.items()]
-        behind = [max(0, count) for count in behind]
+        lags = behind(self._end or self._latest, self._latest).values()
         return {
             "offsets": to_tree(self._latest),
-            "lag": sum(behind),
-            "minOffsetsBehindLatest": min(behind),
-            "maxOffsetsBehindLatest": max(behind),
-            "avgOffsetsBehindLatest": round(sum(behind) / len(behind), 1),
+            "lag": sum(lags),
+            "minOffsetsBehindLatest": min(lags),
+            "maxOffsetsBehindLatest": max(lags),
+            "avgOffsetsBehindLatest": round(sum(lags) / len(lags), 1),
             "group": self._options.group,
             "nameserver": self._options.nameserver,
             **({"sharedWith": asdict(self._usage)} if self._usage else {}),

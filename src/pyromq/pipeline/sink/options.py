@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pyromq.errors import InvalidNameError
 from pyromq.model.names import validate_topic
-from pyromq.pipeline.core.option_texts import LaneChoice, PayloadFormat
+from pyromq.pipeline.core.option_texts import OF_TOPIC, LaneChoice, is_looked_up
 from pyromq.pipeline.core.options import (
     LANE_MARK,
     OPTIONS,
@@ -26,6 +26,7 @@ from pyromq.pipeline.core.options import (
     with_nameservers_known_here,
 )
 from pyromq.typed.schemas.given import BodySchema
+from pyromq.typed.schemas.payloads import PayloadFormat
 
 
 class Mode(Enum):
@@ -51,7 +52,7 @@ class SinkOptions:
     check_after_ms: int = 60_000
     checkpoint: str = ""
     payload: PayloadFormat | None = None  # how columns become bodies; None: there is a column body
-    schema: str = ""
+    schema: str = field(default="", repr=False)
     body_schema: BodySchema | None = None  # of the columns that are there, once they are known
     lane: LaneChoice = LaneChoice.PYTHON
     bad_rows: str = ""  # a topic, or a folder; empty: they end the task
@@ -147,7 +148,8 @@ def _rules(options: SinkOptions, use: Use) -> tuple[Rule, ...]:
          "a batch write is not transactional; idempotent writes can be repeated"),
         ("badRows", not options.bad_rows or options.bad_rows not in options.topics,
          "it is the topic that the other rows go to; name another one"),
-        ("schema", options.payload or not options.schema, "it needs payload, which says how bodies are written",
-         "payload"),
+        ("schema", options.payload or not options.schema or is_looked_up(options.schema),
+         "it needs payload, which says how bodies are written", "payload"),
+        ("schema", options.schema != OF_TOPIC or options.topic, "topic is the schema of one topic: name it", "topic"),
         *connection_rules(options.reaching),
     )  # fmt: skip

@@ -34,6 +34,7 @@ from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.option_texts import LaneChoice
 from pyromq.pipeline.core.options import LANE_MARK, Use
 from pyromq.pipeline.payload.encoding import BodyEncoder, encoded_schema, marks_of
+from pyromq.pipeline.payload.lookup import looked_up
 from pyromq.pipeline.payload.typed_rows import payload_schema
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.sink.bad_rows import RowPacker, Sieve, side_output
@@ -89,6 +90,8 @@ def checked_options(given: Mapping[str, str], schema: StructType, overwrite: boo
     if overwrite:  # Spark's mode, not our option of that name
         asked, write = _OVERWRITING[use]
         raise ConfigError(f"{asked}: a topic cannot be overwritten; write with {write}")
+    payload, known = looked_up(options.reaching, options.payload, options.schema, options.topics)
+    options = replace(options, payload=payload, body_schema=known)
     check_sink_schema(schema, options)
     if options.payload is not None:
         options = replace(options, body_schema=_body_schema(options, schema))
@@ -99,7 +102,7 @@ def _body_schema(options: SinkOptions, schema: StructType) -> BodySchema:
     """What bodies are written as, of the columns that are not the sink's. Raises OptionError, SchemaError."""
     columns = [each for each in to_arrow_schema(schema, timezone="UTC") if each.name not in SINK_COLUMNS]
     assert options.payload is not None
-    found = encoded_schema(payload_schema(options.payload, options.schema), columns)
+    found = encoded_schema(options.body_schema or payload_schema(options.payload, options.schema), columns)
     BodyEncoder(options.payload, found)  # what is missing is said here
     return found
 

@@ -8,6 +8,7 @@ here too (``core.query_reports``).
 
 from __future__ import annotations
 
+import heapq
 import json
 import logging
 from collections.abc import Callable, Iterable
@@ -19,8 +20,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
-from pyromq.operate.query_reports import QueryReports, SourceReport
-from pyromq.pipeline.core.offsets import OffsetFormatError, from_json, from_tree
+from pyromq.operate.query_reports import QUEUES_MAX, QueryReports, SourceQueue, SourceReport
+from pyromq.pipeline.core.offsets import OffsetFormatError, behind, from_json, from_tree
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.cluster import Cluster
 
@@ -34,6 +35,7 @@ class GroupPosition:
     group: str
     nameserver: str
     offsets: tuple[tuple[QueueId, int], ...]
+    lags: tuple[tuple[QueueId, int], ...] = ()  # what the batch has left unread
 
 
 def progress_of(sources: Iterable[Any]) -> list[GroupPosition]:
@@ -52,13 +54,21 @@ def progress_of(sources: Iterable[Any]) -> list[GroupPosition]:
         except OffsetFormatError:
             continue
         placed = tuple((queue, offset) for queue, offset in offsets.items() if queue in there)
-        found.append(GroupPosition(latest["group"], latest["nameserver"], placed))
+        lags = tuple(behind(offsets, there).items())
+        found.append(GroupPosition(latest["group"], latest["nameserver"], placed, lags))
     return found
 
 
 def _reported(progress: GroupPosition) -> SourceReport:
     topics = sorted({queue.topic for queue, _ in progress.offsets})
-    return SourceReport(group=progress.group, nameserver=progress.nameserver, topics=tuple(topics))
+    lags, offsets = dict(progress.lags), dict(progress.offsets)
+    most = heapq.nsmallest(QUEUES_MAX, offsets, key=lambda queue: (-lags.get(queue, 0), queue))
+    return SourceReport(
+        group=progress.group, nameserver=progress.nameserver, topics=tuple(topics), lag=sum(lags.values()),
+        queues=tuple(
+            SourceQueue(queue.topic, queue.broker, queue.number, offsets[queue], lags.get(queue, 0)) for queue in most
+        ),
+    )  # fmt: skip
 
 
 class ProgressListener(StreamingQueryListener):

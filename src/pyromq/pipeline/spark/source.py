@@ -43,6 +43,7 @@ from pyromq.pipeline.core.options import (
     parse_options,
     with_nameservers_known_here,
 )
+from pyromq.pipeline.payload.lookup import with_schema
 from pyromq.pipeline.payload.typed_rows import TypedRows, rows_of, typed_schema
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.reading.stream import Stream
@@ -83,8 +84,8 @@ class PyromqDataSource(DataSource):
         given = _without_table(self.options)
         if given or _PROVIDER not in self.options:  # a table may be created without options: it keeps none
             options = _in_its_lane(check_options(given), given)
-            if options.payload is not None:
-                return typed_schema(options)
+            if options.is_typed:
+                return typed_schema(with_schema(options))
         return spark_schema(properties_as_map=self.options.get("properties", "map").strip().lower() != "raw")
 
     @in_one_sentence
@@ -96,7 +97,7 @@ class PyromqDataSource(DataSource):
 
             if (planner := write_planner(self.options, schema)) is not None:
                 return planner
-        options = _options(self.options, Use.BATCH)
+        options = with_schema(_options(self.options, Use.BATCH))
         stored, typed = columns_of_read(options, schema)
         if options.store_folders:
             from pyromq.pipeline.store_files.source import StoreReader  # knows stores, which others need not load
@@ -112,7 +113,7 @@ class PyromqDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A mistake is raised by the reader: where Spark makes one, an error of its own would hide ours."""
         try:
-            options = _options(self.options, Use.STREAM)
+            options = with_schema(_options(self.options, Use.STREAM))
             stored, typed = columns_of_read(options, schema)
             if LANE_MARK in self.options:
                 from pyromq.pipeline.spark.jvm.readers import PlanningStreamReader

@@ -51,10 +51,13 @@ def sql(
     and what connecting raises.
     """
     question = ask(text)
-    from pyromq.pipeline.tables.opening import open_tables  # needs Arrow, which was looked for just now
+    from pyromq.pipeline.tables.opening import has_bytes, open_tables  # needs Arrow, which was looked for just now
 
     given = {**(options or {}), **({"nameserver": nameservers} if nameservers else {})}
     found, missing = open_tables(question.tables, given, tables or {}, progress)
+    if question.json_of_body and any(has_bytes(table) for table in found.values()):
+        schema = "with the schema of the topic (pyromq topic schema set) its fields are columns"
+        raise SqlError(f"body is bytes, and {question.json_of_body}; {schema}")
     return SqlAnswer(text, found, missing, memory)
 
 

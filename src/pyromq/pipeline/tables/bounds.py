@@ -7,6 +7,7 @@ can pass that has certain values is what Arrow decides for files with partition 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -41,25 +42,26 @@ def _is_bound(condition: Any, schema: pa.Schema) -> bool:
     return True
 
 
-def may_pass(condition: Any, known: Any) -> bool:
+def may_pass(condition: Any, known: Any, schema: pa.Schema = SCHEMA) -> bool:
     """Whether a row may pass of which something is known; True where Arrow cannot tell."""
     fragment = _FORMAT.make_fragment("rows", _FILES, partition_expression=known)
-    return any(True for _ in ds.FileSystemDataset([fragment], SCHEMA, _FORMAT, _FILES).get_fragments(condition))
+    return any(True for _ in ds.FileSystemDataset([fragment], schema, _FORMAT, _FILES).get_fragments(condition))
 
 
-def conditions_of(condition: Any) -> list[Condition]:
-    """Bounds of offset and store time that every row meets that passes."""
-    looked_at = columns_in(condition, SCHEMA)
+def conditions_of(condition: Any, schema: pa.Schema = SCHEMA) -> list[Condition]:
+    """Bounds of offset and store time that every row meets that passes; ``schema`` has all columns of the table."""
+    looked_at = columns_in(condition, schema)
     found: list[Condition] = []
     for column, end, value_of in (("queue_offset", _OFFSET_END, int), ("store_time", _TIME_MS_END, _moment)):
         if column in looked_at:
-            first, behind = _first(condition, column, end, value_of), _behind(condition, column, end, value_of)
+            bound = Bound(condition, column, end, value_of, schema)
+            first, behind = bound.first(), bound.behind()
             found += [Condition(column, ">=", (value_of(first),))] if first > 0 else []
             found += [Condition(column, "<", (value_of(behind),))] if behind < end else []
     return found
 
 
-def may_hold(condition: Any, topic: str, part: OffsetRange) -> bool:
+def may_hold(condition: Any, topic: str, part: OffsetRange, schema: pa.Schema = SCHEMA) -> bool:
     """Whether rows of a range may pass; ``topic`` is the name that rows have."""
     known = (
         (pc.field("topic") == topic)
@@ -68,35 +70,43 @@ def may_hold(condition: Any, topic: str, part: OffsetRange) -> bool:
         & (pc.field("queue_offset") >= part.start)
         & (pc.field("queue_offset") < part.end)
     )
-    return may_pass(condition, known)
+    return may_pass(condition, known, schema)
 
 
-def _first(condition: Any, column: str, end: int, value_of: Callable[[int], Any]) -> int:
-    """The largest value below which no row passes."""
-    low, high = 0, end
-    while low < high:
-        middle = (low + high + 1) // 2
-        if may_pass(condition, pc.field(column) < _scalar(column, value_of(middle))):
-            high = middle - 1
-        else:
-            low = middle
-    return low
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a condition says of one column, found by halving."""
 
+    condition: Any
+    column: str
+    end: int
+    value_of: Callable[[int], Any]
+    schema: pa.Schema
 
-def _behind(condition: Any, column: str, end: int, value_of: Callable[[int], Any]) -> int:
-    """The smallest value from which on no row passes."""
-    low, high = 0, end
-    while low < high:
-        middle = (low + high) // 2
-        if may_pass(condition, pc.field(column) >= _scalar(column, value_of(middle))):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    def first(self) -> int:
+        """The largest value below which no row passes."""
+        low, high = 0, self.end
+        while low < high:
+            middle = (low + high + 1) // 2
+            if may_pass(self.condition, pc.field(self.column) < self._value(middle), self.schema):
+                high = middle - 1
+            else:
+                low = middle
+        return low
 
+    def behind(self) -> int:
+        """The smallest value from which on no row passes."""
+        low, high = 0, self.end
+        while low < high:
+            middle = (low + high) // 2
+            if may_pass(self.condition, pc.field(self.column) >= self._value(middle), self.schema):
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
-def _scalar(column: str, value: Any) -> Any:
-    return pa.scalar(value, ARROW_TYPES[column])
+    def _value(self, number: int) -> Any:
+        return pa.scalar(self.value_of(number), ARROW_TYPES[self.column])
 
 
 def _moment(time_ms: int) -> datetime:

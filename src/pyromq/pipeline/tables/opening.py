@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
+from pyarrow.types import is_binary
+
 from pyromq.errors import TopicNotFoundError
+from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.options import SourceOptions, Use, parse_options, with_nameservers_known_here
 from pyromq.pipeline.tables.errors import SqlError
 from pyromq.pipeline.tables.question import topic_named
 from pyromq.pipeline.tables.scanning import SqlTable
 from pyromq.pipeline.tables.sources import ReadCount, TopicRows, folder_rows
+from pyromq.pipeline.tables.typed_columns import TypedColumns
 
 
 def open_tables(
@@ -34,10 +38,23 @@ def open_tables(
             found[name] = SqlTable(folder_rows(name, folder, count))
             continue
         try:
-            found[name] = SqlTable(TopicRows(topic_options(name, options), count))
+            chosen = topic_options(name, options)
+            found[name] = SqlTable(TopicRows(chosen, count, _typed(chosen)))
         except TopicNotFoundError as error:
             missing[name] = error
     return found, missing
+
+
+def has_bytes(table: SqlTable) -> bool:
+    """Whether the column ``body`` of a table is bytes."""
+    return "body" in table.schema.names and is_binary(table.schema.field("body").type)
+
+
+def _typed(options: SourceOptions) -> TypedColumns | None:
+    """Columns by the schema of the topic; none where it has none, or one that cannot be used here, which is logged."""
+    connected = connect(options)
+    bodies = connected.call(connected.client.schemas.find(options.topics[0]))
+    return None if bodies is None else TypedColumns(bodies)
 
 
 def topic_options(table: str, options: Mapping[str, str]) -> SourceOptions:

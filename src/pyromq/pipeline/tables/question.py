@@ -20,12 +20,19 @@ PREFIXES: Final = {"dlq:": dead_letter_topic, "retry:": retry_topic}
 """What stands before the name of a group: ``"dlq:billing"`` are the dead letters of group billing."""
 
 
+_TOLERANT: Final = "get_json_object(string(body), '$.field'), which is null for what is no JSON"
+
+
 @dataclass(slots=True)
 class Question:
-    """One text of SQL; ``tables`` are the names it reads, as they are written, each once."""
+    """One text of SQL; ``tables`` are the names it reads, as they are written, each once.
+
+    ``json_of_body`` says what takes ``body`` for JSON, which it does not read where that is bytes.
+    """
 
     text: str
     tables: list[str] = field(default_factory=list)
+    json_of_body: str = ""
 
 
 def topic_named(table: str) -> str:
@@ -52,6 +59,7 @@ def understood(text: str, tree: str) -> Question:
             allowed = ", ".join(sorted(TABLE_FUNCTIONS))
             raise SqlError(f"{name}(…) is not allowed after FROM: name a topic or a table there, or use {allowed}")
     _refuse_namesakes(found.tables)
+    found.json_of_body = _json_of_body(statements[0])
     return found
 
 
@@ -68,6 +76,31 @@ def _refuse_namesakes(tables: Iterable[str]) -> None:
         other = seen.setdefault(name.lower(), name)
         if other != name:
             raise SqlError(f"{other} and {name} differ in case alone, which SQL does not see: ask for them one by one")
+
+
+def _json_of_body(node: Any) -> str:
+    """What takes ``body`` for JSON, as it is written, and how it works; empty where nothing does."""
+    if isinstance(node, list):
+        return next((found for each in node if (found := _json_of_body(each))), "")
+    if not isinstance(node, dict):
+        return ""
+    name = "->" if node.get("type") == "LAMBDA" else str(node.get("function_name", ""))
+    if (name.startswith("json") or name in ("->", "->>")) and any(map(_is_body, _operands(node))):
+        shape = "{} " + name + " …" if name.startswith("-") else name + "({}, …)"
+        return f"{shape.format('body')} does not read them: write {shape.format('string(body)')}, or {_TOLERANT}"
+    return next((found for each in node.values() if (found := _json_of_body(each))), "")
+
+
+def _operands(node: dict[str, Any]) -> list[Any]:
+    """Those of a function or an operator; DuckDB 1 calls them children."""
+    if node.get("type") == "LAMBDA":
+        return [node.get("lhs")]
+    return [*(node.get("children") or ()), *(each.get("expression") for each in node.get("arguments") or ())]
+
+
+def _is_body(node: Any) -> bool:
+    is_column = isinstance(node, dict) and node.get("type") == "COLUMN_REF"
+    return is_column and [str(each).lower() for each in node.get("column_names", ())][-1:] == ["body"]
 
 
 def _uses(node: Any, bound: frozenset[str]) -> Iterator[tuple[str, str]]:

@@ -6,8 +6,9 @@ query that reads a table twice sees the same rows, and an answer can be read aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -30,6 +31,7 @@ from pyromq.pipeline.reading.pulls import read_ranges
 from pyromq.pipeline.tables.bounds import SCHEMA, columns_in, conditions_of, may_hold
 from pyromq.pipeline.tables.errors import PackageMissingError
 from pyromq.pipeline.tables.scanning import RowSource
+from pyromq.pipeline.tables.typed_columns import TypedColumns
 
 _STRETCH_BYTES: Final = 64 << 20
 _ROWS_AT_ONCE: Final = 5_000
@@ -61,12 +63,15 @@ class ReadCount:
 
 
 class TopicRows:
-    """Messages of a topic, from the first that its queues hold to the last that they held when it was opened."""
+    """Messages of a topic, from the first that its queues hold to the last that they held when it was opened.
 
-    schema = SCHEMA
+    ``typed`` are the columns that its schema adds.
+    """
 
-    def __init__(self, options: SourceOptions, count: ReadCount) -> None:
+    def __init__(self, options: SourceOptions, count: ReadCount, typed: TypedColumns | None = None) -> None:
         """Note where the queues end. Raises as ``held_now`` does."""
+        self._typed = typed
+        self.schema = SCHEMA if typed is None else typed.schema
         held = held_now(options)
         if options.ending is RelativeOffset.LATEST:
             options = replace(options, ending=AtOffsets(tuple((queue, there.end) for queue, there in held.items())))
@@ -76,20 +81,28 @@ class TopicRows:
     def ranges(self, condition: Any) -> list[OffsetRange]:
         """The offsets that have to be read for a condition."""
         options = self._options
-        bounds = conditions_of(condition) if condition is not None else []
+        bounds = conditions_of(condition, self.schema) if condition is not None else []
         planned = plan_batch(options, Cluster(options, asks_anew=True), bounds)
         found = [each for partition in planned for each in partition]
         if condition is None:
             return found
-        return [each for each in found if may_hold(condition, unwrap(options.namespace, each.queue.topic), each)]
+        name_of = partial(unwrap, options.namespace)
+        return [each for each in found if may_hold(condition, name_of(each.queue.topic), each, self.schema)]
 
     def batches(self, columns: Sequence[str], condition: Any) -> Iterator[pa.RecordBatch]:
         ranges = self.ranges(condition)
         self._count.expect(total(ranges))
-        schema = _schema_for(columns, condition)
-        for batch in read_ranges(connect(self._options), self._options, ranges, schema):
-            self._count.add(batch.num_rows)
+        schema = _schema_for(columns, condition, self.schema)
+        typed = None if self._typed is None else self._typed.rows_with(schema)
+        stored = schema if typed is None else typed.stored
+        read = self._counted(read_ranges(connect(self._options), self._options, ranges, stored))
+        for batch in read if typed is None else typed.rows(read):
             yield from passing_rows(batch, columns, condition)
+
+    def _counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self._count.add(batch.num_rows)
+            yield batch
 
 
 def held_now(options: SourceOptions) -> Mapping[QueueId, HeldRange]:
@@ -188,10 +201,10 @@ def _iceberg_rows(folder: Path, count: ReadCount) -> FileRows:
     return FileRows(files, SCHEMA, count)
 
 
-def _schema_for(columns: Sequence[str], condition: Any) -> pa.Schema:
+def _schema_for(columns: Sequence[str], condition: Any, schema: pa.Schema = SCHEMA) -> pa.Schema:
     """What has to be decoded: the columns, and those that the condition looks at."""
-    others = columns_in(condition, SCHEMA) if condition is not None else []
-    return pa.schema([SCHEMA.field(name) for name in dict.fromkeys((*columns, *others))])
+    others = columns_in(condition, schema) if condition is not None else []
+    return pa.schema([schema.field(name) for name in dict.fromkeys((*columns, *others))])
 
 
 def passing_rows(batch: pa.RecordBatch, columns: Sequence[str], condition: Any) -> Iterator[pa.RecordBatch]:

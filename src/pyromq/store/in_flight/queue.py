@@ -105,6 +105,19 @@ class InFlightQueue:
         keys, free = self.keys, set(ready)
         return {keys.get(offset, 0) for offset in self.rows if offset not in free}
 
+    def good(self, offsets: Collection[int], number: int, popped_ms: int) -> Collection[int]:
+        """Those whose newest hand-out is this one, and that nothing settles or changes at the moment."""
+        outs, settling = [*map(self.rows.get, offsets)], self.settling
+        out = outs[0] if outs else None
+        if out is None or out.number != number or out.popped_ms != popped_ms or outs.count(out) < len(outs):
+            found = [
+                offset
+                for offset, out in zip(offsets, outs, strict=True)
+                if out is not None and out.number == number and out.popped_ms == popped_ms and offset not in settling
+            ]
+            return found
+        return offsets if settling.isdisjoint(offsets) else [offset for offset in offsets if offset not in settling]
+
     def in_flight(self, now_ms: int) -> int:
         """Messages that are with a consumer."""
         return sum(out.until_ms > now_ms for out in self.rows.values())

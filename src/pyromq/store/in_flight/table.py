@@ -104,6 +104,10 @@ class InFlightTable:
     def next_expiry_ms(self) -> int | None:
         return self._expiries[0][0] if self._expiries else None
 
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether ``expired`` may find something."""
+        return bool(self._expiries) and self._expiries[0][0] <= now_ms
+
     def expired(self, now_ms: int) -> list[Expired]:
         """What became ready since the last call; the caller makes it ready, or settles it."""
         found: list[Expired] = []

@@ -51,6 +51,8 @@ class SchemaField:
 
 
 Fields = tuple[SchemaField, ...]
+TEXT_FIELDS: Final[Fields] = (SchemaField("value", FieldType("string")),)
+"""Of bodies that are text."""
 
 
 def ddl_of(fields: Sequence[SchemaField]) -> str:

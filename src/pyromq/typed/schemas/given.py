@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,24 +40,32 @@ class BodySchema:
     """The fields of a body, and what it takes to read bodies that do not name their fields.
 
     ``avro`` is the Avro schema as JSON text, ``protobuf`` the message type; empty where the schema is neither.
+    ``registry`` and ``registry_id`` are the registry that it comes from and its id there: bodies have an id before
+    them then (``framing``).
     """
 
     fields: Fields
     avro: str = ""
     protobuf: ProtobufType | None = None
     name: str = ""
+    registry: str = field(default="", repr=False)  # its URL may have a password
+    registry_id: int = 0
 
 
-def schema_given(text: str) -> BodySchema:
-    """Read a schema in whatever form it is. Raises ConfigError, whose text says what is wrong with it."""
+def schema_given(text: str, *, imports: bool = True) -> BodySchema:
+    """Read a schema in whatever form it is. Raises ConfigError, whose text says what is wrong with it.
+
+    Without ``imports`` a class has to be in a module that is imported already: a text that came over the network does
+    not decide which code runs.
+    """
     text = text.strip()
     if len(text) > SCHEMA_BYTES_MAX:
         raise ConfigError(f"the schema has {len(text)} characters, more than {SCHEMA_BYTES_MAX}")
     if text.startswith("{"):
-        return _of_document(text)
+        return schema_of_document(text)
     if _is_path(text):
         return _of_file(text.removeprefix("file://"))
-    return _of_class(text) if _dotted(text) else BodySchema(parse_ddl(text))
+    return _of_class(text, imports) if _dotted(text) else BodySchema(parse_ddl(text))
 
 
 def schema_of_class(kind: Any) -> BodySchema:
@@ -80,6 +89,8 @@ def _of_file(text: str) -> BodySchema:
     place, _, name = text.partition("#")
     path = Path(place).expanduser()
     try:
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"the schema file {place} is no file")
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"the schema file {place} cannot be read: {error.strerror or error}") from error
@@ -92,10 +103,11 @@ def _of_file(text: str) -> BodySchema:
         content = data.decode().strip()
     except UnicodeDecodeError as error:
         raise ConfigError(f"the schema file {place} is no text; descriptor sets end in .desc") from error
-    return _of_document(content) if content.startswith("{") else BodySchema(parse_ddl(content))
+    return schema_of_document(content) if content.startswith("{") else BodySchema(parse_ddl(content))
 
 
-def _of_document(text: str) -> BodySchema:
+def schema_of_document(text: str) -> BodySchema:
+    """The schema in a JSON Schema or Avro schema. Raises ConfigError."""
     try:
         document = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -114,8 +126,10 @@ def _of_avro(document: Mapping[str, Any]) -> BodySchema:
     return BodySchema(fields, avro=text, name=str(document.get("name", "")))
 
 
-def _of_class(path: str) -> BodySchema:
+def _of_class(path: str, imports: bool) -> BodySchema:
     module, _, name = path.partition(":") if ":" in path else path.rpartition(".")
+    if not imports and module not in sys.modules:
+        raise ConfigError(f"the schema is class {path}, and this program has not imported {module}")
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:

@@ -9,7 +9,7 @@ and ``x.desc#shop.Order``; the name may be left out when the last file has one m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from functools import lru_cache
@@ -61,6 +61,43 @@ def type_of_file(data: bytes, name: str) -> ProtobufType:
         files = list(descriptor_pb2.FileDescriptorSet.FromString(data).file)
     except DecodeError as error:
         raise ConfigError("this is no descriptor set: protoc --include_imports --descriptor_set_out=x.desc") from error
+    return _type_in(files, name)
+
+
+def type_of_descriptors(files: Sequence[bytes]) -> ProtobufType:
+    """The first message type of the last of these files, each of which stands behind those that it imports. Raises
+    ConfigError.
+    """
+    kind = _protobuf("descriptor_pb2").FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        parsed = [kind.FromString(each) for each in files]
+    except DecodeError as error:
+        raise ConfigError("this is no descriptor of a Protobuf file") from error
+    present = {each.name for each in parsed}
+    known = [each for name in _imported(parsed) if name not in present for each in _well_known(name, kind)]
+    last = parsed[-1]
+    if not last.message_type:
+        raise ConfigError(f"the Protobuf file {last.name} has no message type")
+    return _type_in([*known, *parsed], f"{last.package}.{last.message_type[0].name}".lstrip("."))
+
+
+def _imported(files: Sequence[Any]) -> list[str]:
+    return list(dict.fromkeys(name for each in files for name in each.dependency))
+
+
+def _well_known(name: str, kind: Any) -> list[Any]:
+    """Google's own file of this name, which nobody registers; nothing where it is none. Raises ConfigError."""
+    if not name.startswith("google/protobuf/"):
+        return []
+    module = _protobuf(f"{name.removeprefix('google/protobuf/').removesuffix('.proto')}_pb2")
+    made = kind()
+    module.DESCRIPTOR.CopyToProto(made)
+    return [each for inner in made.dependency for each in _well_known(inner, kind)] + [made]
+
+
+def _type_in(files: list[Any], name: str) -> ProtobufType:
     if not files:
         raise ConfigError("the descriptor set is empty")
     last = files[-1]
@@ -88,6 +125,22 @@ def class_of(kind: ProtobufType) -> Any:
 def fields_of_protobuf(kind: ProtobufType) -> Fields:
     """Fields of a message type. Raises ConfigError for a type that contains itself, and for maps without text keys."""
     return _fields(class_of(kind).DESCRIPTOR, ())
+
+
+def indexes_of(kind: ProtobufType) -> tuple[int, ...]:
+    """Where the type stands in its file: the index of its outermost type, then of each that is nested."""
+    descriptor, found = class_of(kind).DESCRIPTOR, list[int]()
+    while descriptor is not None:
+        beside = descriptor.containing_type.nested_types if descriptor.containing_type else None
+        names = [each.full_name for each in beside] if beside is not None else list(_types_of_file(descriptor.file))
+        found.insert(0, names.index(descriptor.full_name))
+        descriptor = descriptor.containing_type
+    return tuple(found)
+
+
+def _types_of_file(file: Any) -> list[str]:
+    proto = _protobuf("descriptor_pb2").FileDescriptorProto.FromString(file.serialized_pb)
+    return [f"{proto.package}.{each.name}".lstrip(".") for each in proto.message_type]
 
 
 def row_of(message: Any) -> dict[str, Any]:

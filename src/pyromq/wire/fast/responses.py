@@ -16,6 +16,7 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.frame import HEADER_BYTES_MAX, PREFIX_BYTES, SerializeType, pack_prefix, unpack_prefix
 from pyromq.wire.headers.consumer import PullResponseHeader
+from pyromq.wire.headers.pop import PopResponseHeader
 from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
 from pyromq.wire.received import CommandFlag, Received
 
@@ -108,6 +109,21 @@ _FOUND: Final = _found_template()
 def found_messages_pieces() -> tuple[bytes, ...]:
     """The header of ``found_messages_head`` around its four numbers, for the compiled core."""
     return tuple(_FOUND.split(b"%d"))
+
+
+def pop_response_pieces() -> tuple[bytes, ...]:
+    """The header of a response to a pop around its six fields and the correlation id, for the compiled core."""
+    texts = str(_NUMBER)
+    header = PopResponseHeader(
+        pop_time=_NUMBER,
+        invisible_time=_NUMBER,
+        revive_qid=_NUMBER,
+        rest_num=_NUMBER,
+        start_offset_info=texts,
+        msg_offset_info=texts,
+    )
+    text = encode_response(_SUCCESS_CODE, _NUMBER, header, remark="FOUND")[PREFIX_BYTES:]
+    return tuple(text.split(b"%d" % _NUMBER))
 
 
 class SendResponses:

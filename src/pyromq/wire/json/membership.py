@@ -2,7 +2,8 @@
 
     31020            ─▶ {"address":"10.0.0.1:10911","role":"master","number":3,"end":1048576,"replicas":[…], …}
     31021, 31022     {"action":"grant","number":3,"untilS":8123.25,"required":["10.0.0.2:10911"]}
-    31023            {"address":"10.0.0.2:10911","link":"10.0.0.2:53311","metadata":17,"number":3} ─▶ as 31020
+    31023            {"address":"10.0.0.2:10911","link":"10.0.0.2:53311","metadata":17,"number":3} ─▶ as 31020; with
+                     "holdMs" the response waits so long for newer tables
 
 A grant (31021) comes every few seconds; the other actions (31022) change who is master. All of these requests are ours:
 Apache RocketMQ has a Controller instead, which its brokers ask.
@@ -147,3 +148,4 @@ class MemberReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     number: int
     broker_id: int = -1
     writable: bool = True
+    hold_ms: int = 0  # the response may wait so long for a change of the master's tables

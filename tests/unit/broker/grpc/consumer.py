@@ -41,6 +41,7 @@ class Consumer:
         self._rig = rig
         self._encoder = hpack.Encoder()
         self._next_id = 1
+        self.timeout = ""  # of receives; without one they are not the lane's
         self.peer = GrpcPeer(rig, 0)
         greeting = frames.PREFACE + frames.encode_settings([(4, 1 << 20)]) + frames.encode_window_update(0, 1 << 24)
         self.peer.connection.data_received(greeting)
@@ -65,6 +66,8 @@ class Consumer:
         stream_id, self._next_id = self._next_id, self._next_id + 2
         fields = [(":method", "POST"), (":scheme", "http"), (":path", f"{SERVICE}{name}")]
         fields += [("content-type", "application/grpc"), ("x-mq-client-id", "me"), ("x-mq-client-version", "5.0.8")]
+        if self.timeout and name == "ReceiveMessage":
+            fields.append(("grpc-timeout", self.timeout))
         block = self._encoder.encode(fields)
         read = frames.encode_frame(frames.HEADERS, frames.END_HEADERS, stream_id, block)
         read += frames.encode_frame(frames.DATA, frames.END_STREAM, stream_id, with_prefix(request))

@@ -11,7 +11,7 @@ from pyromq.broker.grpc import settling
 from pyromq.broker.popping.calls import PopRequest
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.names import POP_JOURNAL_TOPIC
-from pyromq.net.http2 import Http2Connection
+from pyromq.net.http2 import CallMethod, Http2Connection
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.grpc.definitions import Resource
@@ -73,6 +73,7 @@ async def outcome_of(seed: int, flush: Flush, *, with_core: bool) -> tuple[dict[
         for _ in range(14):
             await consumer.send(rng, rng.choice((0, 3, 12)))
             rig.clock.advance_ms(rng.choice((0, 10, 31_000)))
+            consumer.timeout = rng.choice(("", "30S", "30000m", "4S"))  # the last is too short for a receive
             receives += await in_reads(rig, consumer, calls_of(rng, rig, entries), rng)
             answered = [number for number in receives[-3:] if number in consumer.peer.streams()]  # others wait
             entries = [each for number in answered for each in entries_of(messages_of(consumer.answer(number)))]
@@ -169,6 +170,54 @@ async def test_acknowledgements_of_one_read_are_one_request_and_each_has_its_ans
         assert [codes_of(consumer, each) for each in streams] == [[OK], [OK, OK], [INVALID], [OK, OK]]
         assert consumer.peer.connection.calls == 0
         assert not any(queue.rows for queue in rig.broker.parts.popping.pops.table.queues.values())
+
+
+@needs_core
+async def test_a_receive_that_finds_something_is_no_call_of_pythons() -> None:
+    async with LaneRig(with_core=True) as rig:
+        consumer, _ = await warm_consumer(rig, 1)
+        consumer.timeout, served = "30S", list[int]()
+        connection = consumer.peer.connection
+        serve = connection.serve_taken
+
+        def noted(method: CallMethod, stream_id: int, timeout: bytes, message: bytes) -> None:
+            served.append(stream_id)
+            serve(method, stream_id, timeout, message)
+
+        connection.serve_taken = noted  # type: ignore[method-assign]
+        counters = rig.broker.parts.stats.counters
+        first = consumer.ask("ReceiveMessage", receive_of(2))  # which is read for the first time
+        await consumer.send(Random(1), 4)
+        assert served == [first] and len(messages_of(consumer.answer(first))) == 1
+        found = messages_of(await consumer.call("ReceiveMessage", receive_of(2)))
+        assert served == [first] and len(found) == 2
+        await consumer.call("ReceiveMessage", receive_of(2))
+        missed, calls = counters.pulls_missed, connection.calls
+        waiting = consumer.ask("ReceiveMessage", receive_of(2))
+        await rig.settle()
+        assert served == [first, waiting], "it has to wait"
+        assert (counters.pulls_missed, connection.calls) == (missed + 1, calls + 1)
+        await consumer.send(Random(2), 1)
+        assert len(messages_of(consumer.answer(waiting))) == 1
+        assert connection.calls == calls
+
+
+@needs_core
+async def test_a_receive_without_room_is_delivered_when_there_is_some() -> None:
+    async with LaneRig(with_core=True) as rig:
+        consumer, _ = await warm_consumer(rig, 1)
+        consumer.timeout = "30S"
+        await consumer.send(Random(1), 6)
+        await consumer.call("ReceiveMessage", receive_of(1))
+        connection = consumer.peer.connection
+        connection._out.window = 10
+        stream_id = consumer.ask("ReceiveMessage", receive_of(1))
+        await rig.settle()
+        assert connection.calls == 1
+        connection.data_received(frames.encode_window_update(0, 100_000))
+        await rig.settle()
+        assert len(messages_of(consumer.answer(stream_id))) == 1
+        assert connection.calls == 0
 
 
 @needs_core

@@ -106,7 +106,7 @@ class Counted:
     def __init__(self, rig: LaneRig) -> None:
         self.taken = 0
         if rig.pops.lane is not None:
-            self._settled, rig.pops.lane._settled = rig.pops.lane._settled, self._note
+            self._settled, rig.pops.lane.acks._settled = rig.pops.lane.acks._settled, self._note
 
     def _note(self, connection: Any, numbers: list[int], *rest: Any) -> None:
         self.taken += len(numbers)

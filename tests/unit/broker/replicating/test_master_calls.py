@@ -72,3 +72,19 @@ async def _two_rounds(master: _Master) -> tuple[list[tuple[int, int]], list[int]
     await calls.member()
     second = await calls.tables()
     return [(each.log_start, each.log_end) for each in (first, second)], master.asked
+
+
+def test_topics_and_groups_of_a_member_are_asked_for_when_something_has_changed() -> None:
+    async def asked(known: tuple[int, int], *, managed: bool = True) -> tuple[bool, tuple[int, int]]:
+        master = _Master(managed=managed)
+        calls = MasterCalls(lambda address: cast(Link, master))
+        await calls.at("127.0.0.1:10911")
+        await calls.member()
+        tables = await calls.tables(known)
+        assert (tables.topics is None) is (tables.groups is None) is (Code.GET_ALL_TOPIC_CONFIG not in master.asked)
+        return tables.topics is not None, (tables.lease, tables.number)
+
+    assert asyncio.run(asked((1, 3))) == (False, (1, 3))
+    assert asyncio.run(asked((1, 2))) == (True, (1, 3))
+    assert asyncio.run(asked((2, 3))) == (True, (1, 3)), "numbers of two masters are not compared"
+    assert asyncio.run(asked((0, 0), managed=False)) == (True, (0, 0)), "who has no number is asked every time"

@@ -128,6 +128,7 @@ class LaneRig:
         self.broker.parts.services.delay_runner.halt()  # likewise: it has timers of its own
         if not self.with_core:
             self.sends.lane = self.pulls.lane = self.pops.lane = None
+            self.broker.parts.popping.pops._taker._lane = None
         self.clients = [Peer(self.broker, self.clock, number) for number in range(self.peers)]
         self.gone: list[Peer] = []
         return self

@@ -12,11 +12,11 @@ from hypothesis import strategies as some
 
 from pyromq.errors import MessageRefusedError
 from pyromq.pipeline.core.errors import SchemaError
-from pyromq.pipeline.core.option_texts import PayloadFormat
 from pyromq.pipeline.payload.arrow_types import arrow_type
 from pyromq.pipeline.payload.encoding import BodyEncoder, encoded_schema, marks_of
 from pyromq.typed.schemas.ddl import parse_ddl
 from pyromq.typed.schemas.given import BodySchema, schema_given
+from pyromq.typed.schemas.payloads import PayloadFormat
 from tests.unit.pipeline.payload.test_typed_rows import ORDER, WHOLE, decode, orders, values
 
 

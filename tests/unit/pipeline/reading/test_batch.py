@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
 
+from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import BackwardRangeError, DataLossError, OptionError
-from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, total
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.places import AtOffsets, AtTime, AtTimes, NoMatch, RelativeOffset
 from pyromq.pipeline.reading.batch import plan_batch
@@ -87,3 +89,19 @@ def test_a_batch_read_between_times_of_single_queues() -> None:
     options = SourceOptions(topics=("orders",), starting=AtTimes(((B, 7),)), starting_no_match=NoMatch.ERROR)
     with pytest.raises(OptionError, match="no message that was stored at 7"):
         plan_batch(options, brokers)
+
+
+@pytest.mark.parametrize("messages", [10**4, 10**8])
+def test_a_plan_takes_the_same_memory_however_many_messages_there_are(messages: int) -> None:
+    """10 000 queues; what is planned are ranges, and their number does not depend on how long they are."""
+    queues = [QueueId(f"t{topic}", "broker-a", number) for topic in range(625) for number in range(16)]
+    brokers = FakeCluster({queue: HeldRange(0, messages // len(queues)) for queue in queues})
+    options = SourceOptions(topics=tuple(f"t{topic}" for topic in range(625)))
+    plan_batch(options, brokers)
+    tracemalloc.start()
+    planned = plan_batch(options, brokers)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(total(partition) for partition in planned) == messages
+    assert sum(map(len, planned)) <= len(queues) + len(planned), "no more ranges than queues and cuts"
+    assert peak_bytes < 16 << 20

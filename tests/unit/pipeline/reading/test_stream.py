@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import DataLossError, GroupSharedError
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange
 from pyromq.pipeline.core.places import AtTime, RelativeOffset
@@ -199,6 +202,27 @@ def test_a_stream_that_has_nothing_to_do_waits_at_the_brokers() -> None:
     start = {A: 40, B: 40}
     assert life.stream.latest(start) is start
     assert brokers_waited(life) and max(life.cluster.waits) == 300
+
+
+def test_an_idle_stream_compares_no_queues_again_and_again() -> None:
+    """With 10 000 of them that took 2 % of a core."""
+    looks = []
+
+    class Steady(FakeCluster):
+        def held(self, *, missing_ok: bool = False, fresh: bool = True) -> dict[QueueId, HeldRange]:
+            return self.held_now  # the same object while nothing changed, as a cluster gives it
+
+    class Counted(dict[QueueId, int]):
+        def items(self) -> Any:
+            looks.append(None)
+            return super().items()
+
+    life = Life(Steady({A: HeldRange(0, 40), B: HeldRange(0, 40)}), long_poll_ms=300)
+    start = Counted({A: 40, B: 40})
+    assert life.stream.latest(start) is start
+    before = len(looks)
+    assert life.stream.latest(start) is start
+    assert len(looks) == before > 0
 
 
 def test_progress_is_repeated_once() -> None:

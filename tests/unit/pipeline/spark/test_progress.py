@@ -11,7 +11,7 @@ import pytest
 
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
-from pyromq.operate.query_reports import SourceReport, read_reports
+from pyromq.operate.query_reports import SourceQueue, SourceReport, read_reports
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.spark.progress import ProgressListener, _Ear, progress_of
 
@@ -70,7 +70,8 @@ def test_a_query_leaves_a_report_until_it_has_ended(tmp_path: Path, monkeypatch:
     ear.onQueryProgress(SimpleNamespace(progress=lambda: SimpleNamespace(json=lambda: text)))
     (report,) = read_reports(tmp_path / "reports")
     assert (report.batch, report.rows, report.ended_ms) == (3, 5, 0)
-    assert report.sources == (SourceReport(group="g", nameserver="n:1", topics=("orders",)),)
+    queues = (SourceQueue("orders", "broker-a", 0, 7, 2),)
+    assert report.sources == (SourceReport(group="g", nameserver="n:1", topics=("orders",), lag=2, queues=queues),)
     failure = SimpleNamespace(isDefined=lambda: True, get=lambda: "the handler failed")
     ear.onQueryTerminated(
         SimpleNamespace(id=lambda: SimpleNamespace(toString=lambda: "q-1"), exception=lambda: failure)

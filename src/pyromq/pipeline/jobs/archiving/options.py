@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, TypedDict
 
 from pyromq.clock import Clock, SystemClock
-from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.jobs.common.bars import Tell, progress_here
 
 GROUP: Final = "pyromq-archive"
 ROWS_PER_BATCH: Final = 2_000_000
@@ -47,7 +47,7 @@ class ArchiveSettings:
     compression: str = "snappy"
     rows_per_batch: int | None = ROWS_PER_BATCH  # None: all there are in one batch
     follow_s: float | None = None  # seconds between two looks for more; None: end when all is archived
-    tell: Tell = silent
+    tell: Tell = field(default_factory=progress_here)
     clock: Clock = field(default_factory=SystemClock)
 
     @property

@@ -1,4 +1,4 @@
-"""Progress bars of jobs: one line that moves on a terminal; elsewhere nothing is written.
+"""Progress bars of jobs: a line that moves on a terminal or under the cell of a notebook; elsewhere nothing is written.
 
 ⠹ archiving ━━━━━━━━━━━━━━━━━━━━━━━━━━ 1,250,000 of 6,000,000  412,000 a second  11 s left
 """
@@ -6,14 +6,18 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from pyromq.wording import shown_span
 
 if TYPE_CHECKING:
     from rich.progress import Task
+
+
+_SHOWN_EVERY_S: Final = 0.5
 
 
 class Tell(Protocol):
@@ -64,3 +68,49 @@ def numbers(done: float, total: float | None, per_second: float | None) -> str:
         return counted
     left = "" if total is None else f"  {shown_span(round(1000 * (total - done) / per_second))} left"
     return f"{counted}  {per_second:,.0f} a second{left}"
+
+
+# --- notebooks ---
+
+
+def progress_here() -> Tell:
+    """What a job reports to when its caller names nothing: a line under the cell of a notebook, elsewhere nothing."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None or not hasattr(shell, "kernel"):  # a terminal, or a program
+        return silent
+    from IPython.display import display  # type: ignore[import-not-found,unused-ignore]  # it runs here
+
+    return NotebookProgress(display)
+
+
+class NotebookProgress:
+    """A line under a cell that is written anew as the job goes on, at most twice a second."""
+
+    def __init__(self, display: Callable[..., Any], monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._display = display
+        self._monotonic_s = monotonic_s
+        self._began_s = monotonic_s()
+        self._shown_s: float | None = None
+        self._handle: Any = None  # of what is displayed
+
+    def __call__(self, done: int, total: int | None = None, text: str = "") -> None:
+        now_s = self._monotonic_s()
+        is_last = total is not None and done >= total
+        if self._shown_s is not None and now_s - self._shown_s < _SHOWN_EVERY_S and not is_last:
+            return
+        self._shown_s = now_s
+        rate = done / (now_s - self._began_s) if now_s > self._began_s else None
+        line = _Line(" ".join(filter(None, (text, numbers(done, total, rate)))))
+        if self._handle is None:
+            self._handle = self._display(line, display_id=True)
+        else:
+            self._handle.update(line)
+
+
+class _Line:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text

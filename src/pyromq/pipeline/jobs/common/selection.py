@@ -100,6 +100,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return reader if rows_max is None else reader.option("maxOffsetsPerTrigger", str(rows_max))
 
 
+def reads_folders(selection: Selection) -> bool:
+    """Whether messages come from store folders. Raises ConfigError."""
+    return bool(parse_options(selection.source_options(), Use.BATCH).store_folders)
+
+
 def in_order(frame: DataFrame, count: int) -> Iterator[Any]:
     """Rows in the order they were stored, a part at a time in the driver; ``count`` is about how many there are.
 

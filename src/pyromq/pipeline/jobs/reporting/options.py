@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from pyromq.clock import Clock, SystemClock
-from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.jobs.common.bars import Tell, progress_here
 from pyromq.wire.trace import TRACE_TOPIC
 
 
@@ -32,5 +32,5 @@ class ReportSettings:
     end: int | None = None  # messages stored before; None: all
     trace_topic: str = TRACE_TOPIC
     options: Mapping[str, str] | None = None  # of the source
-    tell: Tell = silent
+    tell: Tell = field(default_factory=progress_here)
     clock: Clock = field(default_factory=SystemClock)

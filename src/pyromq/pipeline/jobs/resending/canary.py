@@ -18,7 +18,7 @@ from pyromq.operate.resend.outgoing import Item
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 
 _LOOK_S: Final = 0.5
-_CLOCKS_DIFFER_MS: Final = 600_000  # no more than this, those of brokers and ours
+CLOCKS_DIFFER_MS: Final = 600_000  # no more than this, those of brokers and ours
 
 
 class CanaryVerdict(StrEnum):
@@ -75,7 +75,7 @@ class Canary:
 
     def _came_back(self, sent: Sequence[ItemOutcome]) -> bool:
         """Whether the group failed one of them; no other run has sent them before."""
-        since_ms = self.clock.now_ms() - round(1000 * self.wait_s) - _CLOCKS_DIFFER_MS
+        since_ms = self.clock.now_ms() - round(1000 * self.wait_s) - CLOCKS_DIFFER_MS
         return bool(self.sender.connected.call(came_back(self.sender.admin, self.group, sent, since_ms)))
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REPLAY: Final = "REPLAY"
+_NEIGHBOURS: Final = 256
 _COLUMNS: Final = tuple(dict.fromkeys((*COLUMNS, *ORDER)))
 
 
@@ -75,6 +76,15 @@ class RowsBySpark:
 
     def in_order(self, count: int) -> Iterator[Any]:
         return in_order(self._frame, count)
+
+    def in_parts(self, parts: int, count_max: int = 0) -> DataFrame:
+        """A frame of as many partitions, sorted: all of a sharding key in one, and neighbours of a queue together."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        frame = self._frame.orderBy(*ORDER).limit(count_max) if count_max else self._frame
+        neighbours = F.concat_ws(":", "broker", "queue_id", (F.col("queue_offset") / _NEIGHBOURS).cast("long"))
+        key = F.nullif(F.col("properties").getItem(names.SHARDING_KEY), F.lit(""))
+        return frame.repartition(parts, F.coalesce(key, neighbours)).sortWithinPartitions(*ORDER).select(*COLUMNS)
 
     def letters(self) -> Sequence[Any]:
         from pyspark.sql import functions as F  # noqa: N812

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from pyromq.clock import Clock, SystemClock
 from pyromq.operate.resend.pacing import check_rate
-from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.jobs.common.bars import Tell, progress_here
 from pyromq.pipeline.jobs.common.patching import Patch
 
 
@@ -32,7 +32,7 @@ class ReplaySettings:
     name: str = ""  # of this replay: run again under it, it does not send what it sent before
     dry_run: bool = True  # only count and show
     count_max: int = 0  # messages to send at most; 0: all
-    tell: Tell = silent
+    tell: Tell = field(default_factory=progress_here)
     clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class RedriveSettings:
     patch: Patch | None = None  # changes each dead letter before it is sent
     only_group: bool = False  # to this group alone; otherwise every group of the topic gets the messages
     options: Mapping[str, str] | None = None  # of the source
-    tell: Tell = silent
+    tell: Tell = field(default_factory=progress_here)
     sleep: Callable[[float], None] = time.sleep
     clock: Clock = field(default_factory=SystemClock)
 

@@ -41,10 +41,9 @@ def outgoing(
 ) -> Item:
     """Return the copy to send for a row, with ``marks`` as properties; an outcome if it cannot be sent."""
     body = row["body"]
-    source = source_of(row, to_topic=topic)
     if not body:
         reason = "its body is empty" if body is not None else "its body cannot be decompressed"
-        return source.ended(ItemStatus.FAILED, reason)
+        return source_of(row, to_topic=topic).ended(ItemStatus.FAILED, reason)
     return Outgoing(
         source=source_of(row, to_topic=topic, new_message_id=message_id),
         topic=topic,

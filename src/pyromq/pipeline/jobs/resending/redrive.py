@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
@@ -24,13 +25,22 @@ from pyromq.operate.resend.originals import OriginalMessages
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import REDRIVEN_FROM, Item, application_properties, origin_topic, redriven_id
 from pyromq.pipeline.core.keywords import settings_from
+from pyromq.pipeline.core.options import nameservers_known_here
 from pyromq.pipeline.jobs.common.html import ShownSummary
 from pyromq.pipeline.jobs.common.patching import Patch, PatchInput
 from pyromq.pipeline.jobs.common.queries import failures_in_words
 from pyromq.pipeline.jobs.common.selection import Selection
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
-from pyromq.pipeline.jobs.resending.canary import Canary, CanaryVerdict, send_canary
-from pyromq.pipeline.jobs.resending.chosen import chosen_rows
+from pyromq.pipeline.jobs.resending.canary import CLOCKS_DIFFER_MS, Canary, CanaryVerdict, send_canary
+from pyromq.pipeline.jobs.resending.chosen import ChosenRows, RowsBySpark, chosen_rows
+from pyromq.pipeline.jobs.resending.executors import (
+    PartOutcome,
+    PartTask,
+    parts_of,
+    run_parts,
+    send_from_executors,
+    sent_before,
+)
 from pyromq.pipeline.jobs.resending.options import RedriveOptions, RedriveSettings
 from pyromq.pipeline.jobs.resending.outgoing import COLUMNS, SparkRow, outgoing, source_of
 from pyromq.pipeline.jobs.resending.sending import PacedSender
@@ -79,10 +89,8 @@ def redrive(spark: SparkSession | None, group: str, **options: Unpack[RedriveOpt
         rows = chosen_rows(spark, selection.frozen(), errors=settings.errors)
         known = rows.letters()
         originals, found = originals_of(known), len(known)
-        letters = (
-            letter_to_send(row, group, originals, patch=settings.patch, only_group=settings.only_group)
-            for row in rows.in_order(found)
-        )
+        item_of = RedrivenLetter(group, originals, settings.patch, settings.only_group)
+        letters = _items(rows, found, item_of)
         sender = PacedSender(
             settings.nameserver, selection.options, rate=settings.rate, clock=settings.clock, sleep=settings.sleep
         )
@@ -90,9 +98,17 @@ def redrive(spark: SparkSession | None, group: str, **options: Unpack[RedriveOpt
             verdict, outcomes = CanaryVerdict.NOT_ASKED, list(sender.look_all(letters))
         else:
             canary = Canary(sender, group, settings.canary_wait_s, sleep=settings.sleep, clock=settings.clock)
-            verdict, outcomes = _send(letters, found, sender, canary, settings)
+            executors = None
+            if spark is not None and isinstance(rows, RowsBySpark) and _may_leave(spark, found, settings):
+                executors = LettersByExecutors(spark, rows, item_of, known, selection, settings)
+            verdict, outcomes = _send(letters, found, sender, canary, settings, executors)
             sender.connected.call(_keep_progress(sender.admin, group, known, outcomes))
     return summary(group, settings.dry_run, verdict, outcomes, watch.seconds)
+
+
+def _items(rows: ChosenRows, found: int, item_of: RedrivenLetter) -> Iterator[Item]:
+    """Rows are read when the first item is asked for, and not where executors read them."""
+    yield from map(item_of, rows.in_order(found))
 
 
 async def _keep_progress(admin: Admin, group: str, letters: Sequence[Any], outcomes: Sequence[ItemOutcome]) -> None:
@@ -100,12 +116,11 @@ async def _keep_progress(admin: Admin, group: str, letters: Sequence[Any], outco
     ended = {each.offset_message_id: each for each in outcomes}
     known = {(row["broker"], row["queue_id"], row["queue_offset"]): row["offset_message_id"] for row in letters}
     for part in await admin.dead_letters.queues(group):
-        progress = admin.dead_letters.progress(group, part.queue)
-        for offset in range(part.done, part.end):
-            place = known.get((part.queue.broker, part.queue.number, offset), "")
-            if place not in ended or progress.has_gap:
-                break
-            await progress.passed(offset, ended[place])
+        places = (
+            known.get((part.queue.broker, part.queue.number, offset), "") for offset in range(part.done, part.end)
+        )
+        passed = (ended[place] for place in takewhile(ended.__contains__, places))
+        await admin.dead_letters.progress(group, part.queue).passed_all(part.done, passed)
 
 
 def originals_of(letters: Iterable[SparkRow]) -> OriginalMessages:
@@ -127,6 +142,7 @@ def _send(
     sender: PacedSender,
     canary: Canary,
     settings: RedriveSettings,
+    executors: LettersByExecutors | None = None,
 ) -> tuple[CanaryVerdict, list[ItemOutcome]]:
     """The canary first, if one is asked for; the rest is sent unless it fared badly."""
     verdict, outcomes = CanaryVerdict.NOT_ASKED, list[ItemOutcome]()
@@ -136,8 +152,69 @@ def _send(
         verdict = canary.verdict(outcomes)
     if verdict.is_bad:
         return verdict, [*outcomes, *(_held_back(each, verdict) for each in letters)]
+    if executors is not None:
+        return verdict, [*outcomes, *executors.send(outcomes)]
     rest = sender.send_all(letters, done=len(outcomes), total=found, tell=settings.tell)
     return verdict, [*outcomes, *rest]
+
+
+def _may_leave(spark: SparkSession, found: int, settings: RedriveSettings) -> bool:
+    """Whether executors send the letters: a patch has to come along."""
+    if not send_from_executors(spark, found, settings.rate):
+        return False
+    from pyspark import cloudpickle
+
+    try:
+        cloudpickle.dumps(settings.patch)  # type: ignore[no-untyped-call]
+    except Exception:  # whatever pickling raises; functions of the application may hold anything
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class LettersByExecutors:
+    """Sends letters from executors. ``known`` are all of them."""
+
+    spark: SparkSession
+    rows: RowsBySpark
+    item_of: RedrivenLetter
+    known: Sequence[Any]
+    selection: Selection
+    settings: RedriveSettings
+
+    def send(self, done: Sequence[ItemOutcome]) -> list[ItemOutcome]:
+        """All but those that are done; outcomes come in the order of the letters. Raises what Spark raises."""
+        settings, options = self.settings, self.selection.options
+        parts = parts_of(self.spark, len(self.known), settings.rate)
+        task = PartTask(
+            nameserver=nameservers_known_here(settings.nameserver), options=options,
+            item_of=replace(self.item_of, originals=self.item_of.originals.related()),
+            rate=settings.rate and settings.rate / parts, sent=self._sent_before(),
+            left_out=frozenset(each.offset_message_id for each in done),
+        )  # fmt: skip
+        frame, before = self.rows.in_parts(parts), len(done)
+
+        def tell(done: int, total: int | None = None, text: str = "") -> None:
+            settings.tell(before + done, total, text)
+
+        found = PartOutcome.joined(run_parts(self.spark, frame, task, tell, len(self.known))).outcomes
+        order = {letter["offset_message_id"]: number for number, letter in enumerate(self.known)}
+        return sorted(found, key=lambda each: order[each.offset_message_id])
+
+    def _sent_before(self) -> frozenset[str] | None:
+        """Redriven copies in the topics that letters came from; a patch may have sent them anywhere."""
+        if self.settings.patch is not None:
+            return None
+        oldest_ms = min(round(letter["store_time"].timestamp() * 1000) for letter in self.known)
+        topics = {letter["origin_topic"] for letter in self.known if letter["origin_topic"]}
+        copies = (
+            Selection(
+                topics=(topic,), nameserver=self.settings.nameserver, begin=oldest_ms - CLOCKS_DIFFER_MS,
+                options=self.selection.options,
+            )
+            for topic in sorted({*topics, retry_topic(self.item_of.group)})
+        )  # fmt: skip
+        return sent_before(self.spark, copies, (REDRIVEN_FROM, ""), len(self.known))
 
 
 def _held_back(message: Item, verdict: CanaryVerdict) -> ItemOutcome:
@@ -168,6 +245,19 @@ def summary(
 
 
 # --- dead letters -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RedrivenLetter:
+    """Makes the message of a row; travels to executors."""
+
+    group: str
+    originals: OriginalMessages
+    patch: Patch | None
+    only_group: bool
+
+    def __call__(self, row: SparkRow) -> Item:
+        return letter_to_send(row, self.group, self.originals, patch=self.patch, only_group=self.only_group)
 
 
 def letter_to_send(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -19,13 +19,25 @@ from pyromq.model.names import validate_topic
 from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
 from pyromq.operate.resend.outgoing import Item
 from pyromq.pipeline.core.keywords import settings_from
+from pyromq.pipeline.core.options import nameservers_known_here
 from pyromq.pipeline.jobs.common.html import ShownSummary
+from pyromq.pipeline.jobs.common.plain_rows import count_of
 from pyromq.pipeline.jobs.common.queries import failures_in_words
-from pyromq.pipeline.jobs.common.selection import Selection
+from pyromq.pipeline.jobs.common.selection import Selection, reads_folders
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
-from pyromq.pipeline.jobs.resending.chosen import REPLAY, chosen_rows
+from pyromq.pipeline.jobs.resending.canary import CLOCKS_DIFFER_MS
+from pyromq.pipeline.jobs.resending.chosen import REPLAY, ChosenRows, RowsBySpark, chosen_rows
+from pyromq.pipeline.jobs.resending.executors import (
+    KeptOutcomes,
+    PartOutcome,
+    PartTask,
+    parts_of,
+    run_parts,
+    send_from_executors,
+    sent_before,
+)
 from pyromq.pipeline.jobs.resending.options import ReplayOptions, ReplaySettings
-from pyromq.pipeline.jobs.resending.outgoing import outgoing, source_of
+from pyromq.pipeline.jobs.resending.outgoing import SparkRow, outgoing, source_of
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 from pyromq.wording import shown_time
 
@@ -35,6 +47,10 @@ if TYPE_CHECKING:
 REPLAYED_FROM: Final = "REPLAYED_FROM"
 SAMPLE: Final = 10
 FAILURES_MAX: Final = 100
+_KEPT: Final[KeptOutcomes] = {
+    "keeps": frozenset(each for each in ItemStatus if each.is_problem),
+    "keeps_max": FAILURES_MAX,
+}
 
 
 class ReplaySample(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,10 +87,12 @@ def replay(
 ) -> ReplaySummary:
     """Count and show what would be sent; with ``dry_run=False`` send it, at most ``rate`` messages a second.
 
-    ``count_max`` 0 means all. ``name`` makes it possible to go on after a failure. What is stored from now on is not
-    part of it, nor, when a topic is replayed into itself, what this replay sent there. With None for Spark this process
-    reads the messages and keeps them in memory; DuckDB answers ``where`` then. Raises what the source raises,
-    TooLargeForMemoryError, and TypeError for an option that does not exist.
+    Many messages are sent by executors, all of a sharding key in the order they were stored; fewer than 5 000, or no
+    more than 5 000 a second, by this process, all of them in order. ``count_max`` 0 means all. ``name`` makes it
+    possible to go on after a failure. What is stored from now on is not part of it, nor, when a topic is replayed into
+    itself, what this replay sent there. With None for Spark this process reads the messages and keeps them in memory;
+    DuckDB answers ``where`` then. Raises what the source raises, TooLargeForMemoryError, and TypeError for an option
+    that does not exist.
     """
     settings = settings_from(ReplaySettings, options, "replay")
     validate_topic(to_topic)
@@ -84,38 +102,73 @@ def replay(
         selected = selection.frozen()
         own = settings.name if to_topic in selected.topics else ""
         rows = chosen_rows(spark, selected, without_replay=own)
-        there = rows.count()
-        found = min(there, settings.count_max) if settings.count_max else there
         if settings.dry_run:
+            found = _limited(rows.count(), settings)
             shown = tuple(map(_sample, rows.first(min(SAMPLE, found))))
             return ReplaySummary(
                 to_topic=to_topic, name=settings.name, is_dry=True, found=found, samples=shown, took_s=watch.seconds
             )
         run = settings.name or f"{settings.clock.now_ms():x}-{uuid.uuid4().hex[:8]}"
-        sender = PacedSender(
-            selection.nameserver,
-            selection.options,
-            rate=settings.rate,
-            clock=settings.clock,
-        )
-        tally = dict.fromkeys(ItemStatus, 0)
-        failures: list[ItemOutcome] = []
-        messages = _messages(islice(rows.in_order(there), found), to_topic, run, is_checked=bool(settings.name))
-        for each in sender.send_all(messages, total=found, tell=settings.tell):
-            tally[each.status] += 1
-            if each.status.is_problem and len(failures) < FAILURES_MAX:
-                failures.append(each)
+        part = _sent(spark, selected, rows, ReplayedMessage(to_topic, run, is_checked=bool(settings.name)), settings)
+    counts = part.counts
     return ReplaySummary(
         to_topic=to_topic,
         name=run,
         is_dry=False,
-        found=found,
-        sent=tally[ItemStatus.SENT],
-        sent_before=tally[ItemStatus.SENT_BEFORE],
-        failed=tally[ItemStatus.FAILED] + tally[ItemStatus.UNKNOWN],
+        found=sum(counts.values()),
+        sent=counts[ItemStatus.SENT],
+        sent_before=counts[ItemStatus.SENT_BEFORE],
+        failed=counts[ItemStatus.FAILED] + counts[ItemStatus.UNKNOWN],
         took_s=watch.seconds,
-        failures=tuple(failures),
+        failures=tuple(part.outcomes[:FAILURES_MAX]),
     )
+
+
+def _limited(count: int, settings: ReplaySettings) -> int:
+    return min(count, settings.count_max) if settings.count_max else count
+
+
+def _sent(
+    spark: SparkSession | None,
+    selected: Selection,
+    rows: ChosenRows,
+    item_of: ReplayedMessage,
+    settings: ReplaySettings,
+) -> PartOutcome:
+    """Send the rows, from executors if there are many, or else from here, all of them in order."""
+    if isinstance(rows, RowsBySpark) and spark is not None:
+        about = _limited(rows.count() if reads_folders(selected) else count_of(selected), settings)
+        if send_from_executors(spark, about, settings.rate):
+            return _by_executors(spark, selected, rows, item_of, settings, about)
+    there = rows.count()
+    found = _limited(there, settings)
+    sender = PacedSender(selected.nameserver, selected.options, rate=settings.rate, clock=settings.clock)
+    messages = map(item_of, islice(rows.in_order(there), found))
+    return PartOutcome.of(sender.send_all(messages, total=found, tell=settings.tell), **_KEPT)
+
+
+def _by_executors(
+    spark: SparkSession,
+    selected: Selection,
+    rows: RowsBySpark,
+    item_of: ReplayedMessage,
+    settings: ReplaySettings,
+    about: int,
+) -> PartOutcome:
+    sent: frozenset[str] | None = frozenset()
+    if item_of.is_checked:
+        begin = selected.begin - CLOCKS_DIFFER_MS if isinstance(selected.begin, int) else None
+        copies = Selection(
+            topics=(item_of.to_topic,), nameserver=selected.nameserver, begin=begin, options=selected.options
+        )
+        sent = sent_before(spark, [copies], (REPLAY, item_of.run), about)
+    parts = parts_of(spark, about, settings.rate)
+    task = PartTask(
+        nameserver=nameservers_known_here(selected.nameserver), options=selected.options, item_of=item_of,
+        rate=settings.rate and settings.rate / parts, sent=sent, **_KEPT,
+    )  # fmt: skip
+    frame = rows.in_parts(parts, settings.count_max)
+    return PartOutcome.joined(run_parts(spark, frame, task, settings.tell, about))
 
 
 def replayed_id(run: str, offset_message_id: str) -> str:
@@ -124,11 +177,18 @@ def replayed_id(run: str, offset_message_id: str) -> str:
     return hashlib.blake2b(text, digest_size=16, person=b"replayed").hexdigest().upper()
 
 
-def _messages(rows: Iterable[Any], to_topic: str, run: str, *, is_checked: bool) -> Iterator[Item]:
-    for row in rows:
+@dataclass(frozen=True, slots=True)
+class ReplayedMessage:
+    """Makes the copy of a row; travels to executors."""
+
+    to_topic: str
+    run: str
+    is_checked: bool
+
+    def __call__(self, row: SparkRow) -> Item:
         place = row["offset_message_id"]
-        marks = ((REPLAYED_FROM, place), (REPLAY, run))
-        yield outgoing(row, to_topic, replayed_id(run, place), marks, is_checked=is_checked)
+        marks = ((REPLAYED_FROM, place), (REPLAY, self.run))
+        return outgoing(row, self.to_topic, replayed_id(self.run, place), marks, is_checked=self.is_checked)
 
 
 def _sample(row: Any) -> ReplaySample:

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError, TopicNotFoundError
@@ -24,6 +24,8 @@ from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 
 PRODUCER: Final = "PYROMQ_PIPELINE"
+Lane: TypeAlias = list[tuple[int, Outgoing]]
+"""Messages that keep their order, with their numbers in a chunk."""
 
 
 class PacedSender:
@@ -61,33 +63,48 @@ class PacedSender:
         tell: Tell = silent,
     ) -> Iterator[ItemOutcome]:
         """In order, chunk by chunk; what is no message to send passes through. ``done`` were done before."""
-        for chunk in _chunks(messages, self._pacer.chunk):
-            if wait_ms := self._pacer.wait_ms(sum(isinstance(each, Outgoing) for each in chunk)):
-                self._sleep(wait_ms / 1000)
+        for chunk in chunks(messages, self.chunk):
+            self.pace(chunk)
             yield from self._each(chunk, self._send)
             done += len(chunk)
             tell(done, total)
 
+    def pace(self, chunk: Sequence[Item]) -> None:
+        """Wait until the messages of a chunk may go."""
+        if wait_ms := self._pacer.wait_ms(sum(isinstance(each, Outgoing) for each in chunk)):
+            self._sleep(wait_ms / 1000)
+
+    @property
+    def chunk(self) -> int:
+        """How many messages are sent at once."""
+        return self._pacer.chunk
+
     def look_all(self, messages: Iterable[Item]) -> Iterator[ItemOutcome]:
         """What ``send_all`` would do, without doing it."""
-        for chunk in _chunks(messages, CHUNK_MAX):
+        for chunk in chunks(messages, CHUNK_MAX):
             yield from self._each(chunk, self._look)
 
     def _each(self, chunk: Sequence[Item], work: Callable[[Outgoing], Awaitable[ItemOutcome]]) -> Iterator[ItemOutcome]:
         """All at once, but for messages with the same sharding key: those go one after the other."""
         found: dict[int, ItemOutcome] = {}
-
-        async def one_after_the_other(numbered: Iterable[tuple[int, Outgoing]]) -> None:
-            for number, message in numbered:
-                found[number] = await self._surely(message, work)
-
-        async def all_of(lanes: Iterable[Iterable[tuple[int, Outgoing]]]) -> None:
-            await asyncio.gather(*map(one_after_the_other, lanes))
-
-        if lanes := _lanes(chunk):
-            self.connected.call(all_of(lanes))
+        if lanes := lanes_of(enumerate(chunk)):
+            self.connected.call(self.by_lanes(lanes, found, work))
         for number, each in enumerate(chunk):
             yield each if isinstance(each, ItemOutcome) else found[number]
+
+    async def by_lanes(
+        self,
+        lanes: Iterable[Lane],
+        found: dict[int, ItemOutcome],
+        work: Callable[[Outgoing], Awaitable[ItemOutcome]] | None = None,
+    ) -> None:
+        """Lanes side by side, messages of a lane one after the other; what became of them is put into ``found``."""
+
+        async def one_after_the_other(lane: Lane) -> None:
+            for number, message in lane:
+                found[number] = await self._surely(message, work or self._send)
+
+        await asyncio.gather(*map(one_after_the_other, lanes))
 
     @property
     def admin(self) -> Admin:
@@ -121,16 +138,17 @@ class PacedSender:
         return await Resender(self.admin.client, self.admin.messages, PRODUCER).attempt(message)
 
 
-def _lanes(chunk: Sequence[Item]) -> list[list[tuple[int, Outgoing]]]:
-    """Messages and their numbers in the chunk, together where their order matters."""
-    lanes: dict[str | int, list[tuple[int, Outgoing]]] = {}
-    for number, each in enumerate(chunk):
+def lanes_of(numbered: Iterable[tuple[int, Item]]) -> list[Lane]:
+    """Messages and their numbers, together where their order matters."""
+    lanes: dict[str | int, Lane] = {}
+    for number, each in numbered:
         if isinstance(each, Outgoing):
             lanes.setdefault(each.sharding_key or number, []).append((number, each))
     return list(lanes.values())
 
 
-def _chunks(messages: Iterable[Item], size: int) -> Iterator[list[Item]]:
+def chunks(messages: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Return the messages by so many."""
     chunk: list[Item] = []
     for message in messages:
         chunk.append(message)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
 from pyromq.clock import Clock, SystemClock
-from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.jobs.common.bars import Tell, progress_here
 
 GROUP: Final = "pyromq-dedupe"
 ROWS_PER_BATCH: Final = 500_000
@@ -37,5 +37,5 @@ class DedupeSettings:
     group: str = GROUP  # under which brokers show the progress
     rows_per_batch: int | None = ROWS_PER_BATCH  # None: all there are in one batch
     follow_s: float | None = None  # seconds between two looks for more; None: end when all is read
-    tell: Tell = silent
+    tell: Tell = field(default_factory=progress_here)
     clock: Clock = field(default_factory=SystemClock)

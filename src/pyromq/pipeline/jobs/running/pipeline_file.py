@@ -97,7 +97,10 @@ class PipelineCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``mode``: once reads what there is and remembers where it was, follow goes on, batch reads without memory."""
+    """``mode``: once reads what there is and remembers where it was, follow goes on, batch reads without memory.
+
+    ``one_read``: the source is read once for all sinks, and steps see a batch at a time.
+    """
 
     name: str
     source: dict[str, str | int | float | bool]
@@ -108,6 +111,7 @@ class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     checkpoint: str = ""
     spark: dict[str, str | int | float | bool] = {}
     watermark: Watermark | None = None
+    one_read: bool = False
     test: tuple[PipelineCase, ...] = ()
 
     @property
@@ -123,9 +127,17 @@ class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Checkpoint folder of a sink; several pipelines may name the same folder."""
         return f"{placed(self.checkpoint, folder)}/{self.name}/{self.sink_name(number)}"
 
+    def checkpoint_of_all(self, folder: Path) -> str:
+        """Checkpoint folder of the query that reads for all sinks."""
+        return f"{placed(self.checkpoint, folder)}/{self.name}/one_read"
+
+    @property
+    def group_of_all(self) -> str:
+        return str(self.source.get("group", self.name))
+
     def group_of(self, number: int) -> str:
         """Sinks are queries of their own, so each has its own progress."""
-        group = str(self.source.get("group", self.name))
+        group = self.group_of_all
         return group if len(self.sink) == 1 else f"{group}-{self.sink_name(number)}"
 
     def source_options(self, group: str) -> dict[str, str]:
@@ -213,6 +225,10 @@ def _check(found: PipelineFile, mistakes: FileMistakes) -> None:
         mistakes.add("sink", "there is no sink: add [[sink]]")
     if found.mode != "batch" and not found.checkpoint:
         mistakes.add("checkpoint", f"mode {found.mode} needs a folder to remember its progress in")
+    if found.one_read and found.watermark is not None and found.mode != "batch":
+        mistakes.add(
+            "watermark", "with one_read steps see one batch at a time and remember nothing; leave one of them out"
+        )
     source = _check_source(found, mistakes)
     names = _check_steps(found, mistakes)
     for number, sink in enumerate(found.sink):
@@ -223,6 +239,8 @@ def _check(found: PipelineFile, mistakes: FileMistakes) -> None:
     for number, name in enumerate(sink_names):
         if name in sink_names[:number]:
             mistakes.add(f"sink[{number}].name", f"two sinks are named {name}")
+        if name == "one_read":
+            mistakes.add(f"sink[{number}].name", "one_read is the checkpoint of all sinks together")
     _check_cases(found, names, set(sink_names), mistakes)
 
 

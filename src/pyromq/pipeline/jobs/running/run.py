@@ -1,8 +1,12 @@
-"""``run``: carries out a pipeline that a file describes. Each sink is a query of its own, with its own guarantees."""
+"""``run``: carries out a pipeline that a file describes.
+
+Each sink is a query of its own, with its own guarantees; with ``one_read`` one query reads for all of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +16,7 @@ import msgspec
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import ConfigError
 from pyromq.pipeline.core.option_texts import option_text
-from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.jobs.common.bars import Tell, progress_here
 from pyromq.pipeline.jobs.common.errors import JobFailedError
 from pyromq.pipeline.jobs.common.html import ShownSummary
 from pyromq.pipeline.jobs.common.patching import find_function
@@ -30,6 +34,7 @@ from pyromq.pipeline.jobs.running.pipeline_file import (
     read_pipeline_file,
 )
 from pyromq.pipeline.jobs.running.sinks import to_message_columns
+from pyromq.pipeline.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +61,7 @@ class Ran(ShownSummary, frozen=True, kw_only=True):
     took_s: float
 
 
-def run_file(spark: SparkSession, path: str | Path, *, tell: Tell = silent, clock: Clock | None = None) -> Ran:
+def run_file(spark: SparkSession, path: str | Path, *, tell: Tell | None = None, clock: Clock | None = None) -> Ran:
     """Run the pipeline of a file. Raises PipelineFileError before anything is done, then what sources, steps and sinks
     raise.
     """
@@ -65,24 +70,26 @@ def run_file(spark: SparkSession, path: str | Path, *, tell: Tell = silent, cloc
 
 
 def run_pipeline(
-    spark: SparkSession, pipeline: PipelineFile, folder: Path, *, tell: Tell = silent, clock: Clock | None = None
+    spark: SparkSession, pipeline: PipelineFile, folder: Path, *, tell: Tell | None = None, clock: Clock | None = None
 ) -> Ran:
     """``folder`` is where relative paths and modules of Python steps begin."""
-    watch = Stopwatch(clock or SystemClock())
-    sinks = (
-        _as_batch(spark, pipeline, folder) if pipeline.mode == "batch" else _as_streams(spark, pipeline, folder, tell)
-    )
+    watch, tell = Stopwatch(clock or SystemClock()), tell or progress_here()
+    if pipeline.mode == "batch":
+        sinks = _as_batch(spark, pipeline, folder)
+    elif pipeline.one_read:
+        sinks = _OneRead(pipeline, folder).run(spark, tell)
+    else:
+        sinks = _as_streams(spark, pipeline, folder, tell)
     return Ran(name=pipeline.name, mode=pipeline.mode, sinks=tuple(sinks), took_s=watch.seconds)
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------
 
 
-def _frames(spark: SparkSession, pipeline: PipelineFile, group: str, folder: Path) -> Mapping[str, DataFrame]:
-    """What each named step gives, of what the source has."""
+def _source(spark: SparkSession, pipeline: PipelineFile, group: str) -> DataFrame:
     reader: Any = spark.read if pipeline.mode == "batch" else spark.readStream
     frame: DataFrame = reader.format("pyromq").options(**pipeline.source_options(group)).load()
-    return frames_of(spark, pipeline, frame, folder)
+    return frame
 
 
 def frames_of(spark: SparkSession, pipeline: PipelineFile, frame: DataFrame, folder: Path) -> Mapping[str, DataFrame]:
@@ -144,7 +151,8 @@ def _as_streams(spark: SparkSession, pipeline: PipelineFile, folder: Path, tell:
     try:
         with failures_in_words():
             for number, sink in enumerate(pipeline.sink):
-                frames = _frames(spark, pipeline, pipeline.group_of(number), folder)
+                source = _source(spark, pipeline, pipeline.group_of(number))
+                frames = frames_of(spark, pipeline, source, folder)
                 frame = observed(shaped(frames[sink.from_], sink), WRITTEN)
                 writer: Any = _configured(frame.writeStream, sink, pipeline, folder)
                 writer = writer.option("checkpointLocation", pipeline.checkpoint_of(number, folder))
@@ -165,7 +173,8 @@ def _as_streams(spark: SparkSession, pipeline: PipelineFile, folder: Path, tell:
 def _as_batch(spark: SparkSession, pipeline: PipelineFile, folder: Path) -> list[SinkRan]:
     rows: list[int | None] = []
     with failures_in_words():
-        frames = _frames(spark, pipeline, "", folder)
+        source = _source(spark, pipeline, "")
+        frames = frames_of(spark, pipeline, source.persist() if pipeline.one_read else source, folder)
         for sink in pipeline.sink:
             frame = shaped(frames[sink.from_], sink)
             if sink.kind == "console":
@@ -173,10 +182,68 @@ def _as_batch(spark: SparkSession, pipeline: PipelineFile, folder: Path) -> list
                 rows.append(None)
             else:
                 rows.append(save_counted(frame, partial(_save, sink=sink, pipeline=pipeline, folder=folder)))
+        if pipeline.one_read:
+            source.unpersist()
     return [
         SinkRan(name=pipeline.sink_name(number), kind=sink.kind, rows=count)
         for number, (sink, count) in enumerate(zip(pipeline.sink, rows, strict=True))
     ]
+
+
+class _OneRead:
+    """One query that reads the source for all sinks; steps see the rows of a batch.
+
+    A batch that is run again has its number again: files of a batch have a folder of their own, which is written anew,
+    and a topic is written under the name of the batch, so that a sink in mode idempotent has each row once.
+    """
+
+    def __init__(self, pipeline: PipelineFile, folder: Path) -> None:
+        self._pipeline = pipeline
+        self._folder = folder
+        self._query_id: Future[str] = Future()  # the first batch may begin before it is known
+        self._rows: list[dict[int, int]] = [{} for _ in pipeline.sink]  # by batch
+
+    def run(self, spark: SparkSession, tell: Tell) -> list[SinkRan]:
+        pipeline = self._pipeline
+        if is_connect(spark):
+            raise ConfigError("one_read needs a Spark of its own; through Spark Connect each sink reads for itself")
+        with failures_in_words():
+            source = _source(spark, pipeline, pipeline.group_of_all)
+            writer = source.writeStream.foreachBatch(self._write)
+            writer = writer.option("checkpointLocation", pipeline.checkpoint_of_all(self._folder))
+            query = writer.trigger(**trigger_of(pipeline.every_s if pipeline.mode == "follow" else None)).start()
+        self._query_id.set_result(str(query.id))
+        (read,) = drain_all([query], tell, endless=pipeline.mode == "follow")
+        return [
+            SinkRan(name=pipeline.sink_name(number), kind=sink.kind, rows=sum(rows.values()), read=read)
+            for number, (sink, rows) in enumerate(zip(pipeline.sink, self._rows, strict=True))
+        ]
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        batch = batch.persist()
+        try:
+            frames = frames_of(batch.sparkSession, self._pipeline, batch, self._folder)
+            for index, sink in enumerate(self._pipeline.sink):
+                name = f"{self._query_id.result()[:8]}-{number}"
+                save = partial(_save_again, sink=sink, pipeline=self._pipeline, folder=self._folder, name=name)
+                self._rows[index][number] = save_counted(shaped(frames[sink.from_], sink), save)
+        finally:
+            batch.unpersist()
+
+
+def _save_again(frame: DataFrame, *, sink: Sink, pipeline: PipelineFile, folder: Path, name: str) -> None:
+    """Save rows of a batch, which may have been saved before under this name."""
+    if sink.kind in FILES and sink.kind != "delta":
+        own = msgspec.structs.replace(sink, path=f"{sink.path.rstrip('/')}/batch={name}")
+        _configured(frame.write.mode("overwrite"), own, pipeline, folder).save()
+        return
+    writer: Any = _configured(frame.write.mode("append"), sink, pipeline, folder)
+    query, _, number = name.rpartition("-")
+    if sink.kind == "delta":  # which passes over a version that it has
+        writer = writer.option("txnAppId", f"{pipeline.name}-{query}").option("txnVersion", number)
+    if sink.kind == TOPIC:
+        writer = writer.option("sinkId", f"{pipeline.name}-{sink.topic}-{name}")
+    writer.save()
 
 
 def _save(frame: DataFrame, *, sink: Sink, pipeline: PipelineFile, folder: Path) -> None:

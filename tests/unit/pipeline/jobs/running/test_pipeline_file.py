@@ -92,6 +92,11 @@ def test_every_sink_of_every_pipeline_has_its_checkpoint() -> None:
         (HEAD.replace('"p"', '"a b"') + SINK, "name: 'a b' is not a name"),
         ('every = "soon"\n' + HEAD + SINK, "every: 'soon' is not a time span"),
         ('mode = "twice"\n' + HEAD + SINK, "mode: 'twice' is not one of once, follow, batch"),
+        (
+            'one_read = true\nwatermark = {column = "store_time", delay = "1 minute"}\n' + HEAD + SINK,
+            "watermark: with one_read steps see one batch at a time",
+        ),
+        (HEAD + SINK + 'name = "one_read"', "sink[0].name: one_read is the checkpoint of all sinks"),
         ("name = " + "[" * 10_000 + "]" * 10_000, "its values are nested too deeply"),
         ("name = " + "{a=" * 10_000 + "1" + "}" * 10_000, "its values are nested too deeply"),
     ],
@@ -100,6 +105,12 @@ def test_mistakes_are_told_with_their_place(text: str, told: str) -> None:
     with pytest.raises(PipelineFileError) as raised:
         parse_pipeline(text, where="f.toml")
     assert str(raised.value).startswith("f.toml: ") and told in str(raised.value)
+
+
+def test_one_read_has_one_group_and_one_checkpoint() -> None:
+    found = parse_pipeline("one_read = true\n" + HEAD + SINK + SINK.replace("noop", 'noop"\nname = "other'))
+    assert (found.group_of_all, found.checkpoint_of_all(Path("/f"))) == ("p", "/f/c/p/one_read")
+    assert found.group_of(0) != found.group_of(1) != "p", "without it each sink has its own"
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ public enum Lane {
   private static final String OPTION = "lane";
   private static final String SETTING = "spark.pyromq.lane"; // of a session, for queries without the option
   private static final String DEFAULT = "python";
-  private static final List<String> FOR_PYTHON = List.of("payload", "storepath", "tlscertificate", "tlskey");
+  private static final List<String> FOR_PYTHON = List.of("payload", "schema", "storepath", "tlscertificate", "tlskey");
   private static final List<String> WRITTEN_BY_PYTHON = List.of("payload", "schema", "tlscertificate", "tlskey");
 
   /**

@@ -1,0 +1,1 @@
+"""A small schema registry that speaks Confluent's REST API, for tests."""
