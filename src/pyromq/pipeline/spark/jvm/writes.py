@@ -35,7 +35,7 @@ from pyromq.wire.property_text import join_items
 _USES: Final = {use.value: use for use in (Use.BATCH, Use.STREAM)}
 
 
-class Question(msgspec.Struct, frozen=True):
+class WriteQuestion(msgspec.Struct, frozen=True):
     """What Java asks."""
 
     write: str = ""  # batch or stream
@@ -49,13 +49,13 @@ def write_planner(given: Mapping[str, str], schema: StructType) -> DataSourceRea
     mark = given.get(LANE_MARK, "")
     if not mark.startswith("{"):
         return None
-    return WritePlanner(dict(given), schema, msgspec.json.decode(mark, type=Question))
+    return WritePlanner(dict(given), schema, msgspec.json.decode(mark, type=WriteQuestion))
 
 
 class WritePlanner(DataSourceReader):
     """Answers one question; nothing is ever read with it."""
 
-    def __init__(self, given: Mapping[str, str], schema: StructType, question: Question) -> None:
+    def __init__(self, given: Mapping[str, str], schema: StructType, question: WriteQuestion) -> None:
         self._given = given
         self._schema = schema
         self._question = question
