@@ -19,9 +19,10 @@ from typing import Any, Final
 from pyromq.client.core.retry_advice import may_retry_later
 from pyromq.clock import Clock
 from pyromq.errors import ClientClosedError, MQError, NoRouteError, SendFailedError
-from pyromq.model.message import Message, SendReceipt, SendStatus
+from pyromq.model.message import Message, SendReceipt
 from pyromq.outbox.kept import KeptMessages
 from pyromq.waiting import set_within
+from pyromq.wire.send_statuses import UNSURE_STATUSES
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +33,6 @@ _LANES_AT_ONCE: Final = 8
 _PAUSE_MS: Final = 500
 _PAUSE_MS_MAX: Final = 30_000
 _CLOSE_S: Final = 10.0
-
-_UNSURE: Final = (SendStatus.FLUSH_DISK_TIMEOUT, SendStatus.FLUSH_SLAVE_TIMEOUT)
-"""A crash, or the next master, may lack what was answered so: it is sent again, twice rather than not at all."""
 
 Send = Callable[[Message], Awaitable[Any]]
 
@@ -157,7 +155,7 @@ class Forwarder:
                         return
                     await self._refuse(row.id, lane, str(error))
                 else:
-                    if isinstance(receipt, SendReceipt) and receipt.status in _UNSURE:
+                    if isinstance(receipt, SendReceipt) and receipt.status in UNSURE_STATUSES:
                         self._hold(lane, receipt.status.value)
                         return
                     sent.append(row.id)

@@ -30,6 +30,7 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.received import Received
+from pyromq.wire.send_statuses import UNSURE_CODES
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +172,10 @@ class RequestSender:
             try:
                 topic_queues = await self._find(request.topic)
                 queue = queue or (topic_queues.next_elsewhere(last_broker) if last_broker else topic_queues.next())
-                self._note(request, queue, await self._attempt(request, topic_queues, queue))
+                response = await self._attempt(request, topic_queues, queue)
+                if response.code in UNSURE_CODES:
+                    raise BrokerError(code=response.code, remark="stored, but the next master may lack it")
+                self._note(request, queue, response)
                 return
             except MQError as error:
                 what = f"sending {len(request.keys)} rows to topic {request.topic}"
@@ -229,5 +233,5 @@ class RequestSender:
 def _may_have_arrived(error: MQError) -> bool:
     """Whether a broker may have stored what it did not confirm."""
     if isinstance(error, BrokerError):
-        return error.code == ResponseCode.SYSTEM_ERROR
+        return error.code == ResponseCode.SYSTEM_ERROR or error.code in UNSURE_CODES
     return isinstance(error, TransportError) and not isinstance(error, ConnectFailedError)

@@ -133,7 +133,7 @@ def test_a_failure_is_told_to_the_next_who_puts(thread: LoopThread) -> None:
         tasks.put(request(b"2"))
 
 
-@pytest.mark.parametrize("answer", [2, 14, LOST, REFUSED])
+@pytest.mark.parametrize("answer", [2, 14, 10, 12, LOST, REFUSED])
 def test_what_may_pass_is_sent_again_and_counted_once(thread: LoopThread, answer: Answer) -> None:
     brokers = Brokers(first_time(answer))
     tasks = sender(thread, brokers)
@@ -152,7 +152,8 @@ def test_requests_for_one_queue_keep_their_order_whatever_is_tried_again(thread:
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_there", "times"), [(LOST, True, 1), (LOST, False, 2), (1, True, 1), (REFUSED, True, 2), (2, True, 2)]
+    ("answer", "is_there", "times"),
+    [(LOST, True, 1), (LOST, False, 2), (1, True, 1), (12, True, 1), (12, False, 2), (REFUSED, True, 2), (2, True, 2)],
 )
 def test_what_may_have_arrived_is_looked_for_first(
     thread: LoopThread, answer: Answer, is_there: bool, times: int
@@ -163,7 +164,7 @@ def test_what_may_have_arrived_is_looked_for_first(
     assert tasks.finish().rows == 1 and len(brokers.asked) == times
 
 
-@pytest.mark.parametrize(("answer", "is_renamed"), [(LOST, True), (REFUSED, False), (14, False)])
+@pytest.mark.parametrize(("answer", "is_renamed"), [(LOST, True), (12, True), (REFUSED, False), (14, False)])
 def test_a_prepared_message_that_may_have_arrived_takes_another_key(
     thread: LoopThread, answer: Answer, is_renamed: bool
 ) -> None:

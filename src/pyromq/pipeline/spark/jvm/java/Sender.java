@@ -21,7 +21,8 @@ import org.slf4j.LoggerFactory;
  */
 final class Sender implements Closeable {
   private static final Logger LOGGER = LoggerFactory.getLogger(Sender.class);
-  private static final Set<Integer> STORED = Set.of(0, 10, 11, 12); // flushed or copied or not: pyromq.wire.send_statuses
+  private static final Set<Integer> STORED = Set.of(0, 11); // pyromq.wire.send_statuses
+  private static final Set<Integer> UNSURE = Set.of(10, 12); // the next master may lack what was answered so
   private static final int SYSTEM_ERROR = 1;
   private static final int BATCH_WEIGHT = 128; // messages that travel alone count as much as a batch of so many
 
@@ -182,7 +183,7 @@ final class Sender implements Closeable {
     }
     if (!STORED.contains(response.code())) {
       BrokerError error = new BrokerError(response.code(), response.remark());
-      throw new SendFailure(error, flight.queue, response.code() == SYSTEM_ERROR);
+      throw new SendFailure(error, flight.queue, response.code() == SYSTEM_ERROR || UNSURE.contains(response.code()));
     }
     rows += flight.request.rows;
   }
