@@ -109,7 +109,7 @@ class Schedule:
         return next_ms
 
     def _run_level(self, level: _Level, now_ms: int) -> int:
-        """Of a level in whose queue something waits."""
+        """Deliver what is due of a level in whose queue something waits."""
         if now_ms < level.wake_ms:
             return level.wake_ms
         found = self._store.reader.range_of(SCHEDULE_TOPIC, level.number - 1)

@@ -73,7 +73,7 @@ class MasterCalls:
 
     @property
     def address(self) -> str:
-        """Of the master that is asked; empty when there is none."""
+        """Address of the master that is asked; empty when there is none."""
         return self._address
 
     async def close(self) -> None:
