@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import msgspec
 
@@ -152,6 +152,10 @@ class SendStatus(Enum):
     FLUSH_DISK_TIMEOUT = "flush disk timeout"  # not on disk within the broker's time; it will be
     FLUSH_SLAVE_TIMEOUT = "flush slave timeout"  # on no replica within the broker's time
     SLAVE_NOT_AVAILABLE = "slave not available"  # no replica there, or all too far behind
+
+
+UNSURE_STATUSES: Final = frozenset((SendStatus.FLUSH_DISK_TIMEOUT, SendStatus.FLUSH_SLAVE_TIMEOUT))
+"""Stored, but a crash, or the next master, may lack it: who must not lose a message has it sent again."""
 
 
 class SendReceipt(msgspec.Struct, frozen=True, gc=False):

@@ -19,10 +19,9 @@ from typing import Any, Final
 from pyromq.client.core.retry_advice import may_retry_later
 from pyromq.clock import Clock
 from pyromq.errors import ClientClosedError, MQError, NoRouteError, SendFailedError
-from pyromq.model.message import Message, SendReceipt
+from pyromq.model.message import UNSURE_STATUSES, Message, SendReceipt
 from pyromq.outbox.kept import KeptMessages
 from pyromq.waiting import set_within
-from pyromq.wire.send_statuses import UNSURE_STATUSES
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyromq.model.message import SendStatus
+from pyromq.model.message import UNSURE_STATUSES, SendStatus
 from pyromq.wire.codes import ResponseCode
 
 SEND_STATUSES: Final[dict[int, SendStatus]] = {
@@ -18,8 +18,5 @@ SEND_STATUSES: Final[dict[int, SendStatus]] = {
     int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
 }
 STORED_CODES: Final = frozenset(SEND_STATUSES)
-
-UNSURE_STATUSES: Final = frozenset((SendStatus.FLUSH_DISK_TIMEOUT, SendStatus.FLUSH_SLAVE_TIMEOUT))
-"""Stored, but a crash, or the next master, may lack it: who must not lose a message has it sent again."""
 
 UNSURE_CODES: Final = frozenset(code for code, status in SEND_STATUSES.items() if status in UNSURE_STATUSES)
