@@ -14,6 +14,7 @@ from pyromq.failover.recovering import plan_recovery, recover, survey
 from pyromq.failover.rules import asked_to_hand_over
 from tests.sim.clients import SimClient
 from tests.sim.cluster import CLUSTER, LEASES_AT, Cluster, Member, World
+from tests.sim.damage import Damage, late_message
 from tests.sim.loop import Machine, Process
 from tests.sim.operators import Operators
 from tests.sim.plan import OPERATIONS, QUIET_FROM, USERS, Fault
@@ -40,6 +41,7 @@ class Faults:
         self._lasts_s = 0.0  # of the one that begins
         self._open: dict[int, End] = {}
         self._backups: list[Any] = []
+        self._damages: list[Damage] = []
         self._operator = world.process("operator", world.machine("operator", "10.0.4.1"))
         self.operators = Operators(world, cluster, self._operator)
         self.guests: Any = None  # of simulations with access control
@@ -482,6 +484,28 @@ class Faults:
         member.disk.flip_bit(path, rng.randrange(8 * sizes[path]))
         return f"{member.name} {path}", _nothing
 
+    def _damaged_message(self, rng: Random) -> Any:
+        """A bit of a message that was stored lately flips in the log of a replica, which is then made master.
+
+        It may wait for its time, for its next delivery, or for its first.
+        """
+        master = self._master_of_several(rng)
+        record = self.cluster.record_of(master.set_name) if master is not None else None
+        if master is None or record is None or master.serving is None:
+            return None
+        self._damages = [each for each in self._damages if not each.is_over()]
+        members = self.cluster.of_set(master.set_name)
+        others = [each for each in members if each is not master and each.address in record.in_sync]
+        if not others or any(each.is_damaged for each in members):
+            return None
+        hit = rng.choice(others)
+        waiting = late_message(master, rng)
+        if waiting is None or hit.serving is None or hit.serving.store.flushed_position < sum(waiting):
+            return None
+        self._damages.append(Damage(hit, *waiting, rng))
+        self.world.loop.spawn(self._operator, self._ask_to_switch(master.set_name, rng, hit.address), "switch")
+        return f"{hit.name} position {waiting[0]}", _nothing
+
     def _clock_jumps(self, rng: Random) -> Any:
         machine = rng.choice([each.machine for each in self.cluster.members])
         by_ms = rng.choice((-30_000, -2_000, 2_000, 30_000))
@@ -502,13 +526,13 @@ class Faults:
         self.world.loop.spawn(self._operator, self._ask_to_switch(name, rng), "switch")
         return name, _nothing
 
-    async def _ask_to_switch(self, name: str, rng: Random) -> None:
+    async def _ask_to_switch(self, name: str, rng: Random, to: str = "") -> None:
         store = open_lease_store(LEASES_AT[self.world.plan.lease_store], CLUSTER, name)
         try:
             found = await store.read()
             if found is None:
                 return
-            others = [each for each in found.record.in_sync if each != found.record.holder]
+            others = [each for each in found.record.in_sync if each != found.record.holder and to in ("", each)]
             if others:
                 await store.write(asked_to_hand_over(found.record, rng.choice(others)), found.version)
         except LeaseError as error:

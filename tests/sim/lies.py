@@ -30,6 +30,7 @@ from pyromq.replication import follower
 from pyromq.results import SendStatus
 from pyromq.store.log.flushes import FlushJob
 from pyromq.testing.faulty_disk import FaultyDisk
+from tests.sim.damage_lies import DAMAGE_LIES
 from tests.sim.lease_models import EtcdModel, PostgresModel
 from tests.sim.lie import Lie, Planting, replaced, wrapped
 from tests.sim.pop_lies import POP_LIES
@@ -399,6 +400,7 @@ LIES: Final = (
         kinds=("topics",),
     ),
     *RIGHT_LIES,
+    *DAMAGE_LIES,
 )
 BY_NAME: Final = {each.name: each for each in (*LIES, *POP_LIES)}
 

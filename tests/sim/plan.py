@@ -61,6 +61,9 @@ DISK: Final = "replaced disk"  # a story, too
 OPERATIONS_FROM: Final = 50_000  # likewise, of operators who do more than change masters
 USERS: Final = "users"  # operators give rights and take them
 LIVES_FROM: Final = 70_000  # likewise, of access control, and of lives that are mostly quiet
+DAMAGE: Final = "damaged message"  # a bit of a message that somebody waits for, on a replica that is made master
+DAMAGE_FROM: Final = 90_000  # likewise; nothing else takes a member away: while it is, nobody has the message
+_GENTLE: Final = ("kill client", "pause client", "break", "slow", "kill names", "switch")
 QUIET: Final = "q"
 QUIET_FROM: Final = 40_000  # seeds that came before quiet phases have none, and stay what they were
 POPPERS: Final = ("popper", "popper5", "shared popper", "shared popper5")  # of ``pop_ledger`` alone
@@ -159,11 +162,18 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
         Timing.of(duration_s, alone_s=rng.choice((3.0, 10.0, 30.0))), look_s=duration_s / rng.choice((6, 10))
     )
     kinds = tuple(each for each in KINDS if rng.random() < rng.choice((0.15, 0.35, 0.6)))
+    if seed >= DAMAGE_FROM:
+        sets["a"], kinds = max(2, sets["a"]), tuple(each for each in kinds if each in _GENTLE)
     names = rng.choice((1, 2, 2))
     lasts_s = rng.uniform(20.0, 60.0)
     faults = _faults(rng, kinds, lasts_s)
-    stories = _stories(Random(f"{seed}/stories"), sets, duration_s, lasts_s, len(faults))
-    flips = _flips(Random(f"{seed}/flips"), lasts_s, len(faults) + len(stories)) if (mode or chosen) == SAFETY else ()
+    stories, flips = tuple[Fault, ...](), tuple[Fault, ...]()
+    if seed >= DAMAGE_FROM:
+        flips = _damages(Random(f"{seed}/damages"), lasts_s, len(faults))
+    else:
+        stories = _stories(Random(f"{seed}/stories"), sets, duration_s, lasts_s, len(faults))
+        if (mode or chosen) == SAFETY:
+            flips = _flips(Random(f"{seed}/flips"), lasts_s, len(faults) + len(stories))
     drifts = rng.random() < 0.3
     machines = [f"{name}{number}" for name, size in sets.items() for number in range(size)]
     clocks = {each: (rng.uniform(0.998, 1.002), rng.randint(-3_000, 3_000)) for each in machines} if drifts else {}
@@ -208,6 +218,7 @@ def _with_quiet(plan: Plan, rng: Random) -> Plan:
     plan = replace(plan, clients=tuple(replace(each, gap_s=each.gap_s / _DENSER) for each in plan.clients))
     is_life = plan.seed >= LIVES_FROM
     lengths, counts = (_LIFE_S, (0, 1, 1, 2)) if is_life else (_QUIET_S, (0, 0, 1, 2))
+    counts = (0,) if plan.seed >= DAMAGE_FROM else counts
     quiet = tuple(
         Quiet(round(rng.uniform(*lengths), 4), round(rng.uniform(8.0, 25.0), 4)) for _ in range(rng.choice(counts))
     )
@@ -240,11 +251,20 @@ def _operations(plan: Plan) -> tuple[Fault, ...]:
 def _lost_disk(plan: Plan, number: int) -> tuple[Fault, ...]:
     """At most one, in a set where somebody else has everything."""
     rng = Random(f"{plan.seed}/disks")
-    if plan.seed < OPERATIONS_FROM or plan.sets["a"] < 2 or rng.random() >= 0.35:
+    if not OPERATIONS_FROM <= plan.seed < DAMAGE_FROM or plan.sets["a"] < 2 or rng.random() >= 0.35:
         return ()
     at_s = BEGIN_S + rng.uniform(2.0, plan.faults_end_s - BEGIN_S)
     length_s = 2 * plan.timing.duration_s + rng.uniform(0.0, 8.0)
     return (Fault(number, round(at_s, 4), DISK, round(length_s, 4), rng.getrandbits(32)),)
+
+
+def _damages(rng: Random, lasts_s: float, number: int) -> tuple[Fault, ...]:
+    """One after the other, each with time to be found and mended."""
+    count = 1 + int(lasts_s // 20)
+    return tuple(
+        Fault(number + at, round(BEGIN_S + (at + rng.uniform(0.1, 0.4)) * 20.0, 4), DAMAGE, 0.1, rng.getrandbits(32))
+        for at in range(count)
+    )
 
 
 def _faults(rng: Random, kinds: tuple[str, ...], lasts_s: float) -> tuple[Fault, ...]:

@@ -51,25 +51,6 @@ class Duties:
         self._workers = workers
         self._stalls = stalls
         self._slow = slow
-        handlers, services = parts.handlers, parts.services
-        self._always: tuple[Duty, ...] = (
-            handlers.pulls.respond_due,
-            handlers.pulls.recheck_some,
-            handlers.watches.respond_due,
-            parts.popping.tick,
-            handlers.clients.notices.tick,
-            parts.write_path.disk.answer_overdue,
-            services.sealer.advance,
-            services.table_keeper.tick,
-            services.maintenance.tick,
-            roles.tick,
-        )
-        self._of_masters: tuple[Duty, ...] = (
-            *self._always,
-            services.transaction_checks.tick,
-            services.delay_runner.tick,
-            parts.popping.pops.tick,
-        )
         # by the monotonic clock
         self._slow_ticked_ms = 0
         self._log_end = -1  # when it was looked at last, and since when it is the same
@@ -103,18 +84,29 @@ class Duties:
                 logger.exception("periodic work failed")
             began_s = self._stalls.ended(began_s, duty.__qualname__)
 
-    def _due(self) -> Sequence[Duty]:
+    def _due(self) -> list[Duty]:
         now_ms, parts, services = self._clock.monotonic_ms(), self._parts, self._parts.services
-        is_master = self._settings.replication.role is not Role.REPLICA and self._roles.may_write
-        usual = self._of_masters if is_master else self._always
-        found = list[Duty]()
+        found = [
+            parts.handlers.pulls.respond_due,
+            parts.handlers.pulls.recheck_some,
+            parts.handlers.watches.respond_due,
+            parts.popping.tick,
+            parts.handlers.clients.notices.tick,
+            parts.write_path.disk.answer_overdue,
+            services.sealer.advance,
+            services.table_keeper.tick,
+            services.maintenance.tick,
+            self._roles.tick,
+        ]
+        if self._settings.replication.role is not Role.REPLICA and self._roles.may_write:
+            found += [services.transaction_checks.tick, services.delay_runner.tick, parts.popping.pops.tick]
         if now_ms - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now_ms
             found += [parts.replication.tick, parts.stats.snapshot, self._drop_silent, self._write_audit, *self._slow]
         if now_ms - self._offsets_saved_ms >= self._settings.offsets_save_ms:
             self._offsets_saved_ms = now_ms
             found.append(services.offset_keeper.tick)
-        return (*usual, *found) if found else usual
+        return found
 
     def _drop_silent(self) -> None:
         tables = self._parts.tables

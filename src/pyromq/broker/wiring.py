@@ -227,7 +227,7 @@ class Wiring:
         store, clock, disk = self.store, self.environment.clock, self.environment.disk
         put, counters = write_path.internal_writes.put, stats.counters
         root = store.layout.root
-        due = DueMessages(store.records, tables.topics, DeliveredBefore(store, clock))
+        due = DueMessages(store, tables.topics, DeliveredBefore(store, clock))
         is_replica = self.environment.settings.replication.role is Role.REPLICA
         if is_replica:  # they were made when this was a master: with the master's note they are made anew
             remove_timer_files(disk, root)

@@ -18,8 +18,8 @@ from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.queue_entry import FILLER_SIZE, QueueEntry
 from pyromq.store.files.health import DiskHealth
 from pyromq.store.log.commit_log import CommitLog
-from pyromq.store.log.log_reader import LogReader, passes_over
-from pyromq.store.queue_scan import EntryScan, ReadLimits, RecordFilter, TagFilter, WeighedFilter
+from pyromq.store.log.log_reader import LogReader
+from pyromq.store.queue_scan import EntryScan, ReadLimits, RecordFilter, TagFilter, WeighedFilter, passes_over
 from pyromq.store.read_result import Boundary, QueueRange, ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.record import Record, decode_record
@@ -57,7 +57,11 @@ class QueueReader:
     def close(self) -> None:
         """Refuse every later read with StoreClosedError: a queue that is gone from memory was not empty."""
         self._queues = _ClosedQueues()
-        self._records.must_wait = passes_over  # who was asked refers to the store
+        self.scan.must_wait = passes_over  # who was asked refers to the store
+
+    def must_wait(self, position: int, size: int, reason: str) -> bool:
+        """Asked by whoever would go on without a damaged record: whether another member may have it soon."""
+        return self.scan.must_wait(position, size, reason)
 
     # --- offsets ---
 

@@ -43,6 +43,15 @@ _WAITS = -1  # in place of a count of removed messages: the read stopped at one 
 _TAGS_MAX = 16  # that the compiled core compares one after the other
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
+DamagedRead = Callable[[int, int, str], bool]
+"""Asked about a record that is damaged: position, size, what is wrong. True when reads have to stop before it."""
+
+
+def passes_over(position: int, size: int, reason: str) -> bool:
+    """Answer of a broker alone: no other member has the message."""
+    return False
+
+
 Scanned = tuple[tuple[memoryview, ...], int, int, int, int, int]
 """What a read found: pieces, messages, bytes, where the last one ends, the next offset, entries without a record."""
 
@@ -95,6 +104,7 @@ class EntryScan:
         self._settings = settings
         self._repair = EntryRepair(log, records)
         self.damaged_reads = 0  # records that were passed over since the store was opened
+        self.must_wait: DamagedRead = passes_over
 
     def scan(
         self,
@@ -156,7 +166,7 @@ class EntryScan:
                 try:
                     position, size = self._repair.verified(queue, next_offset, position, size)
                 except CorruptRecordError as damage:
-                    if records.must_wait(position, size, damage.reason):
+                    if self.must_wait(position, size, damage.reason):
                         removed = _WAITS
                         break
                     self.damaged_reads += 1

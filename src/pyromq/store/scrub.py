@@ -123,7 +123,7 @@ class Scrub:
         self._is_resting = False  # until the next pass
         self.holds_reads = False  # another member may have what is damaged here, and take over
         self._held_ms: dict[int, int] = {}  # by position: since when reads wait in front of it
-        store.records.must_wait = self._was_read
+        store.reader.scan.must_wait = self._was_read
         self._note_damage()
 
     @property

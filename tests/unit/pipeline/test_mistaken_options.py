@@ -58,6 +58,7 @@ SOURCE_MISTAKES: dict[str, tuple[tuple[str, str], ...]] = {
     "tags": (("||", "names no tag"),),
     "sql": ((" ", NOTHING),),
     "pushFilters": (("all", SWITCH),),
+    "badRows": (("a b", "only the characters"),),
     "includeRetry": (("yes", SWITCH),),
     "lane": (("fast", "auto, python, jvm"), ("", "auto, python, jvm")),
     "properties": (("json", "map nor raw"),),

@@ -10,7 +10,7 @@ from pyromq.broker.state.topics import Topics
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.model.names import HALF_TOPIC
 from pyromq.model.property_names import REAL_QUEUE, REAL_TOPIC
-from pyromq.store.log.log_reader import LogReader
+from pyromq.store.message_store import MessageStore
 from pyromq.wire.properties import find_property
 from pyromq.wire.record import Draft, Record, decode_record
 
@@ -22,8 +22,9 @@ _REAL_TOPIC, _REAL_QUEUE = REAL_TOPIC.encode(), REAL_QUEUE.encode()
 class DueMessages:
     """Reads records that waited and addresses them; the text of their properties stays as RocketMQ keeps it."""
 
-    def __init__(self, records: LogReader, topics: Topics, before: DeliveredBefore | None = None) -> None:
-        self._records = records
+    def __init__(self, store: MessageStore, topics: Topics, before: DeliveredBefore | None = None) -> None:
+        self._records = store.records
+        self._must_wait = store.reader.must_wait
         self._topics = topics
         self._before = before
         self.lost = 0  # records that were damaged or deleted while they waited
@@ -48,7 +49,7 @@ class DueMessages:
 
     def damaged(self, damage: CorruptRecordError, size: int) -> None:
         """Count and log a record that nobody can deliver; raises ``damage`` when another member may."""
-        if self._records.must_wait(damage.position, size, damage.reason):
+        if self._must_wait(damage.position, size, damage.reason):
             raise damage
         self.gone(damage.position, damage)
 

@@ -180,11 +180,22 @@ def follow(store: MessageStore, table: InFlightTable, records_max: int = 1 << 62
     start = table.applied
     while table.applied < known.end and table.applied - start < records_max:
         found = store.reader.read(POP_JOURNAL_TOPIC, 0, table.applied, count_max=_READ_COUNT)
-        _apply_all(table, (record.body for record in split_records(found.to_bytes())))
+        records = split_records(found.to_bytes())
+        if found.next_offset - table.applied > len(records):
+            _begin_anew(table, known.end)
+            break
+        _apply_all(table, (record.body for record in records))
         if found.next_offset <= table.applied:
             break  # damaged here: what lies behind must not be applied without it, as long as it may be mended
         table.applied = found.next_offset
     return table.applied - start
+
+
+def _begin_anew(table: InFlightTable, end: int) -> None:
+    """A record cannot be read, and later ones say that groups are further: what it handed out would not come again."""
+    logger.error("journal of in-flight messages is damaged, groups that pop go on at their committed offsets")
+    table.forget(list(table.queues))
+    table.applied = end
 
 
 def _apply_all(table: InFlightTable, bodies: Iterable[bytes]) -> None:

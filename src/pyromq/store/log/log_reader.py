@@ -6,20 +6,12 @@ served by ``QueueReader``, which shows them nothing that a crash could take back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.wire.record import Damage, RecordFound, scan_record
 from pyromq.wire.record_layout import BLANK_BYTES, BODY_SIZE_AT, BORN_V6, HOST_BITS_AT, STORED_MS_AT, V6_MORE_BYTES
-
-DamagedRead = Callable[[int, int, str], bool]
-"""Asked about a record that is damaged: position, size, what is wrong. True when reads have to stop before it."""
-
-
-def passes_over(position: int, size: int, reason: str) -> bool:
-    """Answer of a broker alone: no other member has the message."""
-    return False
 
 
 class LogReader:
@@ -28,7 +20,6 @@ class LogReader:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._segments = log.segments
-        self.must_wait: DamagedRead = passes_over  # asked by everybody who would go on without a damaged message
 
     @property
     def end(self) -> int:

@@ -59,7 +59,7 @@ class DelayRig:
         self.delays = Delays(broker, self.clock)
         self.topics = Topics(TopicTable.load(self.disk, ROOT), broker, self.clock)
         self.counters = Counters()
-        due = DueMessages(self.store.records, self.topics, DeliveredBefore(self.store, self.clock))
+        due = DueMessages(self.store, self.topics, DeliveredBefore(self.store, self.clock))
         self.offsets = DelayOffsets.load(self.disk, ROOT)
         queue = self.store.reader.range_of(TIMER_TOPIC, 0) or QueueRange(0, 0)
         now_ms = self.clock.now_ms()

@@ -795,3 +795,26 @@ async def test_a_replica_applies_nothing_behind_a_damaged_record_of_the_journal(
     scrub.mended(position)
     assert (follow(rig.store, table), table.applied) == (1, 2)
     assert table.queues.keys() == rig.pops.table.queues.keys()
+
+
+async def test_a_damaged_record_of_the_journal_that_nobody_else_has_costs_no_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Groups go on at what they have committed: some messages come again, none is passed over."""
+    rig = PopRig()
+    rig.send("first", "second", "third")
+    (first,) = await rig.pop(1, invisible_ms=60_000)
+    await rig.ack(first)
+    await rig.pop(1, invisible_ms=60_000)
+    await rig.pass_ms(0)
+    (third,) = await rig.pop(1, invisible_ms=60_000)
+    await rig.ack(third)
+    rig.progress.table.save()
+    rig.store.seal()
+    position, size, _ = next(rig.store.reader.entries(POP_JOURNAL_TOPIC, 0, 1, 1))
+    (segment,) = rig.store.log.segments
+    rig.store.close()  # without a snapshot of what is in flight
+    rig.disk.flip_bit(segment.path, (position + size // 2) * 8)
+    again = PopRig(rig.disk, rig.clock)
+    assert "go on at their committed offsets" in caplog.text
+    assert bodies(await again.pop()) == ["second", "third"]
