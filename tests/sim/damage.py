@@ -34,14 +34,21 @@ class Damage:
 
 
 def late_message(master: Member, rng: Random) -> tuple[int, int] | None:
-    """Position and size of a message that was stored lately; more often one that waits for its time."""
+    """Position and size of a message that is in flight, that waits for its time, or that was stored lately."""
     assert master.serving is not None
-    queues = {key: queue for key, queue in master.serving.store.queues.items() if queue.end > queue.first}
-    waiting = [key for key in queues if key[0] in (SCHEDULE_TOPIC, TIMER_TOPIC) or key[0].startswith(RETRY_PREFIX)]
-    others = [key for key in queues if key not in waiting and key[0] != POP_JOURNAL_TOPIC]
-    keys = waiting if waiting and (not others or rng.random() < 0.6) else others
-    if not keys:
-        return None
-    queue = queues[rng.choice(sorted(keys))]
-    position, size, _ = queue.entry(rng.randrange(max(queue.first, queue.end - _LATE), queue.end))
+    store, popped = master.serving.store, master.serving.parts.popping.pops.table.queues.values()
+    queues = {key: queue for key, queue in store.queues.items() if queue.end > queue.first}
+    in_flight = [(*each.name[1:], offset) for each in popped for offset in each.rows if each.name[1:] in queues]
+    if in_flight and rng.random() < 0.5:
+        topic, queue_id, offset = rng.choice(sorted(in_flight))
+    else:
+        waiting = [key for key in queues if key[0] in (SCHEDULE_TOPIC, TIMER_TOPIC) or key[0].startswith(RETRY_PREFIX)]
+        others = [key for key in queues if key not in waiting and key[0] != POP_JOURNAL_TOPIC]
+        keys = waiting if waiting and (not others or rng.random() < 0.6) else others
+        if not keys:
+            return None
+        topic, queue_id = rng.choice(sorted(keys))
+        queue = queues[topic, queue_id]
+        offset = rng.randrange(max(queue.first, queue.end - _LATE), queue.end)
+    position, size, _ = queues[topic, queue_id].entry(offset)
     return (position, size) if size != FILLER_SIZE else None

@@ -5,20 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pyromq.broker.delays.due_messages import DueMessages
-from pyromq.broker.popping.taking import Taker
 from pyromq.store.scrub import Scrub
 from tests.sim.lie import Lie, replaced, wrapped
 from tests.sim.plan import DAMAGE
-
-
-def _settled(plain: Any) -> Any:
-    """Rows that cannot be read at the moment count as those that retention took."""
-
-    def records(self: Taker, queue: Any, offsets: Any, now_ms: int) -> Any:
-        found, _ = plain(self, queue, offsets, now_ms)
-        return found, [offset for offset in offsets if offset not in found]
-
-    return records
 
 
 def _unheld(plain: Any) -> Any:
@@ -48,15 +37,6 @@ DAMAGE_LIES: Final = (
         wrapped(Scrub, "_was_read", _unheld),
         90000,
         kinds=(DAMAGE,),
-        is_of_sets=True,
-    ),
-    Lie(
-        "pops settle what is damaged",
-        "a popped message that cannot be read when its time is over is settled",
-        wrapped(Taker, "records", _settled),
-        90000,
-        kinds=(DAMAGE,),
-        clients=("pop",),
         is_of_sets=True,
     ),
 )
