@@ -447,7 +447,8 @@ class Faults:
         member = self._member(rng)
         disk = member.disk
         disk.is_full = True
-        disk.is_quota = self.world.plan.seed >= QUIET_FROM  # these have files that a full disk would delete, as it may
+        logs = sum(path.parts[2] == "commitlog" for path in disk.files())
+        disk.is_quota = self.world.plan.seed >= QUIET_FROM or logs > 1  # a full disk would delete files, as it may
 
         def end() -> None:
             member.disk.is_full = False
