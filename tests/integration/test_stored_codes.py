@@ -43,6 +43,12 @@ def a_lonely_sync_master() -> LoopbackBroker:
     return LoopbackBroker(settings, virtual_time=True)
 
 
+def test_a_loopback_master_has_a_port_for_replicas_that_no_other_program_may_have_by_then() -> None:
+    """Not the one next to its own port: systems give neighbours to whoever asks."""
+    with a_lonely_sync_master() as broker:
+        assert broker._settings.replication.port not in (0, broker.broker.address.port + 1)
+
+
 def test_a_sync_master_without_replicas_delivers_a_failing_message_once_per_attempt() -> None:
     delivered: Counter[int] = Counter()
 

@@ -48,6 +48,7 @@ from pyromq.testing.observing.journal import Journal, JournalEventKind
 from pyromq.testing.observing.listener_watch import ListenerWatch
 from pyromq.testing.observing.observed import GroupView, Ledger, Observer, SeenMessages
 from pyromq.testing.offsets_folder import offsets_folder_of
+from pyromq.testing.server_process import free_port
 from pyromq.testing.timed_broker import TimedBroker
 from pyromq.testing.traffic.broker_traffic import NameServerTraffic, Traffic
 from pyromq.testing.traffic.faults import Faults
@@ -422,7 +423,11 @@ def _network_for(settings: BrokerSettings) -> MemoryNetwork:
 def _with_any_port(settings: BrokerSettings) -> BrokerSettings:
     """Return settings of a broker whose ports are picked, as its next starts at the same port must have them, too."""
     grpc = replace(settings.grpc, enabled=settings.grpc.enabled and settings.grpc.port is not None)
-    return replace(settings, port=0, vip_port=False, grpc=grpc, access=with_inner_credentials(settings.access))
+    replication = settings.replication
+    if replication.role.has_port and not replication.port:  # else the port next to the broker's, which others may have
+        replication = replace(replication, port=free_port())
+    access = with_inner_credentials(settings.access)
+    return replace(settings, port=0, vip_port=False, grpc=grpc, replication=replication, access=access)
 
 
 def _disk_for(folder: Path | None, *, virtual_time: bool) -> Disk | None:
