@@ -100,7 +100,7 @@ def _times(spark: Any, nameserver: str, topic: str, begun_ms: float) -> list[Any
     rows = spark.read.format("pyromq").options(nameserver=nameserver, topic=topic, lane="python").load()
     sent, stored = "cast(substring_index(string(body), ' ', 1) AS double)", "unix_millis(store_time)"
     timed = rows.selectExpr(
-        f"{sent} AS sent", f"{stored} - {sent} AS whole", f"{stored} - long(properties['stored']) AS inside"
+        f"{sent} AS sent", f"{stored} - {sent} AS whole", f"{stored} - bigint(properties['stored']) AS inside"
     )
     found: list[Any] = timed.where(f"sent >= {begun_ms}").collect()
     return found
