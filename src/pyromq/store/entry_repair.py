@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 _NEIGHBOURS_MAX: Final = 8  # that are asked where the record may lie
 _WALKED_MAX: Final = 16 << 20  # bytes of the log; other requests wait meanwhile
+_MISSING_MAX: Final = 10_000
 
 
 class RecordPlace(NamedTuple):
@@ -40,6 +41,7 @@ class EntryRepair:
     def __init__(self, log: CommitLog, records: LogReader) -> None:
         self._log = log
         self._records = records
+        self._missing: set[tuple[str, int, int]] = set()  # entries whose record was searched for in vain, once each
 
     def verified(self, queue: ConsumeQueue, offset: int, position: int, size: int) -> RecordPlace:
         """The whole record that this entry stands for. Raises CorruptRecordError when the log does not have it."""
@@ -52,13 +54,25 @@ class EntryRepair:
             found, damage = None, error
         except PositionOutOfRangeError as error:
             found, damage = None, CorruptRecordError(position=position, reason=str(error))
-        place = self._find(queue, offset)
+        place = self._find_once(queue, offset)
         if place is not None and place != (position, size):
             self._correct(queue, offset, place)
             return place
         if found is not None and found.size == size:  # a log of RocketMQ may count offsets in another way
             return RecordPlace(position, size)
         raise damage
+
+    def _find_once(self, queue: ConsumeQueue, offset: int) -> RecordPlace | None:
+        """Consumers come to a damaged record again and again; the log is walked for the first of them alone."""
+        key = queue.topic, queue.queue_id, offset
+        if key in self._missing:
+            return None
+        place = self._find(queue, offset)
+        if place is None:
+            if len(self._missing) >= _MISSING_MAX:
+                self._missing.clear()
+            self._missing.add(key)
+        return place
 
     def _find(self, queue: ConsumeQueue, offset: int) -> RecordPlace | None:
         """Search the log between the records of its neighbours."""

@@ -138,3 +138,17 @@ def test_a_log_that_counts_offsets_in_another_way_is_served_as_it_is(monkeypatch
     assert repair.verified(queue, 8, place.position, place.size) == (place.position, place.size)
     with pytest.raises(CorruptRecordError, match="another size"):
         repair.verified(queue, 7, place.position, place.size - 1)
+
+
+def test_the_log_is_walked_once_for_a_record_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.scrub.holds_reads = True
+    repair, walks = bench.store.reader.scan._repair, list[int]()
+    find = repair._find
+    monkeypatch.setattr(repair, "_find", lambda queue, offset: walks.append(offset) or find(queue, offset))
+    bench.flip_record(7)
+    for _ in range(3):
+        assert bench.store.reader.read("orders", 0, 7).count == 0
+    assert walks == [7]
+    bench.flip_record(7)
+    assert bench.store.reader.read("orders", 0, 7).count > 0, "mended"
