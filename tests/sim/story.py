@@ -113,7 +113,7 @@ class Story:
                 verdict.fail(f"{bound_s:g} s after the last fault: {each}")
 
     def _left(self) -> list[str]:
-        if missing := what_is_left(self._world, self._cluster, self._clients):
+        if missing := what_is_left(self._world, self._cluster, self._clients, self._faults):
             return missing + self._faults.operators.left()
         return self._faults.operators.left()
 
