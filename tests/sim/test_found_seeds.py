@@ -12,11 +12,12 @@ _FOUND = {
     60110: "a judge: a name server that had just started knew one of two sets, and a topic was made there alone",
     70004: "kept messages of an outbox were forgotten after FLUSH_SLAVE_TIMEOUT, and the next master did not have them",
     30018: "hand-outs of pops that a full disk refused were left out of the journal: a replay passed over the messages",
+    61011: "a master alone counted a tail that its disk refused as confirmed: no other member could ever be master",
 }
 _NEWER = {367133003: "f10,q"}
 
 
-_LONG = (70004,)
+_LONG = (70004, 61011)
 
 
 @pytest.mark.parametrize(

@@ -296,8 +296,11 @@ def _renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRe
 
 
 def _confirmed(broker: BrokerStatus, others: Sequence[MemberStatus], record: LeaseRecord) -> int:
-    """What every member in sync has; under one lease it only grows, also when one comes back with an empty disk."""
-    confirmed = min([broker.end, *(each.position for each in others)])
+    """What every member in sync has on disk; under one lease it only grows, also when a disk is replaced.
+
+    A tail that the master's disk may still refuse does not count: no other member could reach it afterwards.
+    """
+    confirmed = min([broker.durable_end, *(each.position for each in others)])
     return max(confirmed, record.confirmed) if broker.waits else confirmed
 
 
@@ -447,7 +450,7 @@ def _taken(sight: Sight, broker: BrokerStatus, record: LeaseRecord, kept: tuple[
         holder=sight.me,
         number=record.number + 1,
         in_sync=(sight.me, *sorted(each.address for each in kept)),
-        confirmed=min([broker.end, *(each.end for each in kept)]),
+        confirmed=min([broker.durable_end, *(each.durable_end for each in kept)]),
         metadata=min([broker.metadata, *(each.metadata for each in kept)]),
         wanted="",
         handed=False,

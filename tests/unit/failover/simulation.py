@@ -177,6 +177,7 @@ class SimulatedBroker:
             role=self.role,
             number=self.number,
             end=len(self.log),
+            flushed=len(self.log),
             metadata=1,
             acknowledged=self.acknowledged,
             required=self.required,

@@ -33,12 +33,13 @@ MASTER = BrokerStatus(
     role=MemberRole.MASTER,
     number=3,
     end=120,
+    flushed=120,
     metadata=7,
     acknowledged=110,
     required=(B,),
     replicas=(MemberStatus(address=B, position=115, metadata=7),),
 )
-REPLICA = BrokerStatus(address=B, role=MemberRole.REPLICA, number=3, end=115, metadata=7, master=A)
+REPLICA = BrokerStatus(address=B, role=MemberRole.REPLICA, number=3, end=115, flushed=115, metadata=7, master=A)
 
 
 def sight(me: str, broker: BrokerStatus | None, record: LeaseRecord | None = RECORD, **given: Any) -> Sight:
@@ -94,6 +95,27 @@ def test_no_member_lowers_what_is_confirmed_under_one_lease() -> None:
     assert (renewed.in_sync, renewed.confirmed) == ((A, B), 100)
     waiting = decide(sight(B, replace(REPLICA, end=3), renewed, seen_s=0.0))
     assert isinstance(waiting, KeepWaiting), "it lacks acknowledged messages"
+
+
+def test_a_tail_that_the_disk_refuses_is_not_confirmed_and_so_does_not_keep_others_from_being_master() -> None:
+    """A master alone appends, its disk fails: nobody was answered, and nobody else will ever have that tail."""
+    alone = replace(RECORD, in_sync=(A,))
+    broken = replace(MASTER, flushed=110, failing="no space left", replicas=())
+    renewed = written(decide(sight(A, broken, alone, renewed_s=96.0)))
+    assert (renewed.in_sync, renewed.confirmed) == ((A,), 110)
+    back = replace(broken, replicas=(MemberStatus(address=B, position=110, metadata=7),))
+    joined = written(decide(sight(A, back, renewed)))
+    assert (joined.in_sync, joined.confirmed) == ((A, B), 110)
+    wanted = written(decide(sight(A, back, joined, failing_s=0.0)))
+    assert wanted.wanted == B
+    handed = written(decide(sight(A, replace(back, held=True), wanted, held_s=99.0)))
+    assert (handed.holder, handed.confirmed) == (B, 110)
+    assert isinstance(decide(sight(B, replace(REPLICA, end=110, flushed=110), handed)), Promote)
+
+
+def test_what_is_acknowledged_before_it_is_flushed_is_confirmed() -> None:
+    asynchronous = replace(MASTER, flushed=50, replicas=())
+    assert written(decide(sight(A, asynchronous, replace(RECORD, in_sync=(A,)), renewed_s=96.0))).confirmed == 110
 
 
 def test_a_replica_joins_after_it_is_waited_for_and_has_everything() -> None:

@@ -111,6 +111,14 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Why another member should be master; empty when nothing is wrong with the disk of this one."""
         return self.failing or (self.reason if self.log_damaged else "")
 
+    @property
+    def durable_end(self) -> int:
+        """End of what it may have acknowledged: its log without the tail that its disk may still refuse.
+
+        With asynchronous flushes messages are acknowledged before they are on disk.
+        """
+        return min(self.end, max(self.flushed, self.acknowledged))
+
     def replica(self, address: str) -> MemberStatus | None:
         return next((each for each in self.replicas if each.address == address), None)
 
