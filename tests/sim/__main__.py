@@ -17,6 +17,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from tests.sim.children import Children
+from tests.sim.families import NEW_FROM, NEW_TO
 from tests.sim.patches import require_fixed_hashes
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _seeds(given: argparse.Namespace) -> tuple[str, Iterator[int]]:
     if given.seeds:
         first, _, last = given.seeds.partition("..")
         return f"seeds {given.seeds}", iter(range(int(first), int(last or first) + 1))
-    first = SystemRandom().randrange(1_000_000, 1_000_000_000)
+    first = SystemRandom().randrange(NEW_FROM, NEW_TO)
     return f"seeds from {first} on", _until(first, time.monotonic() + 60 * (given.minutes or 1.0))
 
 

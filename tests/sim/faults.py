@@ -15,9 +15,10 @@ from pyromq.failover.rules import asked_to_hand_over
 from tests.sim.clients import SimClient
 from tests.sim.cluster import CLUSTER, LEASES_AT, Cluster, Member, World
 from tests.sim.damage import Damage, late_message
+from tests.sim.families import family_of
 from tests.sim.loop import Machine, Process
 from tests.sim.operators import Operators
-from tests.sim.plan import OPERATIONS, QUIET_FROM, USERS, Fault
+from tests.sim.plan import OPERATIONS, USERS, Fault
 
 _SNAPSHOT_S: Final = 1.5  # between two backups of the lease store
 _BACKUPS_MAX: Final = 400  # that are kept
@@ -448,7 +449,8 @@ class Faults:
         disk = member.disk
         disk.is_full = True
         logs = sum(path.parts[2] == "commitlog" for path in disk.files())
-        disk.is_quota = self.world.plan.seed >= QUIET_FROM or logs > 1  # a full disk would delete files, as it may
+        sends_more = family_of(self.world.plan.seed).sends_more
+        disk.is_quota = sends_more or logs > 1  # a full disk would delete files, as it may
 
         def end() -> None:
             member.disk.is_full = False

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from pyromq.failover.rules import Timing
+from tests.sim.families import family_of
 from tests.sim.lease_models import EtcdModel, PostgresModel
 
 SAFETY, LIVENESS = "safety", "liveness"
@@ -48,24 +49,17 @@ KINDS: Final = (
 )
 STORIES: Final = ("old lease", "strand")  # several faults in the order that hurts most; chosen by themselves
 FLIP: Final = "flip"  # a bit on the disk of a replica; in safety runs, for no scrub comes round in a minute
-_QUIET_S: Final = (60.0, 400.0)
-_LIFE_S: Final = (300.0, 1_500.0)  # likewise, of seeds from LIVES_FROM on
-_DENSER: Final = 4  # as much is sent in bursts of these seeds
-_BATCH: Final = 10
+_DENSER: Final = 4  # as much is sent in bursts of seeds that came later
 _SHORT, _MEDIUM, _LONG = (0.05, 1.5), (1.5, 8.0), (8.0, 25.0)
 PRODUCERS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
 CONSUMERS: Final = ("push", "orderly", "pull", "broadcast")
 POPS: Final = "pop"  # chosen by itself: it came later, and the plans of seeds stayed what they were
 OPERATIONS: Final = ("reset", "redrive", "topics", "pause group")
 DISK: Final = "replaced disk"  # a story, too
-OPERATIONS_FROM: Final = 50_000  # likewise, of operators who do more than change masters
 USERS: Final = "users"  # operators give rights and take them
-LIVES_FROM: Final = 70_000  # likewise, of access control, and of lives that are mostly quiet
 DAMAGE: Final = "damaged message"  # a bit of a message that somebody waits for, on a replica that is made master
-DAMAGE_FROM: Final = 90_000  # likewise; nothing else takes a member away: while it is, nobody has the message
 _GENTLE: Final = ("kill client", "pause client", "break", "slow", "kill names", "switch")
 QUIET: Final = "q"
-QUIET_FROM: Final = 40_000  # seeds that came before quiet phases have none, and stay what they were
 POPPERS: Final = ("popper", "popper5", "shared popper", "shared popper5")  # of ``pop_ledger`` alone
 GRPC: Final = ("popper5", "shared popper5")
 
@@ -152,7 +146,7 @@ class Plan:
 
 def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
     """The same for the same seed; ``mode`` overrules what the seed says, and quiet phases can be left out."""
-    rng = Random(f"{seed}/plan")
+    rng, family = Random(f"{seed}/plan"), family_of(seed)
     sets = {"a": rng.choice((1, 2, 2, 3, 3, 3, 3, 4, 5))}
     if sum(sets.values()) < 4 and rng.random() < 0.3:
         sets["b"] = rng.choice((1, 2)) if sets["a"] > 2 else rng.choice((1, 2, 3))
@@ -162,13 +156,13 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
         Timing.of(duration_s, alone_s=rng.choice((3.0, 10.0, 30.0))), look_s=duration_s / rng.choice((6, 10))
     )
     kinds = tuple(each for each in KINDS if rng.random() < rng.choice((0.15, 0.35, 0.6)))
-    if seed >= DAMAGE_FROM:
+    if family.is_damaged:
         sets["a"], kinds = max(2, sets["a"]), tuple(each for each in kinds if each in _GENTLE)
     names = rng.choice((1, 2, 2))
     lasts_s = rng.uniform(20.0, 60.0)
     faults = _faults(rng, kinds, lasts_s)
     stories, flips = tuple[Fault, ...](), tuple[Fault, ...]()
-    if seed >= DAMAGE_FROM:
+    if family.is_damaged:
         flips = _damages(Random(f"{seed}/damages"), lasts_s, len(faults))
     else:
         stories = _stories(Random(f"{seed}/stories"), sets, duration_s, lasts_s, len(faults))
@@ -195,8 +189,10 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
         tick_s=rng.choice((0.1, 0.25, 0.5)),
         fail_percent=rng.choice((0, 0, 10, 25)),
     )
-    plan = _with_quiet(plan, Random(f"{seed}/quiet")) if is_quiet and seed >= QUIET_FROM else plan
-    return _with_access(plan, Random(f"{seed}/access")) if is_quiet and seed >= LIVES_FROM else plan
+    if not is_quiet or not family.sends_more:
+        return plan
+    plan = _with_quiet(plan, Random(f"{seed}/quiet"))
+    return _with_access(plan, Random(f"{seed}/access")) if family.may_have_access else plan
 
 
 def _with_access(plan: Plan, rng: Random) -> Plan:
@@ -214,15 +210,14 @@ def _with_access(plan: Plan, rng: Random) -> Plan:
 
 
 def _with_quiet(plan: Plan, rng: Random) -> Plan:
-    """More is sent; half of the seeds go on for minutes in which little happens, and then fail again."""
+    """More is sent; many seeds go on for minutes in which little happens, and then fail again."""
     plan = replace(plan, clients=tuple(replace(each, gap_s=each.gap_s / _DENSER) for each in plan.clients))
-    is_life = plan.seed >= LIVES_FROM
-    lengths, counts = (_LIFE_S, (0, 1, 1, 2)) if is_life else (_QUIET_S, (0, 0, 1, 2))
-    counts = (0,) if plan.seed >= DAMAGE_FROM else counts
+    family = family_of(plan.seed)
     quiet = tuple(
-        Quiet(round(rng.uniform(*lengths), 4), round(rng.uniform(8.0, 25.0), 4)) for _ in range(rng.choice(counts))
+        Quiet(round(rng.uniform(*family.quiet_s), 4), round(rng.uniform(8.0, 25.0), 4))
+        for _ in range(rng.choice(family.quiet_counts))
     )
-    plan = replace(plan, batch=_BATCH if is_life else plan.batch)
+    plan = replace(plan, batch=family.batch)
     found = [*plan.faults, *_operations(plan)]
     found += _lost_disk(plan, len(found))
     if not quiet:
@@ -242,7 +237,7 @@ def _operations(plan: Plan) -> tuple[Fault, ...]:
     """What operators do in the first burst; numbered as faults are, behind them."""
     rng = Random(f"{plan.seed}/operations")
     kinds = tuple(each for each in OPERATIONS if rng.random() < 0.5)
-    if plan.seed < OPERATIONS_FROM or not kinds:
+    if not family_of(plan.seed).has_operators or not kinds:
         return ()
     found = _faults(rng, kinds, plan.faults_end_s - BEGIN_S)
     return tuple(replace(each, number=len(plan.faults) + each.number) for each in found)
@@ -251,7 +246,7 @@ def _operations(plan: Plan) -> tuple[Fault, ...]:
 def _lost_disk(plan: Plan, number: int) -> tuple[Fault, ...]:
     """At most one, in a set where somebody else has everything."""
     rng = Random(f"{plan.seed}/disks")
-    if not OPERATIONS_FROM <= plan.seed < DAMAGE_FROM or plan.sets["a"] < 2 or rng.random() >= 0.35:
+    if not family_of(plan.seed).may_lose_disks or plan.sets["a"] < 2 or rng.random() >= 0.35:
         return ()
     at_s = BEGIN_S + rng.uniform(2.0, plan.faults_end_s - BEGIN_S)
     length_s = 2 * plan.timing.duration_s + rng.uniform(0.0, 8.0)

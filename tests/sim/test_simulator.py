@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 
 from tests.sim.commands import last_line, run_python, simulate
+from tests.sim.families import DAMAGED, DENSE, LIFE, MIX, MIX_FROM, NEW_FROM, OPERATED, family_of
 from tests.sim.plan import (
     CONSUMERS,
+    DAMAGE,
     DISK,
     FLIP,
     KINDS,
-    LIVES_FROM,
     OPERATIONS,
-    OPERATIONS_FROM,
     POPS,
     PRODUCERS,
-    QUIET_FROM,
     STORIES,
     USERS,
     make_plan,
@@ -93,7 +93,7 @@ def test_plans_leave_out_kinds_of_faults_and_clients_and_some_plan_has_each() ->
 
 
 def test_newer_seeds_have_quiet_phases_and_more_traffic_and_can_be_run_without() -> None:
-    plans = [make_plan(seed) for seed in range(QUIET_FROM, QUIET_FROM + 40)]
+    plans = [make_plan(seed) for seed in range(40_000, 40_040)]
     assert {len(plan.quiet) for plan in plans} == {0, 1, 2}
     for plan in plans:
         assert {fault.burst for fault in plan.faults} <= set(range(len(plan.quiet) + 1))
@@ -101,13 +101,13 @@ def test_newer_seeds_have_quiet_phases_and_more_traffic_and_can_be_run_without()
         before = plan.without(("q",))
         assert (before.quiet, before.is_usual) == ((), False)
         assert before.faults == plan.faults[: len(before.faults)], "what comes later is added at the end"
-    more = {fault.kind for seed in range(OPERATIONS_FROM, OPERATIONS_FROM + 40) for fault in make_plan(seed).faults}
+    more = {fault.kind for seed in range(50_000, 50_040) for fault in make_plan(seed).faults}
     assert more >= {*OPERATIONS, DISK}
     assert not any(make_plan(seed).quiet for seed in range(50)), "seeds from before stay what they were"
 
 
 def test_the_newest_seeds_have_long_lives_and_some_have_access_control() -> None:
-    plans = [make_plan(seed) for seed in range(LIVES_FROM, LIVES_FROM + 60)]
+    plans = [make_plan(seed) for seed in range(70_000, 70_060)]
     assert {plan.has_access for plan in plans} == {True, False}
     for plan in plans:
         assert plan.batch > make_plan(1).batch
@@ -115,7 +115,35 @@ def test_the_newest_seeds_have_long_lives_and_some_have_access_control() -> None
         assert len({fault.number for fault in plan.faults}) == len(plan.faults)
         kinds = {fault.kind for fault in plan.faults}
         assert (USERS in kinds) is plan.has_access and not (plan.has_access and FLIP in kinds)
-    assert not any(make_plan(seed).has_access for seed in range(LIVES_FROM - 60, LIVES_FROM))
+    assert not any(make_plan(seed).has_access for seed in range(69_940, 70_000))
+
+
+def test_new_seeds_have_every_fault_operation_story_and_client() -> None:
+    """What ``--minutes`` draws; each family that it may be occurs, and each has what makes it one."""
+    plans = [make_plan(seed) for seed in range(NEW_FROM, NEW_FROM + 1_000)]
+    faults = {fault.kind for plan in plans for fault in plan.faults}
+    assert faults == {*KINDS, *STORIES, *OPERATIONS, FLIP, DISK, USERS, DAMAGE}
+    assert {client.kind for plan in plans for client in plan.clients} == {*PRODUCERS, *CONSUMERS, POPS}
+    assert {len(plan.quiet) for plan in plans} == {0, 1, 2} and {plan.is_usual for plan in plans} == {False, True}
+    assert {plan.has_access for plan in plans} == {False, True}
+    counts = Counter(family_of(plan.seed) for plan in plans)
+    assert all(abs(counts[family] - 10 * percent) < 50 for family, percent in MIX), counts
+    for plan in plans:
+        kinds = {fault.kind for fault in plan.faults}
+        assert (family_of(plan.seed) is DAMAGED) == (DAMAGE in kinds), "while a message is damaged nothing else fails"
+
+
+def test_most_new_seeds_take_brokers_machines_networks_or_the_lease_store_away() -> None:
+    plans = [make_plan(seed) for seed in range(NEW_FROM, NEW_FROM + 1_000)]
+    hard = {*KINDS, *STORIES, DISK} - {"kill client", "pause client", "break", "slow", "kill names", "switch"}
+    assert sum(any(fault.kind in hard for fault in plan.faults) for plan in plans) > 800
+
+
+def test_seeds_that_are_older_than_the_mix_have_the_family_of_their_number() -> None:
+    named = {each: family_of(each).name for each in (0, 39_999, 40_000, 49_999, 50_000, 69_999, 70_000, 89_999, 90_000)}
+    assert [*named.values()] == "plain plain quiet quiet operated operated life life damaged".split()
+    assert family_of(MIX_FROM - 1) is DAMAGED
+    assert {family_of(seed) for seed in range(MIX_FROM, MIX_FROM + 100)} == {DENSE, OPERATED, LIFE, DAMAGED}
 
 
 def test_what_is_left_out_changes_nothing_else() -> None:

@@ -1,0 +1,58 @@
+"""Families of seeds: what the plan of a seed has besides a minute of faults.
+
+         0   a minute of faults
+    40 000   four times as much is sent; half of the seeds have quiet phases, with a burst of faults after each
+    50 000   operators who do more than change masters, and lost disks
+    70 000   lives that are mostly quiet, and access control
+    90 000   damaged messages, and nothing that takes a member away
+   100 000   a mix: the seed itself says which of these it is (``MIX``); new seeds are drawn from here
+
+A seed that was run once stays what it was: what is added is added to a family of later seeds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+MIX_FROM: Final = 100_000
+NEW_FROM, NEW_TO = 1_000_000, 1_000_000_000  # ``--minutes`` draws one of these, and goes on from there
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What a plan has; without anything it is a minute of faults."""
+
+    name: str
+    quiet_counts: tuple[int, ...] = ()  # of quiet phases, one of these
+    quiet_s: tuple[float, float] = (60.0, 400.0)
+    batch: int = 3  # messages that are sent together
+    has_operators: bool = False
+    may_lose_disks: bool = False
+    may_have_access: bool = False
+    is_damaged: bool = False  # single messages, and nothing else takes a member away: while it is, nobody has them
+
+    @property
+    def sends_more(self) -> bool:
+        return bool(self.quiet_counts)
+
+
+PLAIN: Final = Family("plain")
+QUIET: Final = Family("quiet", (0, 0, 1, 2))
+OPERATED: Final = replace(QUIET, name="operated", has_operators=True, may_lose_disks=True)
+LIFE: Final = replace(
+    OPERATED, name="life", quiet_counts=(0, 1, 1, 2), quiet_s=(300.0, 1_500.0), batch=10, may_have_access=True
+)
+DAMAGED: Final = replace(LIFE, name="damaged", quiet_counts=(0,), may_lose_disks=False, is_damaged=True)
+DENSE: Final = replace(OPERATED, name="dense", quiet_counts=(0,))
+
+FIRST: Final = ((90_000, DAMAGED), (70_000, LIFE), (50_000, OPERATED), (40_000, QUIET), (0, PLAIN))
+MIX: Final = ((DENSE, 50), (OPERATED, 20), (LIFE, 20), (DAMAGED, 10))  # of a hundred seeds
+
+
+def family_of(seed: int) -> Family:
+    if seed < MIX_FROM:
+        return next(family for first, family in FIRST if seed >= first)
+    families, weights = zip(*MIX, strict=True)
+    return Random(f"{seed}/family").choices(families, weights)[0]
