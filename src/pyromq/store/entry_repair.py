@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 _NEIGHBOURS_MAX: Final = 8  # that are asked where the record may lie
 _WALKED_MAX: Final = 16 << 20  # bytes of the log; other requests wait meanwhile
 _MISSING_MAX: Final = 10_000
+_FLIPPED_MAX: Final = 2  # bits of an entry; two places of records seldom differ in so few
 
 
 class RecordPlace(NamedTuple):
@@ -54,7 +55,7 @@ class EntryRepair:
             found, damage = None, error
         except PositionOutOfRangeError as error:
             found, damage = None, CorruptRecordError(position=position, reason=str(error))
-        place = self._find_once(queue, offset)
+        place = self._find_once(queue, offset, RecordPlace(position, size))
         if place is not None and place != (position, size):
             self._correct(queue, offset, place)
             return place
@@ -62,33 +63,37 @@ class EntryRepair:
             return RecordPlace(position, size)
         raise damage
 
-    def _find_once(self, queue: ConsumeQueue, offset: int) -> RecordPlace | None:
+    def _find_once(self, queue: ConsumeQueue, offset: int, entry: RecordPlace) -> RecordPlace | None:
         """Consumers come to a damaged record again and again; the log is walked for the first of them alone."""
         key = queue.topic, queue.queue_id, offset
         if key in self._missing:
             return None
-        place = self._find(queue, offset)
+        place = self._find(queue, offset, entry)
         if place is None:
             if len(self._missing) >= _MISSING_MAX:
                 self._missing.clear()
             self._missing.add(key)
         return place
 
-    def _find(self, queue: ConsumeQueue, offset: int) -> RecordPlace | None:
-        """Search the log between the records of its neighbours."""
+    def _find(self, queue: ConsumeQueue, offset: int, entry: RecordPlace) -> RecordPlace | None:
+        """Search the log between the records of its neighbours.
+
+        Where no neighbour in front is sound, the log may have a record with this offset of a deleted topic of the same
+        name: then the last one counts, and only if an accident of the disk makes this entry of its place.
+        """
         log = self._log
         before = self._first_sound(queue, range(offset - 1, max(queue.first, offset - _NEIGHBOURS_MAX) - 1, -1))
         behind = self._first_sound(queue, range(offset + 1, min(queue.end, offset + _NEIGHBOURS_MAX)))
         end = behind.position if behind is not None else log.flushed
         start = before.position + before.size if before is not None else max(log.first, end - _WALKED_MAX)
-        walk = LogWalk(log.segments, start, log.flushed)
+        walk, found = LogWalk(log.segments, start, log.flushed), None
         for records in walk:
             for position, record in records:
                 if position < end and _is_of(record, queue, offset):
-                    return RecordPlace(position, record.size)
-            if walk.position >= end or walk.position - start > _WALKED_MAX:
+                    found = RecordPlace(position, record.size)
+            if walk.position >= end or walk.position - start > _WALKED_MAX or (found and before):
                 break
-        return None
+        return found if found and (before or _may_be(entry, found)) else None
 
     def _first_sound(self, queue: ConsumeQueue, offsets: Iterable[int]) -> RecordPlace | None:
         """Find the first of these entries whose record is where it says."""
@@ -116,6 +121,12 @@ class EntryRepair:
             "queue entry was damaged on disk, corrected from the log: topic=%s queue=%d offset=%d position=%d",
             *(queue.topic, queue.queue_id, offset, place.position),
         )
+
+
+def _may_be(entry: RecordPlace, place: RecordPlace) -> bool:
+    """Whether the entry is this place with a few flipped bits, or wiped."""
+    flipped = (entry.position ^ place.position).bit_count() + (entry.size ^ place.size).bit_count()
+    return flipped <= _FLIPPED_MAX or entry == (0, 0)
 
 
 def _is_of(record: RecordFound, queue: ConsumeQueue, offset: int) -> bool:

@@ -106,6 +106,40 @@ def test_several_entries_beside_each_other_are_corrected() -> None:
     assert bench.bodies() == ALL
 
 
+class RemadeBench(Bench):
+    """The topic was deleted and made again: the log has two records for each offset, the older ones nobody's."""
+
+    def __init__(self) -> None:
+        super().__init__(reopened=False)
+        self.store.delete_topic("orders")
+        drafts = [Draft(topic="orders", queue_id=0, body=self.body(number + 500)) for number in range(COUNT)]
+        self.places = self.store.append(drafts)
+        self.store.flush()
+        self.store.seal()
+        self.store.close()
+        self.open()
+
+
+REMADE = [Bench.body(number + 500) for number in range(COUNT)]
+
+
+def test_a_damaged_first_record_is_not_taken_for_one_of_a_deleted_topic() -> None:
+    bench = RemadeBench()
+    bench.flip_record(0)
+    bench.scrub.holds_reads = True
+    result = bench.store.reader.read("orders", 0, 0, count_max=5)
+    assert (result.status, result.next_offset) == (ReadStatus.OFFSET_OVERFLOW_ONE, 0)
+    bench.scrub.holds_reads = False
+    assert bench.bodies() == REMADE[1:]
+
+
+@pytest.mark.parametrize("bit", [3, 40, 62, 63, 95])
+def test_the_first_entry_of_a_topic_that_was_made_again_is_corrected(bit: int) -> None:
+    bench = RemadeBench()
+    bench.flip_entry(0, bit)
+    assert bench.bodies() == REMADE
+
+
 @pytest.mark.parametrize("holds_reads", [False, True])
 def test_a_damaged_record_stays_damaged_where_it_is(holds_reads: bool) -> None:
     bench = Bench()
@@ -145,7 +179,9 @@ def test_the_log_is_walked_once_for_a_record_that_is_not_there(monkeypatch: pyte
     bench.scrub.holds_reads = True
     repair, walks = bench.store.reader.scan._repair, list[int]()
     find = repair._find
-    monkeypatch.setattr(repair, "_find", lambda queue, offset: walks.append(offset) or find(queue, offset))
+    monkeypatch.setattr(
+        repair, "_find", lambda queue, offset, entry: walks.append(offset) or find(queue, offset, entry)
+    )
     bench.flip_record(7)
     for _ in range(3):
         assert bench.store.reader.read("orders", 0, 7).count == 0
