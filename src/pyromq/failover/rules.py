@@ -280,7 +280,10 @@ def _away(sight: Sight, record: LeaseRecord) -> dict[str, int]:
 
 
 def _renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRecord:
-    others = [each for each in map(broker.replica, record.in_sync) if each is not None]
+    named = [broker.replica(each) for each in record.in_sync if each != sight.me]
+    others = [each for each in named if each is not None]
+    if len(others) < len(named):  # one has not said how far it is: no more is known of it than before
+        others.append(MemberStatus(address="", position=record.confirmed, metadata=record.metadata))
     record = replace(record, members=tuple(sorted({*record.members, *record.in_sync})))
     return replace(
         record,

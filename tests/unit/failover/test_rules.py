@@ -118,6 +118,16 @@ def test_what_is_acknowledged_before_it_is_flushed_is_confirmed() -> None:
     assert written(decide(sight(A, asynchronous, replace(RECORD, in_sync=(A,)), renewed_s=96.0))).confirmed == 110
 
 
+def test_what_a_member_has_not_said_to_have_is_not_confirmed() -> None:
+    """While a master is new its members stay named before they have connected: one of them may have to take over."""
+    record, young = replace(RECORD, metadata=6), {"renewed_s": 96.0, "since_s": 99.0}
+    renewed = written(decide(sight(A, replace(MASTER, replicas=()), record, **young)))
+    assert (renewed.in_sync, renewed.confirmed, renewed.metadata) == ((A, B), 100, 6)
+    three = replace(record, in_sync=(A, B, C))
+    renewed = written(decide(sight(A, MASTER, three, **young)))
+    assert (renewed.in_sync, renewed.confirmed, renewed.metadata) == ((A, B, C), 100, 6), "C is not connected"
+
+
 def test_a_replica_joins_after_it_is_waited_for_and_has_everything() -> None:
     alone = replace(RECORD, in_sync=(A,))
     near = replace(MASTER, required=())
