@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
@@ -24,7 +25,8 @@ from pyromq.wire.record import RecordFound
 logger = logging.getLogger(__name__)
 
 _NEIGHBOURS_MAX: Final = 8  # that are asked where the record may lie
-_WALKED_MAX: Final = 16 << 20  # bytes of the log; other requests wait meanwhile
+_WALKED_MAX: Final = 4 << 20  # bytes of the log; other requests wait meanwhile, for up to 60 ms
+_POSITION_BITS: Final = 64
 _MISSING_MAX: Final = 10_000
 _FLIPPED_MAX: Final = 2  # bits of an entry; two places of records seldom differ in so few
 
@@ -68,12 +70,23 @@ class EntryRepair:
         key = queue.topic, queue.queue_id, offset
         if key in self._missing:
             return None
-        place = self._find(queue, offset, entry)
+        place = self._unflipped(queue, offset, entry) or self._find(queue, offset, entry)
         if place is None:
             if len(self._missing) >= _MISSING_MAX:
                 self._missing.clear()
             self._missing.add(key)
         return place
+
+    def _unflipped(self, queue: ConsumeQueue, offset: int, entry: RecordPlace) -> RecordPlace | None:
+        """The record at the position of this entry, or at one that differs in a single bit, however far away."""
+        unsigned = entry.position % (1 << _POSITION_BITS)
+        for position in (unsigned, *(unsigned ^ 1 << bit for bit in range(_POSITION_BITS))):
+            if self._log.first <= position < self._log.flushed:
+                with suppress(CorruptRecordError, PositionOutOfRangeError):
+                    record = self._records.verify(position)
+                    if _is_of(record, queue, offset):
+                        return RecordPlace(position, record.size)
+        return None
 
     def _find(self, queue: ConsumeQueue, offset: int, entry: RecordPlace) -> RecordPlace | None:
         """Search the log between the records of its neighbours.

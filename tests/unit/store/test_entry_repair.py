@@ -171,7 +171,16 @@ def test_a_log_that_counts_offsets_in_another_way_is_served_as_it_is(monkeypatch
     monkeypatch.setattr(repair, "_find", lambda *_: None)
     assert repair.verified(queue, 8, place.position, place.size) == (place.position, place.size)
     with pytest.raises(CorruptRecordError, match="another size"):
-        repair.verified(queue, 7, place.position, place.size - 1)
+        repair.verified(queue, 8, place.position, place.size - 1)
+
+
+def test_a_flipped_bit_is_corrected_however_far_away_the_neighbours_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quiet topic on a busy broker: what lies between two of its messages is more than may be walked."""
+    bench = Bench()
+    monkeypatch.setattr(bench.store.reader.scan._repair, "_find", lambda *_: None)
+    for bit in range(12 * 8):
+        bench.flip_entry(7, bit)
+        assert bench.bodies() == ALL, bit
 
 
 def test_the_log_is_walked_once_for_a_record_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
