@@ -25,8 +25,11 @@ class Family:
     """What a plan has; without anything it is a minute of faults."""
 
     name: str
+    burst_s: tuple[float, float] = (20.0, 60.0)  # how long the first burst of faults lasts
+    is_prompt: bool = False  # it begins when the cluster is whole, not twelve seconds after the first moment
     quiet_counts: tuple[int, ...] = ()  # of quiet phases, one of these
     quiet_s: tuple[float, float] = (60.0, 400.0)
+    has_defaults: bool = False  # all intervals of seeds with quiet phases are the product's, also that of metadata
     batch: int = 3  # messages that are sent together
     has_operators: bool = False
     may_lose_disks: bool = False
@@ -39,16 +42,18 @@ class Family:
 
 
 PLAIN: Final = Family("plain")
-QUIET: Final = Family("quiet", (0, 0, 1, 2))
+QUIET: Final = Family("quiet", quiet_counts=(0, 0, 1, 2))
 OPERATED: Final = replace(QUIET, name="operated", has_operators=True, may_lose_disks=True)
 LIFE: Final = replace(
     OPERATED, name="life", quiet_counts=(0, 1, 1, 2), quiet_s=(300.0, 1_500.0), batch=10, may_have_access=True
 )
 DAMAGED: Final = replace(LIFE, name="damaged", quiet_counts=(0,), may_lose_disks=False, is_damaged=True)
-DENSE: Final = replace(OPERATED, name="dense", quiet_counts=(0,))
+DENSE: Final = replace(OPERATED, name="dense", quiet_counts=(0,), burst_s=(40.0, 120.0), is_prompt=True)
+_IDLE_OPERATED: Final = replace(OPERATED, has_defaults=True)
+_IDLE_LIFE: Final = replace(LIFE, has_defaults=True)
 
 FIRST: Final = ((90_000, DAMAGED), (70_000, LIFE), (50_000, OPERATED), (40_000, QUIET), (0, PLAIN))
-MIX: Final = ((DENSE, 50), (OPERATED, 20), (LIFE, 20), (DAMAGED, 10))  # of a hundred seeds
+MIX: Final = ((DENSE, 50), (_IDLE_OPERATED, 20), (_IDLE_LIFE, 20), (DAMAGED, 10))  # of a hundred seeds
 
 
 def family_of(seed: int) -> Family:

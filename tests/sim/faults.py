@@ -49,8 +49,8 @@ class Faults:
         self.was_set_back = False  # and nobody has put that right
         self.was_ever_set_back = False
 
-    def begin(self) -> None:
-        self._schedule(0, 0.0)
+    def begin(self, since_s: float = 0.0) -> None:
+        self._schedule(0, since_s)
         self._back_up()
 
     def begin_burst(self, burst: int) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -269,16 +270,15 @@ class SimLoop(asyncio.BaseEventLoop):
             ready.append(timer)
 
     def forget_all(self) -> None:
-        """Nothing happens any more."""
+        """Nothing happens any more.
+
+        Last blocks of tasks that never ended run now, without a loop: what they make for one is never awaited.
+        """
         self.set_exception_handler(lambda *_: None)
-        for task in self._tasks:
-            coroutine: Any = task.get_coro()
-            for _ in range(_CLOSES_MAX):  # blocks that await something at their end are closed there, too
-                try:
-                    coroutine.close()
-                    break
-                except BaseException:  # whatever it says: nobody is there to hear it
-                    continue
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".* was never awaited", RuntimeWarning)
+            for task in self._tasks:
+                _close(task.get_coro())
         self._tasks.clear()
         self._timers.clear()
         self._ready.clear()
@@ -362,6 +362,15 @@ class SimLoop(asyncio.BaseEventLoop):
         error = context.get("exception")
         who = self.current.name if self.current else "simulator"
         self.errors.append(f"{who}: {context.get('message')}: {error!r}")
+
+
+def _close(coroutine: Any) -> None:
+    for _ in range(_CLOSES_MAX):  # blocks that await something at their end are closed there, too
+        try:
+            coroutine.close()
+            return
+        except BaseException:  # whatever it says: nobody is there to hear it
+            continue
 
 
 OUTSIDE: Final = contextvars.copy_context()

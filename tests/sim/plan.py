@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from pyromq.failover.rules import Timing
+from pyromq.replication.settings import ReplicationSettings
 from tests.sim.families import family_of
 from tests.sim.lease_models import EtcdModel, PostgresModel
 
@@ -116,6 +117,7 @@ class Plan:
     is_usual: bool = False  # intervals are those that the product has by default; else they are short
     has_access: bool = False  # requests are signed, and rights decide
     batch: int = 3  # messages that are sent together
+    is_prompt: bool = False  # times of the first burst count from when the cluster is whole
 
     @property
     def has_grpc(self) -> bool:
@@ -159,7 +161,7 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
     if family.is_damaged:
         sets["a"], kinds = max(2, sets["a"]), tuple(each for each in kinds if each in _GENTLE)
     names = rng.choice((1, 2, 2))
-    lasts_s = rng.uniform(20.0, 60.0)
+    lasts_s = rng.uniform(*family.burst_s)
     faults = _faults(rng, kinds, lasts_s)
     stories, flips = tuple[Fault, ...](), tuple[Fault, ...]()
     if family.is_damaged:
@@ -188,6 +190,7 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
         metadata_ms=rng.choice((500, 1_000, 3_000)),
         tick_s=rng.choice((0.1, 0.25, 0.5)),
         fail_percent=rng.choice((0, 0, 10, 25)),
+        is_prompt=family.is_prompt,
     )
     if not is_quiet or not family.sends_more:
         return plan
@@ -230,6 +233,7 @@ def _with_quiet(plan: Plan, rng: Random) -> Plan:
         ]
     duration_s = rng.choice((4.0, 8.0, 15.0))
     timing = replace(Timing.of(duration_s, alone_s=plan.timing.alone_s), look_s=duration_s / 10)
+    plan = replace(plan, metadata_ms=ReplicationSettings().metadata_interval_ms) if family.has_defaults else plan
     return replace(plan, faults=tuple(found), quiet=quiet, is_usual=True, timing=timing)
 
 

@@ -29,12 +29,13 @@ from tests.sim.lease_access import reached
 from tests.sim.loop import Numbered, SimLoop
 from tests.sim.network import Network
 from tests.sim.patches import simulated
-from tests.sim.plan import LIVENESS, Plan
+from tests.sim.plan import BEGIN_S, LIVENESS, Plan
 from tests.sim.rights import Guests, make_clients
 from tests.sim.story import Story
 from tests.sim.witness import Witness
 
 _TOPICS_S: Final = 60.0  # for the cluster to be whole
+_PROMPT_S: Final = 2.0  # of work in a whole cluster, in plans that begin to fail at once
 
 
 @dataclass
@@ -173,9 +174,10 @@ async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
         faults.guests = Guests(world, cluster, faults, verdict)
     for client in clients:
         client.start()
-    shift_s = max(0.0, loop.true_s - 8.0)
+    begins_s = loop.true_s + _PROMPT_S - BEGIN_S if plan.is_prompt else 0.0
+    shift_s = begins_s if plan.is_prompt else max(0.0, loop.true_s - 8.0)
     story = Story(world, cluster, clients, faults, verdict)
-    faults.begin()
+    faults.begin(begins_s)
     await story.burst_until(plan.faults_end_s + shift_s)
     for burst, quiet in enumerate(plan.quiet, start=1):
         await story.quiet(quiet.lasts_s)
