@@ -205,6 +205,13 @@ def _acks(group: str, entries: list[AckMessageEntry]) -> bytes:
     return AckMessageRequest(group=Resource(name=group), topic=Resource(name=RECEIVED), entries=entries).encode()
 
 
+def idle_ms(broker: Served) -> float:
+    """CPU ms a second of a broker that nobody asks anything: it spends that while a client decodes, too."""
+    before, began_s = threads_cpu_s(broker.pid), time.monotonic()
+    time.sleep(2)
+    return (threads_cpu_s(broker.pid) - before) * 1e3 / (time.monotonic() - began_s)
+
+
 def parked_mb(broker: Measured) -> float:
     """MB that receives take while they wait, each of a client of its own, 100 on a connection."""
     before = resident_mb(broker.pid)
@@ -243,6 +250,7 @@ def main() -> None:
                         note(line, which, consume_us(broker, consumers, one_by_one=one_by_one))
                     note(f"receive of 32, {acks}, one that decodes", which, receive_us(broker, one_by_one=one_by_one))
         for which, broker in brokers.items():
+            note("idle, CPU ms a second", which, idle_ms(broker))
             note(f"MB of {PARKED} parked receives", which, parked_mb(broker))
     print(f"{machine()}, load average {os.getloadavg()[0]:.1f}; CPU µs of the broker a message, least of {ROUNDS}")
     print(f"{'':48}" + "".join(f"{mode + (' beside' if source else ''):>14}" for mode, source in brokers))

@@ -200,8 +200,10 @@ class Pops:
         return False
 
     def _counted(self, result: PopResult) -> PopResult:
-        counters, count = self._counters, result.count
-        size_bytes = sum(portion.size_bytes for portion in result.portions)
+        counters, count, size_bytes = self._counters, 0, 0
+        for portion in result.portions:
+            count += len(portion.offsets)
+            size_bytes += portion.size_bytes
         counters.pulls_found += 1
         counters.pulled_messages += count
         counters.pulled_bytes += size_bytes
@@ -325,7 +327,8 @@ class Pops:
                 fine, reasons = _each_good(queue, acks.consumer_group, offsets, number, popped_ms)
                 errors += reasons
             if queue is not None and fine:
-                queue.settling.update(fine)  # they may be here twice
+                if len(acks.receipts) > 1:
+                    queue.settling.update(fine)  # they may be here twice
                 good.setdefault(queue, []).extend(fine)
         if not good:
             then(errors, None)
