@@ -6,7 +6,6 @@ from random import Random
 
 import hpack
 
-from pyromq.broker.popping.receipts import receipt_numbers
 from pyromq.model.topic import TopicConfig
 from pyromq.wire.grpc.definitions import (
     FilterExpression,
@@ -29,6 +28,7 @@ from pyromq.wire.grpc.services import (
 )
 from pyromq.wire.http2 import frames
 from tests.unit.broker.grpc.test_one_lane import GrpcPeer
+from tests.unit.broker.popping.pop_rig import number_by_key
 from tests.unit.broker.sending.lane_rig import LaneRig
 
 ORDERS, BILLING = Resource(name="orders"), Resource(name="billing")
@@ -135,7 +135,7 @@ async def consuming(rig: LaneRig, topic_type: str = "MIXED") -> Consumer:
     attributes = {"message.type": topic_type}
     config = TopicConfig(topic_name="orders", read_queue_nums=2, write_queue_nums=2, attributes=attributes)
     rig.broker.parts.tables.topics.update(config)
-    rig.broker.parts.popping.pops._new_number = receipt_numbers(b"k" * 32)
+    number_by_key(rig.broker.parts.popping.pops)
     return Consumer(rig)
 
 
