@@ -73,6 +73,10 @@ class Consumer:
         read += frames.encode_frame(frames.DATA, frames.END_STREAM, stream_id, with_prefix(request))
         return stream_id, read
 
+    def go_on_behind(self, stream_id: int) -> None:
+        """Calls that are made from now on have streams behind that one, which somebody else has opened."""
+        self._next_id = max(self._next_id, stream_id + 2)
+
     def answer(self, stream_id: int) -> list[bytes]:
         """The messages that answered a call, which is over."""
         self.peer.connection._out.flush()
