@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from benchmarks.generator import resident_mb, threads_cpu_s
+from benchmarks.grpc_consumers import LoadConsumer, consume
 from benchmarks.grpc_load import GrpcLoad, keep_outstanding, send_request
 from benchmarks.measure import machine
 from pyromq import Admin
@@ -48,7 +49,11 @@ ROUNDS = int(os.environ.get("ROUNDS", "3"))
 SENDS = (("64 outstanding", 1, 64), ("4 × 16 outstanding", 4, 16), ("16 waiting", 16, 1), ("1 waiting", 1, 1))
 CALLS = 6_000
 PARKED = 10_000
-MESSAGES = 3_200  # that are received and acknowledged
+MESSAGES = 3_200  # that are received and acknowledged by one that decodes them
+CONSUMED = 6_400  # by those that do not
+CONSUMERS = (1, 8, 32)
+ROUNDS_OF_EACH = 10  # receives of each consumer at least
+WARM = 2
 
 
 class Served(Protocol):
@@ -103,8 +108,39 @@ def receive_request(group: str, batch: int, polling_s: int) -> bytes:
     ).encode()
 
 
+def consume_us(broker: Served, consumers: int, *, one_by_one: bool) -> float:
+    """CPU µs of the broker for a message that is received, 32 at once, and acknowledged, by so many consumers at once.
+
+    Each has a connection of its own, and something outstanding on it at any time; they do as little as they can.
+    """
+    group, producer = f"group-{os.urandom(4).hex()}", GrpcLoad(broker.port, "producer")
+    with Admin(broker.nameserver) as admin:
+        admin.groups.create(group)
+    each = max(ROUNDS_OF_EACH, CONSUMED // 32 // consumers)
+    loads = [GrpcLoad(broker.port, f"{group}-{number}") for number in range(consumers)]
+    for load in loads:
+        _tell_settings(load, group)
+    first = loads[0]
+    first.socket.sendall(first.call("ReceiveMessage", receive_request(group, 1, 20)))  # a new group begins at the end
+    time.sleep(0.2)
+    count = (each + WARM) * consumers * 32 + 1
+    sends = [producer.call("SendMessage", send_request(number, RECEIVED, BODY)) for number in range(count)]
+    keep_outstanding([producer], [iter(sends)], 64)
+    _received(first)
+    request, names = receive_request(group, 32, 5), _acks(group, [])
+    members = [LoadConsumer(load, request, names, WARM + each, one_by_one=one_by_one) for load in loads]
+    consume(members, WARM)
+    before = threads_cpu_s(broker.pid)
+    done = consume(members, each)
+    took = (threads_cpu_s(broker.pid) - before) / done * 1e6
+    for load in (*loads, producer):
+        load.close()
+    return took
+
+
 def receive_us(broker: Served, *, one_by_one: bool) -> float:
-    """CPU µs of the broker for a message that is received, 32 at once, and acknowledged."""
+    """CPU µs of the broker for a message that is received, 32 at once, and acknowledged; by one consumer that decodes
+    everything, so that the broker waits for it between two calls, and wakes up for each."""
     group = f"group-{os.urandom(4).hex()}"
     with Admin(broker.nameserver) as admin:
         admin.groups.create(group)  # Apache's proxy knows no others
@@ -169,6 +205,13 @@ def _acks(group: str, entries: list[AckMessageEntry]) -> bytes:
     return AckMessageRequest(group=Resource(name=group), topic=Resource(name=RECEIVED), entries=entries).encode()
 
 
+def idle_ms(broker: Served) -> float:
+    """CPU ms a second of a broker that nobody asks anything: it spends that while a client decodes, too."""
+    before, began_s = threads_cpu_s(broker.pid), time.monotonic()
+    time.sleep(2)
+    return (threads_cpu_s(broker.pid) - before) * 1e3 / (time.monotonic() - began_s)
+
+
 def parked_mb(broker: Measured) -> float:
     """MB that receives take while they wait, each of a client of its own, 100 on a connection."""
     before = resident_mb(broker.pid)
@@ -200,14 +243,19 @@ def main() -> None:
                 for which, broker in brokers.items():
                     note(f"send, {line}", which, send_us(broker, connections, outstanding))
             for which, broker in brokers.items():
-                note("receive of 32, one call for 32 acks", which, receive_us(broker, one_by_one=False))
-                note("receive of 32, 32 calls for acks", which, receive_us(broker, one_by_one=True))
+                for one_by_one in (False, True):
+                    acks = "32 calls for acks" if one_by_one else "one call for 32 acks"
+                    for consumers in CONSUMERS:
+                        line = f"receive of 32, {acks}, {consumers} at once"
+                        note(line, which, consume_us(broker, consumers, one_by_one=one_by_one))
+                    note(f"receive of 32, {acks}, one that decodes", which, receive_us(broker, one_by_one=one_by_one))
         for which, broker in brokers.items():
+            note("idle, CPU ms a second", which, idle_ms(broker))
             note(f"MB of {PARKED} parked receives", which, parked_mb(broker))
     print(f"{machine()}, load average {os.getloadavg()[0]:.1f}; CPU µs of the broker a message, least of {ROUNDS}")
-    print(f"{'':40}" + "".join(f"{mode + (' beside' if source else ''):>14}" for mode, source in brokers))
+    print(f"{'':48}" + "".join(f"{mode + (' beside' if source else ''):>14}" for mode, source in brokers))
     for line in dict.fromkeys(line for line, _ in least):
-        print(f"  {line:38}" + "".join(f"{least[line, which]:14.1f}" for which in brokers))
+        print(f"  {line:46}" + "".join(f"{least[line, which]:14.1f}" for which in brokers))
 
 
 if __name__ == "__main__":

@@ -69,13 +69,22 @@ class GrpcLoad:
 
     def call(self, name: str, request: bytes, *, ends: bool = True) -> bytes:
         """The bytes of the next call, or of a stream's beginning; to be sent in the order in which they were made."""
+        return self.with_request(self.begin(name, has_timeout=ends), request, ends=ends)
+
+    def begin(self, name: str, *, has_timeout: bool = True) -> tuple[int, bytes]:
+        """Stream and HEADERS of the next call; to be sent in the order in which they were made."""
         stream_id, self._next_id = self._next_id, self._next_id + 2
         fields = [*self._fields, (b":path", f"{SERVICE}{name}".encode()), (b"x-mq-request-id", _request_id())]
-        if ends:
+        if has_timeout:
             fields.append((b"grpc-timeout", b"30S" if name == "ReceiveMessage" else b"3S"))
         fields.sort(key=lambda field: not field[0].startswith(b":"))
         block = self._encoder.encode(fields, huffman=False)
-        head = frames.encode_frame(frames.HEADERS, frames.END_HEADERS, stream_id, block)
+        return stream_id, frames.encode_frame(frames.HEADERS, frames.END_HEADERS, stream_id, block)
+
+    @staticmethod
+    def with_request(begun: tuple[int, bytes], request: bytes, *, ends: bool = True) -> bytes:
+        """A call that was begun, with its request."""
+        stream_id, head = begun
         flags = frames.END_STREAM if ends else 0
         return head + frames.encode_frame(frames.DATA, flags, stream_id, with_prefix(request))
 

@@ -4,7 +4,7 @@
 //! properties that repeat a name or are no UTF-8, and messages without an id of their own.
 
 use crate::guard::guarded;
-use crate::http2_lane::FRAME_MAX;
+use crate::http2_lane::{FRAME_MAX, PREFIX_BYTES};
 use crate::json::put_decimal;
 use crate::layout::{
     i32_at, i64_at, record_at, Places, ANY_V6, ATTEMPT_AT, BORN_HOST_AT, BORN_MS_AT, COMPRESSED, OFFSET_AT,
@@ -96,8 +96,8 @@ impl Deliveries {
         })
     }
 
-    /// A whole response in frames of HTTP/2, and how many bytes of DATA it has: `messages` between what comes first and last,
-    /// all within `room`; `head` and `trailers` are header blocks. None: as `messages`, or there is no room.
+    /// A whole response in frames of HTTP/2, and how many bytes of DATA it has: `messages` between what comes first and the
+    /// time of delivery, all within `room`; `blocks` are head and trailers. None: as `messages`, or there is no room.
     #[allow(clippy::too_many_arguments)]
     fn response<'py>(
         &self,
@@ -106,20 +106,21 @@ impl Deliveries {
         topic: &[u8],
         invisible_ms: u64,
         stream_id: u32,
-        ends: (&[u8], &[u8]),
+        ends: (&[u8], u64),
         blocks: (&[u8], &[u8]),
         room: usize,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, usize)>> {
         guarded(|| {
             let Some(heads) = self.heads(&portions, topic, invisible_ms)? else { return Ok(None) };
-            let size = ends.0.len() + heads.size() + ends.1.len();
+            let (first, last) = (ends.0, delivered_at(ends.1));
+            let size = first.len() + heads.size() + last.len();
             if size > room {
                 return Ok(None);
             }
             let (head, trailers) = blocks;
             let frames = size.div_ceil(FRAME_MAX) + 2;
             let whole = head.len() + size + trailers.len() + frames * FRAME_HEAD_BYTES;
-            let data = std::iter::once(ends.0).chain(heads.pieces()).chain(std::iter::once(ends.1));
+            let data = std::iter::once(first).chain(heads.pieces()).chain(std::iter::once(&last[..]));
             let response = PyBytes::new_with(py, whole, |into| {
                 let at = put_frame(into, 0, HEADERS, END_HEADERS, stream_id, head);
                 let at = put_data(into, at, stream_id, data, size);
@@ -129,6 +130,15 @@ impl Deliveries {
             Ok(Some((response, size)))
         })
     }
+}
+
+/// The last message of a response, with the prefix of gRPC: when it was made.
+fn delivered_at(ms: u64) -> Vec<u8> {
+    let mut found = vec![0; PREFIX_BYTES];
+    put_time(&mut found, 0x1A, ms);
+    let size = (found.len() - PREFIX_BYTES) as u32;
+    found[1..PREFIX_BYTES].copy_from_slice(&size.to_be_bytes());
+    found
 }
 
 /// A frame of HTTP/2 at that place; where the next one begins.

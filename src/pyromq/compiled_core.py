@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
-INTERFACE: Final = 9
+INTERFACE: Final = 10
 """Which functions there are and what they mean; ``core/src/lib.rs`` has the same number."""
 
 SWITCH: Final = "PYROMQ_PURE"
@@ -265,7 +265,7 @@ class Deliveries(Protocol):
         topic: bytes,
         invisible_ms: int,
         stream_id: int,
-        ends: tuple[bytes, bytes],
+        ends: tuple[bytes, int],
         blocks: tuple[bytes, bytes],
         room: int,
     ) -> tuple[bytes, int] | None: ...

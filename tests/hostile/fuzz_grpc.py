@@ -58,6 +58,7 @@ from tests.unit.net.http2.talk import Calls, Talk, messages
 
 ORDERS, READERS = Resource(name="orders"), Resource(name="readers")
 _QUEUE: Final = MessageQueue(topic=ORDERS, id=1)
+_STREAM_ID_MAX: Final = (1 << 31) - 1
 _HANDLE: Final = "0 1700000000000 60000 734215009 0 broker-a 0 1"
 SEEDS: Final[dict[str, Proto]] = {
     "QueryRoute": services.QueryRouteRequest(topic=ORDERS),
@@ -325,6 +326,7 @@ async def fuzz_taken(count: int, seed: int, report: FuzzReport) -> None:
             report.inputs["taken"] += len(reads)
             try:
                 if await _is_open_after(reads, rig, consumer, rng):
+                    consumer.go_on_behind(consumer.peer.connection._streams.last_id)  # a damaged one may be far ahead
                     answered = await consumer.ack(entries[:1])
                     assert answered.status is not None, "the last call is not answered"
                     report.accepted["taken"] += len(reads)
@@ -343,7 +345,8 @@ async def _is_open_after(reads: list[bytes], rig: LaneRig, consumer: Consumer, r
             await rig.settle()
     await rig.settle()
     is_half = connection._frames.half_read_bytes or connection._requests.block is not None  # it swallows the call
-    return not is_half and not connection._is_ending and not consumer.peer.transport.closed
+    has_streams = connection._streams.last_id < _STREAM_ID_MAX
+    return not is_half and has_streams and not connection._is_ending and not consumer.peer.transport.closed
 
 
 def damaged_read(consumer: Consumer, entries: list[services.AckMessageEntry], rng: Random) -> bytes:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING, Final
 
 from pyromq.broker.base.access import GuardedAccess
@@ -255,4 +256,4 @@ def _facts(client: GrpcClient) -> tuple[bytes, bytes]:
 
 def _is_same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
     """Tokens are compared by what they are made of, not by what that is equal to."""
-    return len(one) == len(other) and all(mine is theirs for mine, theirs in zip(one, other, strict=True))
+    return len(one) == len(other) and all(map(is_, one, other))

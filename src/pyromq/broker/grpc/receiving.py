@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -93,8 +92,10 @@ class Receiving:
             lane = self._ground.pop_lane(client.caller)
             if lane is not None:
                 self._ground.hand_over()  # what came before it
-                with suppress(MQError):  # it goes the way of requests, where it meets the same
+                try:
                     plan, result = lane.pop(client.caller, pop)
+                except MQError:  # it goes the way of requests, where it meets the same
+                    pass
         if result is not None and request is not None and self._respond_at_once(connection, stream_id, request, result):
             return
         serve = partial(self._receive_of, client, plan, result)
@@ -120,7 +121,7 @@ class Receiving:
         portions = self._portions(connection, request, result)
         if portions is None or self._deliveries is None:
             return False
-        ends = (_OK_PREFIXED, with_prefix(self._end()))
+        ends = (_OK_PREFIXED, self._ground.clock.now_ms())
         blocks, room = (RESPONSE_HEAD, TRAILERS_OK), connection.taken_room
         topic, invisible_ms = request.topic_bytes, result.invisible_ms
         found = self._deliveries.response(portions, topic, invisible_ms, stream_id, ends, blocks, room)
@@ -245,8 +246,7 @@ class Receiving:
         size, portions = 0, []
         for portion in result.portions:
             size += portion.size_bytes
-            before = result.receipt(portion, 0).text()[:-1].encode()  # up to the offset
-            portions.append((list(portion.runs), before, len(portion.offsets)))
+            portions.append((list(portion.runs), result.receipt_start(portion).encode(), len(portion.offsets)))
         return portions if size <= room_bytes(connection) else None
 
     @staticmethod

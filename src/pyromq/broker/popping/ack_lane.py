@@ -1,7 +1,7 @@
 """The acknowledgement lane: plain requests 200051 and 200151 at the beginning of a read, read by the compiled core.
 
-    200051 ─▶ core: those of one group and topic, receipts, responses ─▶ ``Pops.settle_together``, one commit
-    200151 ─▶ core: hand-outs and their offsets, the response         ─▶ ``Pops.settle_many`` of each, one commit
+    200051 ─▶ core: those of one group and topic, receipts, responses ─▶ ``Settler.settle_together``, one commit
+    200151 ─▶ core: hand-outs and their offsets, the response         ─▶ ``Settler.settle_many`` of each, one commit
 
 A part of the pop lane, which is open or not. It decides nothing: receipts are checked by the pops, row by row, as those
 of ``PopHandler`` are, and responses leave when the acknowledgements are as safe as the store promises.
@@ -51,7 +51,7 @@ class AckLane:
         consumed, group, topic, receipts, numbers, responses = taken
         connection.frames_in += len(numbers)
         then = partial(self._settled, connection, numbers, responses, self._clock.monotonic_ms())
-        self._pops.settle_together(AckTogether(group, topic, receipts), then)
+        self._pops.settler.settle_together(AckTogether(group, topic, receipts), then)
         return consumed
 
     def _settled(
@@ -89,7 +89,7 @@ class AckLane:
             for outcome, count in outcomes_of(errors, acks.sizes).items():
                 self._times.note(_CODE, outcome, took_ms, count, held=True)
 
-        self._pops.settle_together(acks, settled)
+        self._pops.settler.settle_together(acks, settled)
 
     # --- batches ---
 

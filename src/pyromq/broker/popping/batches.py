@@ -32,7 +32,7 @@ class _Batch:
 
     def run(self, pops: Pops, acks: Sequence[HandOutAcks]) -> None:
         for name, offsets, number, popped_ms in acks:
-            good = pops.settle_many(name, offsets, number, popped_ms, self._settled)
+            good = pops.settler.settle_many(name, offsets, number, popped_ms, self._settled)
             self._asked, self._good = self._asked + len(offsets), self._good + good
             if not good:
                 self._settled(None)

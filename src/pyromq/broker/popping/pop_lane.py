@@ -1,7 +1,7 @@
 """The pop lane: plain pops, acknowledgements and batches of them at the beginning of a read, read by the compiled core.
 
-    bytes of a read ─▶ core: a pop of a kind that is known   ─▶ ``Pops.take``             ─▶ core: head of the response
-                  ├──▶ core: acknowledgements (``AckLane``)  ─▶ ``Pops.settle_together``  ─▶ answered when they are safe
+    bytes of a read ─▶ core: a pop of a kind that is known  ─▶ ``Pops.take``               ─▶ core: head of the response
+                  ├──▶ core: acknowledgements (``AckLane``) ─▶ ``Settler.settle_together`` ─▶ answered when safe
                   └──▶ the first frame that is not plain, and all behind it ─▶ ``PopHandler``, as ever
 
 It only narrows, and decides nothing: ``Pops`` has the rows, and says who gets what. It knows a kind of pops (all that

@@ -150,11 +150,11 @@ class PopHandler:
     def _found(self, connection: Connection, request: Received[Any], result: PopResult) -> None:
         self._times.outcome = ResponseCode.SUCCESS
         if request.is_oneway:
-            self._pops.give_back(result)
+            self._pops.settler.give_back(result)
             return
         if isinstance(connection, Caller):
             if not connection.take_result(request, result):
-                self._pops.give_back(result)
+                self._pops.settler.give_back(result)
             return
         runs = [run for portion in result.portions for run in portion.runs]
         size_bytes = sum(portion.size_bytes for portion in result.portions)
@@ -180,7 +180,7 @@ class PopHandler:
             self._ack_together(connection, request, header)
             return
         receipt = self._receipt(header)
-        self._pops.settle(header.consumer_group, header.topic, receipt, self._then(connection, request))
+        self._pops.settler.settle(header.consumer_group, header.topic, receipt, self._then(connection, request))
         self._times.outcome = HELD
 
     def _ack_together(self, connection: Connection, request: Received[Any], header: AckTogether) -> None:
@@ -196,7 +196,7 @@ class PopHandler:
             for outcome, count in outcomes_of(errors, header.sizes).items():
                 self._times.note(request.code, outcome, took_ms, count, held=True)
 
-        self._pops.settle_together(header, then)
+        self._pops.settler.settle_together(header, then)
         self._times.outcome = HELD  # noted by ``then``, even where that was called at once
 
     def _receipt(self, header: AckHeader | ChangeInvisibleTimeHeader) -> Receipt:
@@ -236,13 +236,13 @@ class PopHandler:
 
         self._times.outcome = HELD
         group, topic, time_ms = header.consumer_group, header.topic, max(0, header.invisible_time)
-        made.append(self._pops.change(group, topic, receipt, time_ms, then, suspend=bool(header.suspend)))
+        made.append(self._pops.settler.change(group, topic, receipt, time_ms, then, suspend=bool(header.suspend)))
 
     def forward(self, connection: Connection, request: Received[ForwardToDeadLettersHeader]) -> None:
         """31040: answered when the copy is safe, and the message acknowledged."""
         header = request.header
         then = self._then(connection, request)
-        self._pops.bury(header.consumer_group, header.topic, parse_receipt(header.extra_info), then)
+        self._pops.settler.bury(header.consumer_group, header.topic, parse_receipt(header.extra_info), then)
         self._times.outcome = HELD
 
     def _then(self, connection: Connection, request: Received[Any]) -> Then:

@@ -1,4 +1,4 @@
-"""Pops of a broker: hand-outs, receipts and what becomes of them, for every protocol (see the room's docstring).
+"""Pops of a broker: what is handed out to whom, and what comes again (see the room's docstring).
 
 Everything runs on the loop. What a consumer did not acknowledge in time is ready again, without a copy: its row says
 how often it was delivered. Waiting pops are woken by new messages, by rows that become ready, and by acknowledgements
@@ -10,35 +10,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from pyromq.broker.base.environment import Environment
-from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE
-from pyromq.broker.popping.calls import AckErrors, AckTogether, PopRequest, PopResult, Portion
+from pyromq.broker.popping.calls import PopRequest, PopResult, Portion
 from pyromq.broker.popping.dead import DeadLetters
-from pyromq.broker.popping.journal import PopJournal, Then, Writes
-from pyromq.broker.popping.plans import INVISIBLE_MS_MAX, Plans, PopPlan, Source
+from pyromq.broker.popping.journal import PopJournal, Writes
+from pyromq.broker.popping.plans import Plans, PopPlan, Source
 from pyromq.broker.popping.receipts import (
-    InvalidReceiptError,
-    Receipt,
     TopicKind,
-    parse_receipt,
-    real_topic,
     receipt_numbers,
 )
+from pyromq.broker.popping.settling import Settler
 from pyromq.broker.popping.taking import AGAIN_MS, Pop, Taker, has_free, has_room
 from pyromq.broker.popping.waiting import ANYBODY, WaitingPops
 from pyromq.broker.state.tables import Tables
 from pyromq.compiled_core import PlainPops, core
-from pyromq.errors import MQError
-from pyromq.store.in_flight.journal import Changed
-from pyromq.store.in_flight.queue import HandOut, InFlightQueue, QueueName
+from pyromq.store.in_flight.queue import InFlightQueue, QueueName
 from pyromq.store.in_flight.table import InFlightTable
 from pyromq.store.message_store import MessageStore
-from pyromq.wire.codes import ResponseCode
 from pyromq.wire.fast.responses import pop_response_pieces
 from pyromq.wire.frame import FRAME_BYTES_MAX
 
@@ -75,12 +68,15 @@ class Pops:
         self.core_lane: PlainPops | None = None  # what the compiled core has of it, if there is one
         if core is not None:
             self.core_lane = store.reader.scan.new_pop_lane(core, FRAME_BYTES_MAX, pop_response_pieces())
+        self._new_number = receipt_numbers()
         self._taker = Taker(store, self.journal, self._settings.name, self.core_lane)
         self._dead = DeadLetters(tables.topics, self.journal, writes.put, counters)
         self._dead.on_failed = self._bury_later
+        self.settler = Settler(
+            table, self.journal, self._taker, self._dead, environment.clock, self._new_number, self._settings.name
+        )
         self.waiting = WaitingPops(environment, self._taker, self.take, self.has_some)
         self._revived: dict[tuple[str, str], None] = {}  # groups and topics of which rows became ready, unreported
-        self._new_number = receipt_numbers()
         self._attempt_ids: OrderedDict[tuple[QueueName, str], tuple[int, list[int]]] = OrderedDict()
         self._committed: dict[QueueName, int] = {}  # as it was committed here: another value is somebody else's
         self._looked_ms = 0
@@ -116,7 +112,7 @@ class Pops:
             if not future.cancelled():
                 future.set_result(result)
             elif result is not None:
-                self.give_back(result)
+                self.settler.give_back(result)
 
         deadline_ms = self._clock.monotonic_ms() + plan.request.poll_ms
         held = self.waiting.hold(plan, deadline_ms, respond, owner, only_look=only_look)
@@ -125,7 +121,7 @@ class Pops:
         except asyncio.CancelledError:
             self.waiting.release(held)
             if future.done() and (result := future.result()) is not None:
-                self.give_back(result)
+                self.settler.give_back(result)
             raise
 
     def take(self, plan: PopPlan) -> PopResult | None:
@@ -200,8 +196,10 @@ class Pops:
         return False
 
     def _counted(self, result: PopResult) -> PopResult:
-        counters, count = self._counters, result.count
-        size_bytes = sum(portion.size_bytes for portion in result.portions)
+        counters, count, size_bytes = self._counters, 0, 0
+        for portion in result.portions:
+            count += len(portion.offsets)
+            size_bytes += portion.size_bytes
         counters.pulls_found += 1
         counters.pulled_messages += count
         counters.pulled_bytes += size_bytes
@@ -253,136 +251,7 @@ class Pops:
             self._progress.commit(*name, queue.low)
             self._committed[name] = queue.low
 
-    # --- settling ---
-
-    async def ack(self, group: str, topic: str, receipt: str) -> None:
-        """Returns when it is as safe as the store promises. Raises InvalidReceiptError, StoreError."""
-        parsed = parse_receipt(receipt)
-        await self._reported(lambda then: self.settle(group, real_topic(parsed.kind, group, topic), parsed, then))
-
-    async def change_invisible(
-        self, group: str, topic: str, receipt: str, invisible_ms: int, *, suspend: bool = False
-    ) -> str:
-        """The new receipt; 0 makes it visible now. ``suspend``: the next delivery is not counted."""
-        parsed, made = parse_receipt(receipt), list[Receipt]()
-        real = real_topic(parsed.kind, group, topic)
-        await self._reported(
-            lambda then: made.append(self.change(group, real, parsed, invisible_ms, then, suspend=suspend))
-        )
-        return made[0].text()
-
-    async def forward_to_dead_letters(self, group: str, topic: str, receipt: str) -> None:
-        """The message goes to %DLQ%group now. Raises InvalidReceiptError, StoreError."""
-        parsed = parse_receipt(receipt)
-        await self._reported(lambda then: self.bury(group, topic, parsed, then))
-
-    def bury(self, group: str, topic: str, receipt: Receipt, then: Then) -> None:
-        """Copy a message to %DLQ%group, then acknowledge it; ``topic`` is the one that was popped.
-
-        Raises InvalidReceiptError.
-        """
-        name = QueueName(group, real_topic(receipt.kind, group, topic), receipt.queue_id)
-        queue, _ = self._row(name, receipt.offset, receipt.number, receipt.popped_ms)
-        found, gone = self._taker.records(queue, [receipt.offset], self._clock.now_ms())
-        if gone:
-            raise InvalidReceiptError("the store does not have the message any more")
-        if not found:
-            raise RefusedError(
-                ResponseCode.SYSTEM_BUSY, "the message is damaged here, another member has it; ask again"
-            )
-        self._dead.bury(queue, receipt.offset, found[receipt.offset], topic, then)
-
-    async def _reported(self, begin: Callable[[Then], None]) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def then(error: MQError | None) -> None:
-            if future.cancelled():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        begin(then)
-        await asyncio.shield(future)
-
-    def settle(self, group: str, topic: str, receipt: Receipt, then: Then) -> None:
-        """Acknowledge one message; ``topic`` is the one that its queue belongs to. Raises InvalidReceiptError."""
-        name = QueueName(group, topic, receipt.queue_id)
-        queue, _ = self._row(name, receipt.offset, receipt.number, receipt.popped_ms)
-        self.journal.ack(queue, (receipt.offset,), then)
-
-    def settle_together(self, acks: AckTogether, then: Callable[[AckErrors, MQError | None], None]) -> None:
-        """Acknowledge those whose receipts are good; ``then`` hears of all of them when these are safe, or are not."""
-        errors: AckErrors = []
-        good: dict[InFlightQueue, list[int]] = {}
-        for queue_id, number, popped_ms, offsets in acks.receipts:
-            queue = self.table.queues.get(QueueName(acks.consumer_group, acks.topic, queue_id))
-            fine = queue.good(offsets, number, popped_ms) if queue is not None else ()
-            if queue is not None and len(fine) == len(offsets) == len(set(offsets)):
-                errors += [None] * len(offsets)
-            else:
-                fine, reasons = _each_good(queue, acks.consumer_group, offsets, number, popped_ms)
-                errors += reasons
-            if queue is not None and fine:
-                queue.settling.update(fine)  # they may be here twice
-                good.setdefault(queue, []).extend(fine)
-        if not good:
-            then(errors, None)
-            return
-        waiting, failure = len(good), None
-
-        def settled(error: MQError | None) -> None:
-            nonlocal waiting, failure
-            waiting, failure = waiting - 1, failure or error
-            if not waiting:
-                then(errors, failure)
-
-        for queue, offsets in good.items():
-            self.journal.ack(queue, offsets, settled)
-
-    def settle_many(self, name: QueueName, offsets: Collection[int], number: int, popped_ms: int, then: Then) -> int:
-        """Acknowledge those whose receipts are good; returns how many these are. ``then`` hears if there are any."""
-        queue = self.table.queues.get(name)
-        good = queue.good(offsets, number, popped_ms) if queue is not None else ()
-        if queue is not None and good:
-            self.journal.ack(queue, good, then)
-        return len(good)
-
-    def change(
-        self, group: str, topic: str, receipt: Receipt, invisible_ms: int, then: Then, *, suspend: bool = False
-    ) -> Receipt:
-        """Another invisible time, from now on; the receipt that counts once ``then`` heard of it."""
-        if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
-            text = f"an invisible time of {invisible_ms} ms is not between 0 and {INVISIBLE_MS_MAX} ms (12 h)"
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
-        name = QueueName(group, topic, receipt.queue_id)
-        queue, out = self._row(name, receipt.offset, receipt.number, receipt.popped_ms)
-        now_ms, number = self._clock.now_ms(), self._new_number()
-        attempts = max(0, out.attempts - suspend)
-        change = Changed(*name, receipt.offset, number, now_ms, now_ms + invisible_ms, attempts)
-        self.journal.change(queue, change, then)
-        return receipt._replace(
-            start=receipt.offset, popped_ms=now_ms, invisible_ms=invisible_ms, number=number, broker=self._settings.name
-        )
-
-    def give_back(self, result: PopResult) -> None:
-        """These could not be delivered: they are visible again, and the delivery does not count."""
-        now_ms = self._clock.now_ms()
-        for portion in result.portions:
-            name = QueueName(result.request.group, portion.topic, portion.queue_id)
-            queue = self.table.queues.get(name)
-            for offset in portion.offsets if queue is not None else ():
-                assert queue is not None
-                out = queue.rows.get(offset)
-                if out is not None and out.number == result.number and offset not in queue.settling:
-                    number = self._new_number()
-                    self.journal.change(queue, Changed(*name, offset, number, now_ms, now_ms, out.attempts - 1))
-
-    def _row(self, name: QueueName, offset: int, number: int, popped_ms: int) -> tuple[InFlightQueue, HandOut]:
-        """The row that a receipt is good for."""
-        queue = _good_for(self.table.queues.get(name), name.group, offset, number, popped_ms)
-        return queue, queue.rows[offset]
+    # --- what happens by itself ---
 
     def _settled(self, queues: Iterable[InFlightQueue]) -> None:
         """Rows of these are gone, or have another time."""
@@ -396,8 +265,6 @@ class Pops:
             self.tick_expired()  # a change to 0 makes visible at once
             for group, topic in freed:
                 self.waiting.wake_group(group, topic)
-
-    # --- what happens by itself ---
 
     def tick(self) -> None:
         """Ten times a second, while this broker may write."""
@@ -453,43 +320,3 @@ class Pops:
             elif not queue.rows and now_ms - queue.used_ms > _IDLE_MS:
                 self._committed.pop(name, None)
                 self.journal.forget(queue)
-
-
-def _good_for(queue: InFlightQueue | None, group: str, offset: int, number: int, popped_ms: int) -> InFlightQueue:
-    """The queue, if a receipt is good for a row of it. Raises InvalidReceiptError."""
-    out = queue.rows.get(offset) if queue is not None else None
-    if queue is None or out is None or out.number != number or out.popped_ms != popped_ms or offset in queue.settling:
-        raise _reason(queue, out, group, number, popped_ms)
-    return queue
-
-
-def _each_good(
-    queue: InFlightQueue | None, group: str, offsets: Iterable[int], number: int, popped_ms: int
-) -> tuple[list[int], AckErrors]:
-    """The offsets whose receipts are good, each once; and for each why it is not."""
-    found: dict[int, None] = {}
-    errors: AckErrors = []
-    for offset in offsets:
-        try:
-            _good_for(queue, group, offset, number, popped_ms)
-        except InvalidReceiptError as error:
-            errors.append(error)
-        else:
-            errors.append(_used() if offset in found else None)
-            found[offset] = None
-    return list(found), errors
-
-
-def _reason(
-    queue: InFlightQueue | None, out: HandOut | None, group: str, number: int, popped_ms: int
-) -> InvalidReceiptError:
-    """Why a receipt is not good."""
-    if queue is None or out is None:
-        return InvalidReceiptError(f"no message of group {group} is in flight at that place")
-    if out.number != number or out.popped_ms != popped_ms:
-        return InvalidReceiptError("it is not that of the newest delivery of the message")
-    return _used()
-
-
-def _used() -> InvalidReceiptError:
-    return InvalidReceiptError("it was used a moment ago")

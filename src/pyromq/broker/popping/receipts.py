@@ -68,7 +68,14 @@ class Receipt(NamedTuple):
     offset: int
 
     def text(self) -> str:
-        return " ".join(map(str, self))
+        return f"{receipt_start(*self[:-1])}{self.offset}"
+
+
+def receipt_start(
+    start: int, popped_ms: int, invisible_ms: int, number: int, kind: int, broker: str, queue_id: int
+) -> str:
+    """Receipts of one hand-out up to the offset, in which they differ."""
+    return f"{start} {popped_ms} {invisible_ms} {number} {kind} {broker} {queue_id} "
 
 
 def parse_receipt(text: str) -> Receipt:

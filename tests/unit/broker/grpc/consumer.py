@@ -6,7 +6,6 @@ from random import Random
 
 import hpack
 
-from pyromq.broker.popping.receipts import receipt_numbers
 from pyromq.model.topic import TopicConfig
 from pyromq.wire.grpc.definitions import (
     FilterExpression,
@@ -29,6 +28,7 @@ from pyromq.wire.grpc.services import (
 )
 from pyromq.wire.http2 import frames
 from tests.unit.broker.grpc.test_one_lane import GrpcPeer
+from tests.unit.broker.popping.pop_rig import number_by_key
 from tests.unit.broker.sending.lane_rig import LaneRig
 
 ORDERS, BILLING = Resource(name="orders"), Resource(name="billing")
@@ -72,6 +72,10 @@ class Consumer:
         read = frames.encode_frame(frames.HEADERS, frames.END_HEADERS, stream_id, block)
         read += frames.encode_frame(frames.DATA, frames.END_STREAM, stream_id, with_prefix(request))
         return stream_id, read
+
+    def go_on_behind(self, stream_id: int) -> None:
+        """Calls that are made from now on have streams behind that one, which somebody else has opened."""
+        self._next_id = max(self._next_id, stream_id + 2)
 
     def answer(self, stream_id: int) -> list[bytes]:
         """The messages that answered a call, which is over."""
@@ -135,7 +139,7 @@ async def consuming(rig: LaneRig, topic_type: str = "MIXED") -> Consumer:
     attributes = {"message.type": topic_type}
     config = TopicConfig(topic_name="orders", read_queue_nums=2, write_queue_nums=2, attributes=attributes)
     rig.broker.parts.tables.topics.update(config)
-    rig.broker.parts.popping.pops._new_number = receipt_numbers(b"k" * 32)
+    number_by_key(rig.broker.parts.popping.pops)
     return Consumer(rig)
 
 

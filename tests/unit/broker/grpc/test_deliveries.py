@@ -14,11 +14,12 @@ from pyromq.broker.popping.receipts import InvalidReceiptError, Receipt, parse_r
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.grpc.codes import StatusCode
-from pyromq.wire.grpc.definitions import Resource, status_of
+from pyromq.wire.grpc.definitions import Resource, status_of, time_of
 from pyromq.wire.grpc.framing import with_prefix
 from pyromq.wire.grpc.hot import STATUS_OK, read_resource
 from pyromq.wire.grpc.protobuf import ProtobufError, decode
 from pyromq.wire.grpc.services import AckMessageEntry, AckMessageRequest, ReceiveMessageResponse
+from pyromq.wire.http2.frames import Http2FrameDecoder
 from pyromq.wire.message_id import Host
 from pyromq.wire.property_text import join_items
 from pyromq.wire.record import Draft, decode_record, encode_record
@@ -112,6 +113,25 @@ def is_plain(record: bytes) -> bool:
     assert core is not None
     deliveries = core.Deliveries(sorted(OWN_PROPERTIES))
     return deliveries.messages([([record], b"", 1)], b"", 0) is not None
+
+
+@needs_core
+@pytest.mark.parametrize("now_ms", [0, 7, 1_000, 1_700_000_000_000, 1_700_000_000_123])
+def test_a_whole_response_ends_with_the_time_of_delivery(now_ms: int) -> None:
+    assert core is not None
+    deliveries, rng = core.Deliveries(sorted(OWN_PROPERTIES)), Random(now_ms)
+    records = [each for each in (record_of(rng) for _ in range(30)) if is_plain(each)]
+    portions: list[Any] = [([b"".join(records)], b"3 4 5 6 0 broker-a 2 ", len(records))]
+    last = with_prefix(ReceiveMessageResponse(delivery_timestamp=time_of(now_ms)).encode())
+    messages = deliveries.messages(portions, b"t", 1_000)
+    assert messages is not None
+    data, blocks = b"first" + messages + last, (b"head", b"trailers")
+    found = deliveries.response(portions, b"t", 1_000, 7, (b"first", now_ms), blocks, len(data))
+    assert found is not None and found[1] == len(data)
+    frames = Http2FrameDecoder().feed(found[0])
+    assert [frames[0][3], frames[-1][3]] == [*blocks]
+    assert b"".join(payload for _, _, _, payload in frames[1:-1]) == data
+    assert deliveries.response(portions, b"t", 1_000, 7, (b"first", now_ms), blocks, len(data) - 1) is None
 
 
 @needs_core

@@ -11,6 +11,8 @@ from pyromq.broker.commit.touched import Touched
 from pyromq.broker.commit.write_path import open_write_path
 from pyromq.broker.popping.calls import PoppedMessage, PopRequest, PopResult
 from pyromq.broker.popping.keeping import open_popping
+from pyromq.broker.popping.pops import Pops
+from pyromq.broker.popping.receipts import receipt_numbers
 from pyromq.model.topic import TopicConfig
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
@@ -22,6 +24,11 @@ from tests.unit.broker.workers import PromptThread
 from tests.unit.net.fakes import turn
 
 GROUP, TOPIC = "billing", "orders"
+
+
+def number_by_key(pops: Pops) -> None:
+    """Let numbers of receipts follow from a known key: two brokers that do the same have the same ones."""
+    pops._new_number = pops.settler._new_number = receipt_numbers(b"k" * 32)
 
 
 class PopRig:
@@ -88,10 +95,10 @@ class PopRig:
         return result
 
     async def ack(self, message: PoppedMessage, group: str = GROUP) -> None:
-        await self.pops.ack(group, TOPIC, message.receipt)
+        await self.pops.settler.ack(group, TOPIC, message.receipt)
 
     async def change(self, message: PoppedMessage, invisible_ms: int, **changes: Any) -> str:
-        return await self.pops.change_invisible(GROUP, TOPIC, message.receipt, invisible_ms, **changes)
+        return await self.pops.settler.change_invisible(GROUP, TOPIC, message.receipt, invisible_ms, **changes)
 
     async def pass_ms(self, span_ms: int) -> None:
         self.clock.advance_ms(span_ms)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.popping.receipts import receipt_numbers
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.names import POP_JOURNAL_TOPIC
 from pyromq.model.topic import TopicConfig
@@ -19,6 +18,7 @@ from pyromq.wire.frame import FrameDecoder
 from pyromq.wire.headers.pop import PopResponseHeader
 from pyromq.wire.received import Received, decode_received
 from tests.running.seeds import seeds
+from tests.unit.broker.popping.pop_rig import number_by_key
 from tests.unit.broker.sending.lane_rig import LaneRig, send_frame
 
 needs_core = pytest.mark.skipif(core is None, reason=f"nothing to compare: {DESCRIPTION}")
@@ -33,7 +33,7 @@ class Poppers:
         self.number = 0
         config = TopicConfig(topic_name=TOPIC, read_queue_nums=2, write_queue_nums=2)
         rig.broker.parts.tables.topics.update(config)
-        rig.broker.parts.popping.pops._new_number = receipt_numbers(b"k" * 32)
+        number_by_key(rig.broker.parts.popping.pops)
 
     def next(self) -> int:
         self.number += 1

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pyromq.broker.popping import pop_lane
-from pyromq.broker.popping.receipts import receipt_numbers
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.model.topic import TopicConfig
 from pyromq.store.settings import Flush
@@ -20,6 +19,7 @@ from pyromq.wire.headers.pop import PopResponseHeader
 from pyromq.wire.json.batch_ack import BatchAck, bits_of, decode_batch_ack, encode_batch_ack
 from pyromq.wire.received import Received, decode_received
 from tests.running.seeds import seeds
+from tests.unit.broker.popping.pop_rig import number_by_key
 from tests.unit.broker.popping.test_ack_lane import in_reads
 from tests.unit.broker.sending.lane_rig import LaneRig, send_frame
 
@@ -48,7 +48,7 @@ class Poppers:
         self._rig = rig
         self.number = 0
         rig.broker.parts.tables.topics.update(TopicConfig(topic_name=TOPIC, read_queue_nums=3, write_queue_nums=3))
-        rig.broker.parts.popping.pops._new_number = receipt_numbers(b"k" * 32)
+        number_by_key(rig.broker.parts.popping.pops)
 
     def next(self) -> int:
         self.number += 1

@@ -207,7 +207,7 @@ async def test_the_invisible_time_is_changed_from_now_on_and_the_receipt_with_it
         await rig.ack(message)
     await rig.pass_ms(4_999)
     assert await rig.pop() == []
-    await rig.pops.ack(GROUP, TOPIC, receipt)
+    await rig.pops.settler.ack(GROUP, TOPIC, receipt)
     await rig.pass_ms(10_000)
     assert await rig.pop() == []
 
@@ -280,7 +280,7 @@ async def test_a_hundred_thousand_forged_receipts_are_refused() -> None:
             **{rng.choice(("number", "popped_ms", "offset", "queue_id", "kind")): rng.getrandbits(31)}
         )
         try:
-            await rig.pops.ack(GROUP, TOPIC, forged.text())
+            await rig.pops.settler.ack(GROUP, TOPIC, forged.text())
         except InvalidReceiptError:
             refused += 1
     assert refused == 100_000
@@ -291,7 +291,7 @@ async def test_a_hundred_thousand_forged_receipts_are_refused() -> None:
 async def test_a_receipt_that_is_none_is_refused_in_words(text: str) -> None:
     rig = PopRig()
     with pytest.raises(InvalidReceiptError, match="receipt is not valid"):
-        await rig.pops.ack(GROUP, TOPIC, text)
+        await rig.pops.settler.ack(GROUP, TOPIC, text)
 
 
 # --- dead letters --------------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ async def test_a_consumer_forwards_a_message_to_the_dead_letters() -> None:
     rig = PopRig()
     rig.send("a", "b")
     a, b = await rig.pop()
-    await rig.pops.forward_to_dead_letters(GROUP, TOPIC, a.receipt)
+    await rig.pops.settler.forward_to_dead_letters(GROUP, TOPIC, a.receipt)
     assert [each.body for each in rig.records(dead_letter_topic(GROUP))] == [b"a"]
     with pytest.raises(InvalidReceiptError):
         await rig.ack(a)
@@ -490,7 +490,7 @@ async def test_what_could_not_be_delivered_is_given_back_uncounted() -> None:
     rig.send("a")
     result = await rig.pop_result()
     assert result is not None
-    rig.pops.give_back(result)
+    rig.pops.settler.give_back(result)
     await settled()
     await rig.pass_ms(0)
     assert [each.attempts for each in await rig.pop()] == [1]
@@ -556,7 +556,7 @@ async def test_a_restart_knows_what_is_in_flight_what_was_acknowledged_and_the_a
     later = rig.again(rig.disk if clean else None)
     assert await later.pop() == []
     assert later.committed() == 0
-    await later.pops.ack(GROUP, TOPIC, receipt)
+    await later.pops.settler.ack(GROUP, TOPIC, receipt)
     assert later.committed() == 2
     await later.pass_ms(60_000)
     again = await later.pop()
@@ -758,9 +758,9 @@ async def test_forwarding_a_damaged_message_to_dead_letters_is_for_later() -> No
     (message,) = await before.pop(invisible_ms=60_000)
     rig, _ = await damaged_rig(before, "first")
     with pytest.raises(RefusedError, match="another member has it"):
-        await rig.pops.forward_to_dead_letters(GROUP, TOPIC, message.receipt)
+        await rig.pops.settler.forward_to_dead_letters(GROUP, TOPIC, message.receipt)
     flip(rig, "girst")
-    await rig.pops.forward_to_dead_letters(GROUP, TOPIC, message.receipt)
+    await rig.pops.settler.forward_to_dead_letters(GROUP, TOPIC, message.receipt)
     assert [each.body for each in rig.records(dead_letter_topic(GROUP))] == [b"first"]
 
 
