@@ -54,14 +54,17 @@ _MAY_SEND: Final = (PolicyEntryInfo(resource=f"Topic:{GUESTS_TOPIC}", actions=("
 async def make_clients(nameserver: str, ip: str) -> None:
     """The user of all clients that are no guests, until every master has it."""
     settings = ClientSettings(nameservers=nameserver, instance_name="rights", client_ip=ip)
+    is_made = False
     async with Admin(client_settings=settings) as admin:
         while True:
             try:
-                if CLIENTS.access_key not in {each.username for each in await admin.access.users()}:
+                if not is_made:
                     await admin.access.create_user(CLIENTS.access_key, CLIENTS.secret_key)
+                    is_made = True
                 await admin.access.set_policy(CLIENTS.access_key, _MAY_ALL)
                 return
-            except MQError:  # some set has no master yet
+            except MQError as error:  # some set has no master yet
+                is_made |= "is existed" in str(error)
                 await asyncio.sleep(0.3)
 
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from pyromq.client.admin.access_requests import AccessRequests
 from pyromq.client.admin.directory import BrokerDirectory
 from pyromq.errors import BrokerError
 from pyromq.model.route import BrokerData
@@ -52,3 +53,41 @@ async def test_without_any_master_nothing_is_changed() -> None:
     with pytest.raises(BrokerError, match="no broker with a master"):
         await cluster.facet.create_user("alice", "her password")
     assert cluster.changed == []
+
+
+class Servers:
+    """Stand for the requests of brokers and name servers; those of ``having`` have the user already."""
+
+    def __init__(self, *having: str, failing: str = "") -> None:
+        self.having, self.failing = {*having}, failing
+        self.requests = AccessRequests(cast(Any, self), cast(Any, self))
+
+    async def ask(self, address: str, *_: object) -> None:
+        if address == self.failing:
+            raise BrokerError(code=1, remark="the disk is full")
+        if address in self.having:
+            raise BrokerError(code=1, remark="The user is existed: 'alice'")
+        self.having.add(address)
+
+    async def ask_those_that_know(self, *_: object) -> None:
+        await self.ask("name server")
+
+
+ALICE = UserInfo(username="alice", password="her password")
+
+
+async def test_a_user_that_some_servers_lack_is_made_there() -> None:
+    servers = Servers("name server", "a:1")
+    await servers.requests.create_user(["a:1", "b:1"], ALICE)
+    assert servers.having == {"name server", "a:1", "b:1"}
+    with pytest.raises(BrokerError, match="existed"):
+        await servers.requests.create_user(["a:1", "b:1"], ALICE)
+
+
+async def test_a_server_that_fails_is_reported_before_one_that_has_the_user() -> None:
+    servers = Servers("a:1", failing="b:1")
+    with pytest.raises(BrokerError, match="disk is full"):
+        await servers.requests.create_user(["a:1", "b:1", "c:1"], ALICE)
+    assert servers.having == {"name server", "a:1", "c:1"}
+    with pytest.raises(BrokerError, match="disk is full"):
+        await Servers(failing="name server").requests.create_user(["a:1"], ALICE)
