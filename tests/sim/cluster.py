@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -381,8 +382,14 @@ class Cluster:
         """What the lease store has, by itself."""
         texts = self.leases.model.text()
         is_etcd = self.world.plan.lease_store == "etcd"
-        return [decode_record(b64decode(each) if is_etcd else each) for each in texts]
+        return [_decoded(each, is_etcd) for each in texts]
 
     def record_of(self, set_name: str) -> LeaseRecord | None:
         addresses = {each.address for each in self.of_set(set_name)}
         return next((each for each in self.records() if each.holder in addresses), None)
+
+
+@lru_cache(64)
+def _decoded(text: str, is_etcd: bool) -> LeaseRecord:
+    """Asked for with every message that is acknowledged or read."""
+    return decode_record(b64decode(text) if is_etcd else text)

@@ -16,6 +16,7 @@ import heapq
 import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine
+from itertools import count
 from random import Random
 from typing import Any, Final
 
@@ -63,16 +64,11 @@ OF_HANDLE: contextvars.ContextVar[Process | None] = contextvars.ContextVar("proc
 class Numbered:
     """Hashes that do not depend on addresses in memory: sets have the same order in every run."""
 
-    _numbers = 0
+    next_hash: Callable[[], int] = count(1).__next__
 
     @staticmethod
     def begin() -> None:
-        Numbered._numbers = 0
-
-    @classmethod
-    def next_hash(cls) -> int:
-        Numbered._numbers += 1
-        return Numbered._numbers
+        Numbered.next_hash = count(1).__next__
 
 
 class SimHandle:
@@ -104,7 +100,10 @@ class SimTimer(SimHandle):
     def __init__(
         self, when_s: float, callback: Any, args: tuple[Any, ...], context: contextvars.Context, loop: SimLoop
     ) -> None:
-        super().__init__(callback, args, context)
+        self.callback = callback  # as the other handles, without a call: half of all are timers
+        self.args = args
+        self.context = context
+        self.is_cancelled = False
         self.when_s = when_s
         self.loop = loop
         self.is_waiting = True
@@ -183,7 +182,17 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.call_at_true(true_when, callback, *args, context=context)
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        """As ``call_at`` of ``time() + delay``, without the calls."""
+        process = self.current
+        if process is None:
+            when_s = self.true_s + delay
+        else:
+            rate = process.machine.rate
+            when_s = (self.true_s * rate + delay) / rate
+        timer = SimTimer(when_s, callback, args, context or contextvars.copy_context(), self)
+        self._set += 1
+        heapq.heappush(self._timers, (when_s, self._set, timer))
+        return timer
 
     def call_at_true(self, when_s: float, callback: Any, *args: Any, context: Any = None) -> SimTimer:
         timer = SimTimer(when_s, callback, args, context or contextvars.copy_context(), self)

@@ -90,8 +90,9 @@ class SimTransport(asyncio.Transport):
 
     def write(self, data: Bytes) -> None:
         if not self._is_closing and not self.process.is_dead and len(data):
-            self._send(bytes(data))
-            if not self._is_writing_paused and self.get_write_buffer_size() > self._high:
+            self.network.transmit(self, bytes(data))
+            under_way = self.wire_bytes + self.other._unread_bytes
+            if under_way > self._high + _KERNEL_BYTES and not self._is_writing_paused:
                 self._is_writing_paused = True
                 self._protocol.pause_writing()
 
@@ -180,6 +181,9 @@ class SimTransport(asyncio.Transport):
         if isinstance(protocol, asyncio.BufferedProtocol):
             buffer: Any = protocol.get_buffer(self._unread_bytes)
             filled = 0
+            if len(self._unread) == 1 and self._unread_bytes <= len(buffer):  # nearly always
+                filled = self._unread_bytes
+                buffer[:filled] = self._unread.popleft()
             while self._unread and filled < len(buffer):
                 data = self._unread.popleft()
                 part = data[: len(buffer) - filled]
