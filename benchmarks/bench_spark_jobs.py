@@ -18,8 +18,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.bench_spark import BODY
 from benchmarks.measure import machine
@@ -201,7 +202,8 @@ def _bury(nameserver: str, group: str, count: int) -> None:
     assert sum(each.status is ItemStatus.SENT for each in sent) == count
 
 
-class Buried(NamedTuple):
+@dataclass(frozen=True)
+class Buried:
     """Makes dead letters of rows."""
 
     dead: str

@@ -33,6 +33,7 @@ CHUNK: Final = 1024
 IN_FLIGHT: Final = 4  # chunks
 BATCH_COUNT: Final = 128  # so that messages without a sharding key get to several queues
 _SENT: Final = ItemOutcome(offset_message_id="", status=ItemStatus.SENT)
+_BEFORE: Final = ItemOutcome(offset_message_id="", status=ItemStatus.SENT_BEFORE)
 _DOUBT_S: Final = 0.5  # for what is on its way to arrive before it is looked for
 
 
@@ -61,10 +62,16 @@ class ChunkOfRows:
     found: dict[int, ItemOutcome]
 
     @classmethod
-    def of(cls, rows: PackedRows, numbers: range, item_of: Callable[[SparkRow], Item]) -> ChunkOfRows:
-        careful = [number for number in numbers if rows.copies[number] is None]
+    def of(
+        cls, rows: PackedRows, numbers: range, item_of: Callable[[SparkRow], Item], says_places: bool
+    ) -> ChunkOfRows:
+        known = {number: rows.sent_before[number] for number in numbers if number in rows.sent_before}
+        careful = [number for number in numbers if rows.copies[number] is None and number not in known]
         others = list(zip(careful, map(item_of, rows.rows(careful)), strict=True))
-        return cls(rows, numbers, others, {number: each for number, each in others if isinstance(each, ItemOutcome)})
+        found = {number: each for number, each in others if isinstance(each, ItemOutcome)}
+        for number, mark in known.items():
+            found[number] = sent_as(rows.sources[number], mark, _BEFORE.status) if says_places else _BEFORE
+        return cls(rows, numbers, others, found)
 
     @property
     def copies(self) -> list[PackedCopy]:
@@ -94,11 +101,11 @@ class CopyBatchSender(PacedSender):
     ) -> Iterator[ItemOutcome]:
         """Outcomes in order; chunks are on their way together unless one has messages whose order counts.
 
-        ``item_of`` makes messages of rows that go alone. Without ``says_places`` the outcomes of copies that were sent
-        say no more than that.
+        ``item_of`` makes messages of rows that go alone. Without ``says_places`` the outcomes of copies that were sent,
+        now or before, say no more than that.
         """
         under_way = deque[tuple[ChunkOfRows, Waiter[None]]]()
-        for chunk in self._chunks(packed, item_of):
+        for chunk in self._chunks(packed, item_of, says_places):
             while under_way and (chunk.has_order or len(under_way) >= IN_FLIGHT):
                 sent, waiter = under_way.popleft()
                 yield from sent.outcomes(waiter)
@@ -107,12 +114,14 @@ class CopyBatchSender(PacedSender):
         for sent, waiter in under_way:
             yield from sent.outcomes(waiter)
 
-    def _chunks(self, packed: Iterable[PackedRows], item_of: Callable[[SparkRow], Item]) -> Iterator[ChunkOfRows]:
+    def _chunks(
+        self, packed: Iterable[PackedRows], item_of: Callable[[SparkRow], Item], says_places: bool
+    ) -> Iterator[ChunkOfRows]:
         size = CHUNK if self._pacer.is_open else self._pacer.chunk
         for rows in packed:
             count = len(rows.copies)
             for start in range(0, count, size):
-                yield ChunkOfRows.of(rows, range(start, min(start + size, count)), item_of)
+                yield ChunkOfRows.of(rows, range(start, min(start + size, count)), item_of, says_places)
 
     async def _send_chunk(self, chunk: ChunkOfRows, item_of: Callable[[SparkRow], Item], says_places: bool) -> None:
         by_key: dict[tuple[str, str], list[PackedCopy]] = {}

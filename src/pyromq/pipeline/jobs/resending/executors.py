@@ -77,7 +77,7 @@ class PartOutcome(msgspec.Struct, frozen=True):
 class KeptOutcomes(TypedDict):
     """Which outcomes of a part are returned one by one, and how many of them."""
 
-    keeps: Collection[ItemStatus]
+    keeps: frozenset[ItemStatus]
     keeps_max: int | None
 
 
@@ -138,7 +138,7 @@ class PartTask:
     rate: float | None  # of one part
     sent: frozenset[str] | None  # ids that were sent before; None: nobody has looked
     left_out: frozenset[str] = frozenset()  # places of messages that are done
-    keeps: Collection[ItemStatus] = frozenset(ItemStatus)  # outcomes to return
+    keeps: frozenset[ItemStatus] = frozenset(ItemStatus)  # outcomes to return
     keeps_max: int | None = None
     done: Any = None  # accumulator of Spark, for progress
 
@@ -178,7 +178,8 @@ class PartTask:
             return
         yield from sender.send_all(head)
         packed = (PackedRows(batch, self.item_of, self.sent) for batch in rest)
-        yield from sender.send_rows(packed, self._item, says_places=ItemStatus.SENT in self.keeps)
+        says_places = not self.keeps.isdisjoint((ItemStatus.SENT, ItemStatus.SENT_BEFORE))
+        yield from sender.send_rows(packed, self._item, says_places=says_places)
 
     def _counted(self, found: Iterable[ItemOutcome]) -> Iterator[ItemOutcome]:
         if self.done is None:

@@ -84,12 +84,33 @@ class PackedCopy(NamedTuple):
 
 
 class PackedRows:
-    """Rows of one record batch. ``copies`` are those that go in batches, None for a row that goes the careful way."""
+    """Rows of one record batch. ``copies`` are those that go in batches, None for a row that does not; of those
+    ``sent_before`` are the ones that need not go at all.
+    """
 
     def __init__(self, rows: pa.RecordBatch, copier: Copier, sent: AbstractSet[str] | None) -> None:
         """``sent`` are ids that were sent before; None: nobody has looked."""
         self._rows = rows
-        self.copies: list[PackedCopy | None] = list(_copies(rows, copier, sent))
+        self.sent_before: dict[int, CopyMark] = {}
+        self.copies: list[PackedCopy | None] = list(self._packed(copier, sent))
+
+    def _packed(self, copier: Copier, sent: AbstractSet[str] | None) -> Iterator[PackedCopy | None]:
+        properties, may_go = self._rows.column("properties"), sent is not None or not copier.is_checked
+        texts = _bytes_of(property_texts(properties, {*LEFT_OUT, names.UNIQUE_KEY, *copier.mark_names}))
+        bodies = _bytes_of(self._rows.column("body"))
+        keys = texts_of(property_of(properties, names.SHARDING_KEY))
+        are_alone = property_of(properties, names.PRIORITY).is_valid().to_pylist()  # brokers take them in no batch
+        places, flags = texts_of(self._rows.column("offset_message_id")), self._rows.column("flag").to_pylist()
+        columns = zip(texts, bodies, places, origins_of(properties), keys, are_alone, flags, strict=True)
+        for number, (text, body, place, origin, key, is_alone, flag) in enumerate(columns):
+            mark = copier.mark(place, origin) if body and text is not None and place is not None else None
+            if mark is not None and sent and not sent.isdisjoint(mark.sent_as or (mark.message_id,)):
+                self.sent_before[number] = mark
+                yield None
+            elif mark is None or is_alone or not may_go or mark.topic.startswith(RETRY_PREFIX):
+                yield None
+            else:
+                yield _packed(number, mark, key or "", body, text, flag or 0)
 
     def rows(self, numbers: Sequence[int]) -> Iterator[SparkRow]:
         """Some of the rows, as ``outgoing`` takes them."""
@@ -105,33 +126,9 @@ class PackedRows:
         ]
 
 
-def sent_as(source: ItemOutcome, mark: CopyMark) -> ItemOutcome:
+def sent_as(source: ItemOutcome, mark: CopyMark, status: ItemStatus = ItemStatus.SENT) -> ItemOutcome:
     """The item of a row whose copy was sent under that mark."""
-    return msgspec.structs.replace(source, status=ItemStatus.SENT, to_topic=mark.topic, new_message_id=mark.message_id)
-
-
-def _copies(rows: pa.RecordBatch, copier: Copier, sent: AbstractSet[str] | None) -> Iterator[PackedCopy | None]:
-    properties = rows.column("properties")
-    left_out = {*LEFT_OUT, names.UNIQUE_KEY, *copier.mark_names}
-    texts = _bytes_of(property_texts(properties, left_out))
-    bodies = _bytes_of(rows.column("body"))
-    keys = texts_of(property_of(properties, names.SHARDING_KEY))
-    are_alone = property_of(properties, names.PRIORITY).is_valid().to_pylist()  # brokers take them in no batch
-    places, flags = texts_of(rows.column("offset_message_id")), rows.column("flag").to_pylist()
-    columns = zip(texts, bodies, places, origins_of(properties), keys, are_alone, flags, strict=True)
-    for number, (text, body, place, origin, key, is_alone, flag) in enumerate(columns):
-        mark = None if is_alone or not body or text is None or place is None else copier.mark(place, origin)
-        if mark is None or mark.topic.startswith(RETRY_PREFIX) or not _may_go(mark, copier, sent):
-            yield None
-        else:
-            yield _packed(number, mark, key or "", body, text, flag or 0)
-
-
-def _may_go(mark: CopyMark, copier: Copier, sent: AbstractSet[str] | None) -> bool:
-    """Whether a copy may be sent without a look for it."""
-    if sent is None:
-        return not copier.is_checked
-    return sent.isdisjoint(mark.sent_as) if mark.sent_as else mark.message_id not in sent
+    return msgspec.structs.replace(source, status=status, to_topic=mark.topic, new_message_id=mark.message_id)
 
 
 def _packed(number: int, mark: CopyMark, key: str, body: memoryview, text: memoryview, flag: int) -> PackedCopy | None:

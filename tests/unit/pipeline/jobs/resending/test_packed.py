@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from pyromq.model import property_names as names
 from pyromq.model.names import retry_topic
 from pyromq.operate.resend.originals import OriginalMessages
+from pyromq.operate.resend.outcomes import ItemStatus
 from pyromq.operate.resend.outgoing import Outgoing, redriven_id
+from pyromq.pipeline.jobs.resending.executors import PartTask
 from pyromq.pipeline.jobs.resending.packed import BATCH_BYTES, Copier, PackedRows, sent_as, texts_of
 from pyromq.pipeline.jobs.resending.redrive import RedrivenLetter
 from pyromq.pipeline.jobs.resending.replay import REPLAYED_FROM, ReplayedMessage, replayed_id
@@ -110,7 +112,10 @@ def test_rows_that_brokers_take_alone_are_left_to_the_careful_way(more: dict[str
 def test_what_was_sent_before_or_has_to_be_looked_for_is_not_packed() -> None:
     named = ReplayedMessage("to", "run", True)
     known = frozenset([replayed_id("run", "A")])
-    assert [each is None for each in packed(plain("A"), plain("B"), copier=named, sent=known).copies] == [True, False]
+    again = packed(plain("A"), plain("B"), copier=named, sent=known)
+    assert [each is None for each in again.copies] == [True, False]
+    told = PartTask(nameserver="", options={}, item_of=named, rate=None, sent=known)._item(plain("A"))
+    assert sent_as(again.sources[0], again.sent_before[0], ItemStatus.SENT_BEFORE) == told
     assert packed(plain(), copier=named, sent=None).copies == [None], "nobody has looked"
     assert packed(plain(), sent=None).copies != [None], "nobody wants to look"
 
