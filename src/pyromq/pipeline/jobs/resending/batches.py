@@ -106,7 +106,8 @@ class CopyBatchSender(PacedSender):
         """
         under_way = deque[tuple[ChunkOfRows, Waiter[None]]]()
         for chunk in self._chunks(packed, item_of, says_places):
-            while under_way and (chunk.has_order or len(under_way) >= IN_FLIGHT):
+            most = 0 if chunk.has_order else IN_FLIGHT - 1  # on their way before it
+            while len(under_way) > most:
                 sent, waiter = under_way.popleft()
                 yield from sent.outcomes(waiter)
             self.pace_count(chunk.messages)
