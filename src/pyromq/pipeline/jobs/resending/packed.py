@@ -154,11 +154,12 @@ def property_texts(properties: pa.MapArray, left_out: Collection[str]) -> pa.Arr
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    items = pc.binary_join_element_wise(properties.keys, properties.items, names.NAME_END)
+    name_end, item_end = (pa.scalar(mark, properties.keys.type) for mark in (names.NAME_END, names.ITEM_END))
+    items = pc.binary_join_element_wise(properties.keys, properties.items, name_end)
     kept = pc.invert(pc.is_in(properties.keys, value_set=pa.array(sorted(left_out), properties.keys.type)))
     before = _counts(kept)
     starts = before[np.asarray(properties.offsets)].astype(np.int32)
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(starts), items.filter(kept)), names.ITEM_END)
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(starts), items.filter(kept)), item_end)
     return pc.if_else(properties.is_valid(), joined, None)
 
 

@@ -142,3 +142,18 @@ def test_texts_of_a_column_are_those_of_arrow() -> None:
         column = pa.array(some, pa.string())
         assert texts_of(column) == some
         assert texts_of(column.slice(1)) == some[1:]
+
+
+def test_large_types_of_arrow_are_packed_alike() -> None:
+    """As Spark makes them with spark.sql.execution.arrow.useLargeVarTypes."""
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary(), pa.int32(): pa.int32()}
+    maps = pa.map_(pa.large_string(), pa.large_string())
+    batch = batch_of(plain("A"), plain("B", keys=None))
+    found = PackedRows(
+        batch.cast(pa.schema([(each.name, large.get(each.type, maps)) for each in SCHEMA])), REPLAYED, frozenset()
+    )
+    alike = PackedRows(batch, REPLAYED, frozenset())
+    assert [copy and b"".join(copy.parts) for copy in found.copies] == [
+        copy and b"".join(copy.parts) for copy in alike.copies
+    ]
+    assert found.sources == alike.sources and None not in found.copies
