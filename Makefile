@@ -14,7 +14,7 @@ RELEASE := .cache/release
 # The tests start hundreds of processes: with it each of them would compile all that it imports, a second and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow grpc check format docs bench bench-broker bench-replication bench-spark compare crash faults soak sim porcupine pops hostile interop h2spec wheels smoke image lock audit surface surface-check release clean
+.PHONY: help setup demo demo-console test test-more explore browser helm screenshots airflow grpc check format docs bench bench-broker bench-replication bench-spark spark-older compare crash faults soak sim porcupine pops hostile interop h2spec wheels smoke image lock audit surface surface-check release clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,12 @@ bench-spark: $(READY)  ## topics, sinks and jobs of the pipeline: CPU per row of
 	$(BIN)/python -m benchmarks.bench_spark_latency
 	$(BIN)/python -m benchmarks.bench_spark_lanes
 	$(BIN)/python -m benchmarks.bench_spark_typed
+
+SPARK ?= 4.2.1
+OLDER := .cache/pyspark-$(SPARK)
+spark-older: $(READY) $(CORE)  ## sources and sinks of both lanes with another Spark (SPARK=4.2.1), fetched into .cache: a quarter of an hour
+	[ -d $(OLDER)/pyspark ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(OLDER) pyspark==$(SPARK)
+	PYTHONPATH=$(CURDIR)/$(OLDER) $(BIN)/python -m pytest -q -n 1 -m spark tests/spark/test_lanes.py tests/spark/test_lane_sink.py tests/spark/test_stream.py tests/spark/test_batch.py
 
 compare: $(READY) $(CORE)  ## beside Apache RocketMQ (broker, proxy) and Spark's Kafka source (the pipeline), one run: needs Java 17, Maven, a C compiler
 	$(BIN)/python -m benchmarks.compare $(ARGUMENTS)

@@ -1,6 +1,6 @@
 """Throughput of a standalone Spark cluster by the number of its executors, with one broker and with two.
 
-    python -m benchmarks.bench_spark_cluster [messages] [executors] [brokers]        600000 "1 2 4" "1 2"
+    python -m benchmarks.bench_spark_cluster [messages] [executors] [brokers] [lane]        600000 "1 2 4" "1 2" auto
 
 Executors are processes of their own, with one task at a time each. Rows are read with bodies of 1 KiB and thrown away;
 then once more with a wait of 20 µs for each, as work that waits for a database has it: so executors are the limit
@@ -35,7 +35,8 @@ def main() -> None:
     count = (int(sys.argv[1]) if len(sys.argv) > 1 else 600_000) // SEND_BATCH * SEND_BATCH
     executors = [int(each) for each in (sys.argv[2] if len(sys.argv) > 2 else "1 2 4").split()]
     brokers = [int(each) for each in (sys.argv[3] if len(sys.argv) > 3 else "1 2").split()]
-    print(machine())
+    lane = sys.argv[4] if len(sys.argv) > 4 else "auto"
+    print(machine(), f"lane {lane}, load {os.getloadavg()[0]:.1f}", sep="; ")
     print(f"{'brokers':>8} {'executors':>10} {'rows/s':>12} {'of a core':>10} {'with waits':>12} {'of a core':>10}")
     for many in brokers:
         with ExitStack() as stack:
@@ -43,8 +44,9 @@ def main() -> None:
             fill(nameserver, count)
             for each in executors:
                 with _cluster(each) as master:
-                    (rate, share), (slow, little) = _measured(master, each, nameserver, pids, count)
-                print(f"{many:8} {each:10} {rate:12,.0f} {share:10.2f} {slow:12,.0f} {little:10.2f}", flush=True)
+                    (rate, share), (slow, little) = _measured(master, each, nameserver, pids, count, lane)
+                shown = f"{many:8} {each:10} {rate:12,.0f} {share:10.2f} {slow:12,.0f} {little:10.2f}"
+                print(f"{shown}   load {os.getloadavg()[0]:.1f}", flush=True)
 
 
 @contextmanager
@@ -88,12 +90,13 @@ def _cluster(executors: int) -> Iterator[str]:
 
 
 def _measured(
-    master: str, executors: int, nameserver: str, pids: list[int], count: int
+    master: str, executors: int, nameserver: str, pids: list[int], count: int, lane: str
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Rows a second of the best round, and what brokers took of a core in it; without and with waits."""
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false", "spark.log.level": "OFF", "spark.driver.host": "127.0.0.1",
         "spark.executor.cores": 1, "spark.cores.max": executors, "spark.executor.memory": "768m",
+        "spark.pyromq.lane": lane,
     }  # fmt: skip
     spark = session(master, "bench", **settings)
 

@@ -1,7 +1,7 @@
 """Jobs of the pipeline beside each other: archives by both writers, stores read with and without their broker.
 
     python -m benchmarks.bench_spark_jobs [messages]
-    python -m benchmarks.bench_spark_jobs resend [messages]
+    python -m benchmarks.bench_spark_jobs resend [messages] [lane]
 
 Messages have 1 KiB, and the broker runs on the same machine. An archive is a whole run, the start of its query and the
 names of its files included. ``spark_bench`` says how CPU is counted.
@@ -12,11 +12,13 @@ before; messages of 1 KiB.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +114,14 @@ def _print(found: dict[str, tuple[float, float]], count: int) -> None:
 # --- sent again ---
 
 
-def resend(count: int) -> None:
+def resend(count: int, lane: str) -> None:
     """Replays with and without a name, and redrives, from executors; a tenth of it from the driver."""
     from pyromq.pipeline.jobs import Selection, redrive, replay
     from pyromq.pipeline.jobs.resending import executors
 
     count = count // SEND_BATCH * SEND_BATCH
     few = count // 10 // SEND_BATCH * SEND_BATCH
-    print(machine())
+    print(machine(), f"lane {lane}, load {os.getloadavg()[0]:.1f}", sep="; ")
     with tempfile.TemporaryDirectory(prefix="pyromq-bench-") as name, broker(Path(name)) as (nameserver, pid):
         fill(nameserver, count)
         fill(nameserver, few, FEW)
@@ -127,6 +129,7 @@ def resend(count: int) -> None:
             for topic in ("to", "named", "revived"):
                 admin.topics.create(topic, queues=8)
         spark = bench_session()
+        spark.conf.set("spark.pyromq.lane", lane)
 
         def replayed(topic: str, to: str, run: str = "") -> int:
             done = replay(spark, Selection(topics=(topic,), nameserver=nameserver), to, name=run, dry_run=False)
@@ -165,31 +168,55 @@ def _print_runs(spark: Any, broker_pid: int, runs: dict[str, Callable[[], int]])
         own, theirs = time.process_time(), cpu_of(broker_pid)
         rate, us = cpu_of_work(spark, work)
         own, theirs = time.process_time() - own, (cpu_of(broker_pid) - theirs) / TICKS
-        print(f"  {title:32} {rate:12,.0f} {us:8.1f} {own:6.1f} s {theirs:6.1f} s", flush=True)
+        print(
+            f"  {title:32} {rate:12,.0f} {us:8.1f} {own:6.1f} s {theirs:6.1f} s   load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
 
 
 def _bury(nameserver: str, group: str, count: int) -> None:
     """Dead letters as brokers make them."""
-    from pyromq.model import property_names as names
+    import pyarrow as pa
+
     from pyromq.model.names import dead_letter_topic
-    from pyromq.operate.resend.outcomes import ItemOutcome, ItemStatus
-    from pyromq.operate.resend.outgoing import Outgoing
+    from pyromq.operate.resend.outcomes import ItemStatus
     from pyromq.pipeline.jobs.resending.batches import CopyBatchSender
+    from pyromq.pipeline.jobs.resending.packed import PackedRows
 
     dead = dead_letter_topic(group)
     with Admin(nameserver) as admin:
         admin.groups.create(group)
         admin.topics.create(dead, queues=2)
-    letters = (
-        Outgoing(
-            source=ItemOutcome(offset_message_id="", status=ItemStatus.WOULD_SEND), topic=dead,
-            message_id=f"{group}-{number}", body=bytes(1024), is_checked=False,
-            properties=((names.UNIQUE_KEY, f"{group}-{number}"), (names.RETRY_TOPIC, "revived")),
-        )
-        for number in range(count)
+    letters = pa.record_batch(
+        {
+            "message_id": [f"{group}-{number}" for number in range(count)],
+            "offset_message_id": [f"{group}-{number}" for number in range(count)],
+            "keys": pa.nulls(count, pa.string()), "tags": pa.nulls(count, pa.string()),
+            "flag": pa.nulls(count, pa.int32()),
+            "properties": pa.array([[]] * count, pa.map_(pa.string(), pa.string())),
+            "body": pa.array([bytes(1024)] * count, pa.binary()),
+        }
     )  # fmt: skip
-    sent = sum(each.status is ItemStatus.SENT for each in CopyBatchSender(nameserver, {}).send_all(letters))
-    assert sent == count, f"{sent} of {count} letters"
+    packed = PackedRows(letters, Buried(dead), frozenset())
+    sent = CopyBatchSender(nameserver, {}).send_rows([packed], Buried(dead), says_places=False)
+    assert sum(each.status is ItemStatus.SENT for each in sent) == count
+
+
+@dataclass(frozen=True)
+class Buried:
+    """Makes dead letters of rows."""
+
+    dead: str
+    is_checked = False
+    mark_names = ("RETRY_TOPIC",)
+
+    def __call__(self, row: Any) -> Any:
+        raise RuntimeError(f"not a letter: {row}")
+
+    def mark(self, place: str, origin: str) -> Any:
+        from pyromq.pipeline.jobs.resending.packed import CopyMark
+
+        return CopyMark(self.dead, place, (("RETRY_TOPIC", "revived"),))
 
 
 def _read(spark: Any, nameserver: str, schema: str = "") -> Any:
@@ -204,6 +231,6 @@ def _store(folder: Path) -> Path:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["resend"]:
-        resend(int(sys.argv[2]) if len(sys.argv) > 2 else 200_000)
+        resend(int(sys.argv[2]) if len(sys.argv) > 2 else 200_000, sys.argv[3] if len(sys.argv) > 3 else "auto")
     else:
         main()

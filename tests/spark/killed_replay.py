@@ -15,11 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pyromq.operate.resend.outgoing import Item
 from pyromq.pipeline import session
 from pyromq.pipeline.jobs import Selection
 from pyromq.pipeline.jobs.resending import executors, replay
-from pyromq.pipeline.jobs.resending.outgoing import SparkRow
+from pyromq.pipeline.jobs.resending.packed import CopyMark
 from tests.spark import killed_replay as importable
 from tests.spark.cluster_driver import parent_of
 from tests.spark.conftest import QUICK
@@ -32,14 +31,14 @@ _seen = 0
 class DyingMessage(replay.ReplayedMessage):
     """As it is, but for the process that makes so many of them first."""
 
-    def __call__(self, row: SparkRow) -> Item:
+    def mark(self, place: str, origin: str = "") -> CopyMark:
         global _seen
         _seen += 1
         if _seen == FATAL and _is_first():
             os.kill(os.getpid() if os.environ[WHAT] == "worker" else parent_of(os.getppid()), signal.SIGKILL)
             time.sleep(5)  # its workers go with it, a moment later
             os._exit(1)
-        return super().__call__(row)
+        return super().mark(place, origin)
 
 
 def _is_first() -> bool:
@@ -55,6 +54,7 @@ def main(master: str, nameserver: str, folder: str, what: str) -> None:
     vars(executors)["FEW"] = 0
     settings: dict[str, Any] = {
         **QUICK, f"spark.executorEnv.{FOLDER}": folder, f"spark.executorEnv.{WHAT}": what, "spark.local.dir": folder,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": 500,
     }  # fmt: skip
     os.environ |= {FOLDER: folder, WHAT: what}  # of a local Spark
     if not master.startswith("local"):

@@ -8,9 +8,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
 
 from pyromq import Message
 from pyromq.errors import MQError
@@ -107,6 +109,38 @@ def test_the_plan_names_the_lane_and_the_columns_that_are_read(spark: Any, topic
     plans = [frame.select("tags")._jdf.queryExecution().toString() for frame in frames]
     assert "pyromq lane=jvm columns=[tags]" in plans[0] and "pyromq lane=jvm columns=[tags]" in plans[1]
     assert "lane=jvm" not in plans[2] and "(Python)" in plans[2]
+
+
+@pytest.mark.parametrize("by_columns", ["true", "false"])
+def test_pandas_and_arrow_functions_take_the_rows_of_both_lanes(spark: Any, topics: Topics, by_columns: str) -> None:
+    """Since 4.3 Spark hands batches of columns to functions of columns; ours are no vectors of Arrow."""
+
+    @F.pandas_udf("string")  # type: ignore[call-overload,untyped-decorator]
+    def shouted(bodies: pd.Series, tags: pd.Series) -> pd.Series:
+        return bodies.str.decode("utf-8").str.upper() + tags.fillna("-")
+
+    def counted(batches: Any) -> Any:
+        for batch in batches:
+            yield batch.select(["queue_offset", "properties"])
+
+    topic = topics.make(queues=1)
+    topics.send(topic, ["a", "bc"], tags="red")
+    topics.send(topic, ["d"])
+    setting = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"  # of 4.3, and unknown to 4.2
+    spark.conf.set(setting, by_columns)
+    try:
+        for lane in LANES:
+            frame = read(spark, topics.options(topic), lane)
+            said = frame.select("queue_offset", shouted("body", "tags").alias("said")).collect()
+            assert [row.said for row in sorted(said)] == ["Ared", "BCred", "D-"], lane
+            mapped = frame.mapInArrow(counted, "queue_offset bigint, properties map<string, string>").collect()
+            assert [row.properties.get("TAGS") for row in sorted(mapped, key=lambda row: row[0])] == [
+                "red",
+                "red",
+                None,
+            ]
+    finally:
+        spark.conf.unset(setting)
 
 
 def test_what_the_lane_cannot_do_is_left_to_python_or_refused(spark: Any, topics: Topics, tmp_path: Path) -> None:

@@ -34,14 +34,19 @@ class OriginalMessages:
 
     def decided(self, source: ItemOutcome) -> ItemOutcome | None:
         """Return why a letter is not to be sent; None where it is the one that stands for its message."""
+        if self.is_to_be_sent(source.offset_message_id):
+            return None
         places = self._letters_of(source.offset_message_id)
         if not self._copied.isdisjoint(places):
             return source.ended(ItemStatus.SENT_BEFORE)
-        if source.offset_message_id == places[0]:
-            return None
         return msgspec.structs.replace(
             source, status=ItemStatus.SAME_MESSAGE, same_as=places[0], new_message_id=redriven_id(places[0])
         )
+
+    def is_to_be_sent(self, place: str) -> bool:
+        """Whether a letter stands for its message, and no copy of that was made and died."""
+        places = self._letters_of(place)
+        return place == places[0] and self._copied.isdisjoint(places)
 
     def ids(self, place: str) -> tuple[str, ...]:
         """Return the ids under which the message may have been sent before, for whichever of its letters."""

@@ -24,7 +24,7 @@ from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
 COPIED_FROM: Final = "COPIED_FROM"
 _KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.PRIORITY, names.INSTANCE_ID)
-_LEFT_OUT: Final = (names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE, *STORY_NAMES}).difference(_KEPT)
+LEFT_OUT: Final = (names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE, *STORY_NAMES}).difference(_KEPT)
 _BODY_FLAGS: Final = int(SysFlag.COMPRESSED | COMPRESSION_MASK)
 
 
@@ -58,7 +58,7 @@ Item: TypeAlias = Outgoing | ItemOutcome
 
 def application_properties(given: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the properties that a message keeps when it is sent again."""
-    return [(name, value) for name, value in given.items() if name not in _LEFT_OUT]
+    return [(name, value) for name, value in given.items() if name not in LEFT_OUT]
 
 
 def copied_properties(

@@ -32,6 +32,8 @@ SETTINGS: Final = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",  # conditions on columns are given to sources of Python
+    # a batch of the JVM lane is a pull of some hundred rows: functions of pandas get ten thousand at once without it
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 """For every Spark."""

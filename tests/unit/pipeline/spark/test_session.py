@@ -47,6 +47,11 @@ def test_a_cluster_keeps_its_names_and_its_checkpoints(master: str) -> None:
     assert default_settings(master)["spark.python.unix.domain.socket.enabled"] == "true"
 
 
+@pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])
+def test_functions_of_pandas_get_rows_and_not_the_small_batches_of_the_jvm_lane(master: str) -> None:
+    assert default_settings(master)["spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"] == "false"
+
+
 @pytest.mark.parametrize("here", [True, False])
 @pytest.mark.filterwarnings("default")
 def test_progress_is_listened_to_once_wherever_spark_is(here: bool) -> None:

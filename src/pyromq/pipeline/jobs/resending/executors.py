@@ -9,7 +9,7 @@ it is another attempt, every message is looked for before it is sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, Self, TypedDict
@@ -24,6 +24,7 @@ from pyromq.pipeline.jobs.common.plain_rows import count_of
 from pyromq.pipeline.jobs.common.selection import Selection
 from pyromq.pipeline.jobs.resending.batches import CopyBatchSender
 from pyromq.pipeline.jobs.resending.outgoing import SparkRow
+from pyromq.pipeline.jobs.resending.packed import Copier, PackedRows, texts_of
 from pyromq.pipeline.jobs.resending.sending import chunks
 from pyromq.pipeline.spark.session import is_connect
 from pyromq.pipeline.tables.answer import rows_of_batch
@@ -38,6 +39,7 @@ _PART: Final = 20_000  # messages of a part, about: what is looked for again whe
 _SENT_MAX: Final = 1_000_000  # ids that are known in every task
 _READS_FOR_A_LOOK: Final = 50  # messages that are read in the time that it takes to ask for one
 _LOOK_S: Final = 0.5
+_REPORTED: Final = 512  # outcomes for one step of the progress
 
 
 class PartOutcome(msgspec.Struct, frozen=True):
@@ -75,7 +77,7 @@ class PartOutcome(msgspec.Struct, frozen=True):
 class KeptOutcomes(TypedDict):
     """Which outcomes of a part are returned one by one, and how many of them."""
 
-    keeps: Collection[ItemStatus]
+    keeps: frozenset[ItemStatus]
     keeps_max: int | None
 
 
@@ -120,7 +122,7 @@ def sent_before(
         except TopicNotFoundError:
             continue  # nothing was sent there yet
         copies = selection.frame(spark, "message_id", "properties").where(condition).select("message_id")
-        found.update(row[0] for row in copies.limit(_SENT_MAX + 1).toLocalIterator())
+        found.update(copies.limit(_SENT_MAX + 1).toArrow().column(0).to_pylist())
         if len(found) > _SENT_MAX:
             return None
     return frozenset(found)
@@ -132,11 +134,11 @@ class PartTask:
 
     nameserver: str
     options: Mapping[str, str]
-    item_of: Callable[[SparkRow], Item]
+    item_of: Copier
     rate: float | None  # of one part
     sent: frozenset[str] | None  # ids that were sent before; None: nobody has looked
     left_out: frozenset[str] = frozenset()  # places of messages that are done
-    keeps: Collection[ItemStatus] = frozenset(ItemStatus)  # outcomes to return
+    keeps: frozenset[ItemStatus] = frozenset(ItemStatus)  # outcomes to return
     keeps_max: int | None = None
     done: Any = None  # accumulator of Spark, for progress
 
@@ -145,19 +147,47 @@ class PartTask:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        rows = (row for batch in batches for row in rows_of_batch(batch))
-        left = (row for row in rows if row["offset_message_id"] not in self.left_out)
         sender = CopyBatchSender(self.nameserver, self.options, rate=self.rate)
         is_again = context is not None and context.attemptNumber() > 0
-        found = self._counted(sent_once(sender, map(self._item, left), is_again=is_again))
+        found = self._counted(self._sent(sender, map(self._left, batches), is_again=is_again))
         outcome = PartOutcome.of(found, keeps=self.keeps, keeps_max=self.keeps_max)
         yield pa.record_batch({"outcome": pa.array([msgspec.msgpack.encode(outcome)], pa.binary())})
 
+    def _left(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that are not done."""
+        if not self.left_out:
+            return batch
+        import pyarrow as pa
+
+        return batch.filter(
+            pa.array([each not in self.left_out for each in texts_of(batch.column("offset_message_id"))])
+        )
+
+    def _sent(
+        self, sender: CopyBatchSender, batches: Iterator[pa.RecordBatch], *, is_again: bool
+    ) -> Iterator[ItemOutcome]:
+        """Send the first rows one by one, and if no attempt before this one did, the others packed."""
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return
+        head = list(map(self._item, rows_of_batch(first.slice(0, PROBES))))
+        rest = chain((first.slice(PROBES),), batches)
+        if is_again or is_repeated(sender, head):
+            items = (self._item(row) for batch in rest for row in rows_of_batch(batch))
+            yield from sent_once(sender, chain(head, items), is_again=True)
+            return
+        yield from sender.send_all(head)
+        packed = (PackedRows(batch, self.item_of, self.sent) for batch in rest)
+        says_places = not self.keeps.isdisjoint((ItemStatus.SENT, ItemStatus.SENT_BEFORE))
+        yield from sender.send_rows(packed, self._item, says_places=says_places)
+
     def _counted(self, found: Iterable[ItemOutcome]) -> Iterator[ItemOutcome]:
-        for each in found:
-            if self.done is not None:
-                self.done.add(1)
-            yield each
+        if self.done is None:
+            yield from found
+            return
+        for some in chunks(found, _REPORTED):
+            self.done.add(len(some))
+            yield from some
 
     def _item(self, row: SparkRow) -> Item:
         item = self.item_of(row)
@@ -168,12 +198,16 @@ class PartTask:
         return replace(item, is_checked=False)
 
 
+def is_repeated(sender: CopyBatchSender, first: Iterable[Item]) -> bool:
+    """Whether an attempt before this one sent one of the first items, though nobody says so."""
+    looked = sender.look_all(_checked(each) for each in first if isinstance(each, Outgoing))
+    return any(each.status is ItemStatus.SENT_BEFORE for each in looked)
+
+
 def sent_once(sender: CopyBatchSender, items: Iterator[Item], *, is_again: bool) -> Iterator[ItemOutcome]:
     """Send the items of a part, also when some of them were sent by an attempt before this one."""
     first = list(islice(items, PROBES))
-    if not is_again:
-        looked = sender.look_all(_checked(each) for each in first if isinstance(each, Outgoing))
-        is_again = any(each.status is ItemStatus.SENT_BEFORE for each in looked)
+    is_again = is_again or is_repeated(sender, first)
     if not is_again:
         yield from sender.send_all(first)
         yield from sender.send_all(items)

@@ -43,6 +43,7 @@ from pyromq.pipeline.jobs.resending.executors import (
 )
 from pyromq.pipeline.jobs.resending.options import RedriveOptions, RedriveSettings
 from pyromq.pipeline.jobs.resending.outgoing import COLUMNS, SparkRow, outgoing, source_of
+from pyromq.pipeline.jobs.resending.packed import CopyMark
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 
 if TYPE_CHECKING:
@@ -255,9 +256,17 @@ class RedrivenLetter:
     originals: OriginalMessages
     patch: Patch | None
     only_group: bool
+    is_checked = True
+    mark_names = (REDRIVEN_FROM,)
 
     def __call__(self, row: SparkRow) -> Item:
         return letter_to_send(row, self.group, self.originals, patch=self.patch, only_group=self.only_group)
+
+    def mark(self, place: str, origin: str) -> CopyMark | None:
+        if not origin or self.patch is not None or self.only_group or not self.originals.is_to_be_sent(place):
+            return None
+        ids = self.originals.ids(place)  # its own is the first
+        return CopyMark(origin, ids[0], _marks(place), ids)
 
 
 def letter_to_send(
@@ -276,9 +285,7 @@ def letter_to_send(
     source = source_of(row, to_topic=targets[0], new_message_id=redriven_id(place))
     if (decided := originals.decided(source)) is not None:
         return decided
-    marks = [(REDRIVEN_FROM, place)]
-    if only_group:
-        marks.append((names.RETRY_TOPIC, topic))
+    marks = (*_marks(place), (names.RETRY_TOPIC, topic)) if only_group else _marks(place)
     if patch is not None:
         changed = _changed(row, source, patch)
         if isinstance(changed, ItemOutcome):
@@ -286,6 +293,10 @@ def letter_to_send(
         row, targets = _patched(row, changed), (changed.topic, *targets)
     message = outgoing(row, targets[0], redriven_id(place), marks, sent_to=targets)
     return message if isinstance(message, ItemOutcome) else replace(message, sent_as=originals.ids(place))
+
+
+def _marks(place: str) -> tuple[tuple[str, str], ...]:
+    return ((REDRIVEN_FROM, place),)
 
 
 def _changed(row: SparkRow, source: ItemOutcome, patch: Patch) -> PatchInput | ItemOutcome:

@@ -38,6 +38,7 @@ from pyromq.pipeline.jobs.resending.executors import (
 )
 from pyromq.pipeline.jobs.resending.options import ReplayOptions, ReplaySettings
 from pyromq.pipeline.jobs.resending.outgoing import SparkRow, outgoing, source_of
+from pyromq.pipeline.jobs.resending.packed import CopyMark
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 from pyromq.wording import shown_time
 
@@ -184,11 +185,14 @@ class ReplayedMessage:
     to_topic: str
     run: str
     is_checked: bool
+    mark_names = (REPLAYED_FROM, REPLAY)
 
     def __call__(self, row: SparkRow) -> Item:
-        place = row["offset_message_id"]
-        marks = ((REPLAYED_FROM, place), (REPLAY, self.run))
-        return outgoing(row, self.to_topic, replayed_id(self.run, place), marks, is_checked=self.is_checked)
+        mark = self.mark(row["offset_message_id"])
+        return outgoing(row, mark.topic, mark.message_id, mark.marks, is_checked=self.is_checked)
+
+    def mark(self, place: str, origin: str = "") -> CopyMark:
+        return CopyMark(self.to_topic, replayed_id(self.run, place), ((REPLAYED_FROM, place), (REPLAY, self.run)))
 
 
 def _sample(row: Any) -> ReplaySample:

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError, TopicNotFoundError
@@ -23,6 +23,7 @@ from pyromq.pipeline.core.options import Use, parse_options
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 
+T = TypeVar("T")
 PRODUCER: Final = "PYROMQ_PIPELINE"
 Lane: TypeAlias = list[tuple[int, Outgoing]]
 """Messages that keep their order, with their numbers in a chunk."""
@@ -71,7 +72,11 @@ class PacedSender:
 
     def pace(self, chunk: Sequence[Item]) -> None:
         """Wait until the messages of a chunk may go."""
-        if wait_ms := self._pacer.wait_ms(sum(isinstance(each, Outgoing) for each in chunk)):
+        self.pace_count(sum(isinstance(each, Outgoing) for each in chunk))
+
+    def pace_count(self, count: int) -> None:
+        """Wait until so many messages may go."""
+        if wait_ms := self._pacer.wait_ms(count):
             self._sleep(wait_ms / 1000)
 
     @property
@@ -147,9 +152,9 @@ def lanes_of(numbered: Iterable[tuple[int, Item]]) -> list[Lane]:
     return list(lanes.values())
 
 
-def chunks(messages: Iterable[Item], size: int) -> Iterator[list[Item]]:
+def chunks(messages: Iterable[T], size: int) -> Iterator[list[T]]:
     """Return the messages by so many."""
-    chunk: list[Item] = []
+    chunk: list[T] = []
     for message in messages:
         chunk.append(message)
         if len(chunk) >= size:
