@@ -25,7 +25,6 @@ from pyromq.client.producer.raw_send import send_raw
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
-from pyromq.net.connection import Connection
 from pyromq.pipeline.core.offsets import OffsetRange
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.retry_window import RetryWindow
@@ -46,9 +45,9 @@ SETTLE_S: Final = 0.5  # before a request is looked for that may be on its way
 
 
 class UnsureCopyError(BrokerError):
-    """Copies from ``offset`` on are stored, but the next master may lack them; ``taken_by`` is who stored them."""
+    """Copies from ``offset`` on are stored, but the next master may lack them; ``taken_by`` is who has them."""
 
-    def __init__(self, code: int, offset: int, taken_by: Connection | None) -> None:
+    def __init__(self, code: int, offset: int, taken_by: object) -> None:
         super().__init__(code=code, remark="stored, but the next master may lack it")
         self.offset = offset
         self.taken_by = taken_by
