@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -10,20 +11,30 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from pyromq import Admin, Message, Producer, PullConsumer
 from pyromq.cli.main import main
+from pyromq.client.core.client import Client
+from pyromq.client.producer.outgoing import OutgoingMessage
+from pyromq.client.producer.raw_send import send_raw
 from pyromq.errors import GroupNotFoundError, TopicNotFoundError
 from pyromq.model.names import retry_topic
+from pyromq.model.queue import QueueId
+from pyromq.net.link import Link
+from pyromq.operate.admin import Admin as AsyncAdmin
 from pyromq.operate.offsets import EARLIEST
 from pyromq.pipeline.core.errors import DataLossError
 from pyromq.pipeline.jobs import Selection
 from pyromq.pipeline.jobs.common.plain_rows import rows_of
+from pyromq.pipeline.mirroring import copying, packing
 from pyromq.pipeline.mirroring.errors import MirrorConflictError, TargetTopicError
 from pyromq.pipeline.mirroring.job import Mirroring, MirrorRound, MirrorSettings, mirror, round_text
 from pyromq.pipeline.mirroring.marks import MIRRORED_FROM
 from pyromq.testing import LoopbackBroker
+from pyromq.wire.received import Received
+from pyromq.wire.send_statuses import UNSURE_CODES
 from tests.integration import mirror_worker
 
 pytestmark = pytest.mark.integration
@@ -122,6 +133,46 @@ def run_worker(clusters: TwoClusters, step: str, count: int) -> subprocess.Compl
         [sys.executable, "-m", mirror_worker.__name__, clusters.here, clusters.there, step, str(count)],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("code", sorted(UNSURE_CODES))
+@pytest.mark.parametrize("fate", ["kept", "shown later", "gone"])
+def test_copies_that_the_next_master_may_lack_are_there_once(
+    clusters: TwoClusters, monkeypatch: pytest.MonkeyPatch, code: int, fate: str
+) -> None:
+    """A broker says of two requests that it stored them alone: it shows them, or later, or a new master lacks them."""
+    clusters.mirror()
+    clusters.send(40)
+    asked: list[OutgoingMessage] = []
+
+    async def unsure(client: Client, message: OutgoingMessage, queue: QueueId, **more: Any) -> Any:
+        asked.append(message)
+        if len(asked) not in (2, 5):
+            return await send_raw(client, message, queue, **more)
+        if fate == "kept":
+            response = await send_raw(client, message, queue, **more)
+            return msgspec.structs.replace(response, code=code)
+        end = await AsyncAdmin(client=client).offsets.range(queue)
+        if fate == "shown later":
+            loop = asyncio.get_running_loop()
+            loop.call_later(1.5, lambda: later.append(loop.create_task(send_raw(client, message, queue, **more))))
+        else:
+            await connection_ends(client.master_link(queue.broker))
+        return Received(code=code, header={"msgId": "", "queueId": "0", "queueOffset": str(end.max_offset)})
+
+    later: list[Any] = []
+    monkeypatch.setattr(packing, "BATCH_BYTES", 1_000)
+    monkeypatch.setattr(copying, "send_raw", unsure)
+    done = clusters.mirror()
+    assert sorted(clusters.ids()) == sorted(clusters.sent)
+    assert (done.copied, done.repeated) == (40, 0)
+
+
+async def connection_ends(link: Link) -> None:
+    """As with a master that another one follows."""
+    assert link.ready is not None
+    link.ready.abort("the master is another one now")
+    await asyncio.sleep(0)
 
 
 def test_a_group_moves_without_gap_or_repeat(clusters: TwoClusters) -> None:

@@ -46,6 +46,7 @@ MORE = (
         ),
         LONG_ROUNDS,
     ),
+    Phase("Spark in the Python lane", ("tests/spark", "-m", "more"), is_beside=True),
 )
 BOTH_MODES = ("tests/unit", "tests/crash", "tests/conformance", "tests/integration")  # folders that have such tests
 

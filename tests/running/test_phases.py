@@ -199,6 +199,7 @@ def test_each_marker_that_leaves_a_test_out_of_one_target_is_asked_for_in_anothe
     left_out = " ".join(phase.arguments[-1] for phase in TEST)
     assert left_out == "not check and not more not more"
     assert "more" in MORE[0].arguments[-1].split()
+    assert MORE[1].arguments == ("tests/spark", "-m", "more")
     checked = re.findall(r"pytest -q -m check (.*)", (ROOT / "Makefile").read_text())[0].split()
     assert {f"tests/{path}" for path in files_with("mark.check")} == set(checked)
     assert folders_with("mark.more") | folders_with("mark.rounds") <= {
@@ -207,6 +208,7 @@ def test_each_marker_that_leaves_a_test_out_of_one_target_is_asked_for_in_anothe
         "faults",
         "sim",
         "upgrade",
+        "spark",
     }
     assert folders_with("mark.both_modes") <= {folder.removeprefix("tests/") for folder in BOTH_MODES}
     assert folders_with("import pytest_itemcollected") <= {folder.removeprefix("tests/") for folder in BOTH_MODES}

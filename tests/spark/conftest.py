@@ -70,6 +70,15 @@ def lane_jar_or_skip() -> None:
         pytest.skip("there is no Java compiler for the JVM lane")
 
 
+@pytest.fixture(params=("auto", pytest.param("python", marks=pytest.mark.more)))
+def default_lane(spark: Any, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Queries get the lane that they have by themselves; once more, in ``make test-more``, Python's."""
+    if request.param != "auto":
+        spark.conf.set("spark.pyromq.lane", request.param)
+    yield
+    spark.conf.unset("spark.pyromq.lane")
+
+
 @pytest.fixture(params=("python", "jvm"))
 def lane(spark: Any, request: pytest.FixtureRequest) -> Iterator[str]:
     """Each lane in turn, for the queries of a test that name none."""

@@ -1,7 +1,8 @@
 """Every kind of pipeline at once, each reading the topic ``in``: what drivers run that are killed, and their heirs.
 
 ``python -m tests.spark.killed_pipelines NAMESERVER FOLDER``: a driver that goes on until it is killed. Lives read in
-the lanes in turn, as far as they stop at places that both have; Python writes.
+the lanes in turn, as far as they stop at places that both have. Python writes the modes of the sink; those of the JVM
+sink are written by the JVM, and by Python in one life between the others.
 """
 
 from __future__ import annotations
@@ -14,30 +15,48 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql.functions import lit, rtrim, udf
+
 from pyromq.pipeline import Dead, Record, Retry, consume, session
 from pyromq.pipeline.jobs import Selection, archive
 from pyromq.pipeline.jobs.common.errors import JobFailedError
 from tests.spark.conftest import QUICK
-from tests.spark.places import LIFE, checkpoint_of
+from tests.spark.places import LIFE, checkpoint_of, held_value
 
 MODES = ("at-least-once", "idempotent", "transactional")
-PIPELINES = (*MODES, "consume", "archive")
-"""Names of their groups, and of the topics that the modes of the sink write to."""
+BY_JVM = {"jvm-at-least-once": "at-least-once", "jvm-idempotent": "idempotent"}
+"""Pipelines of the JVM sink, and their modes."""
+COPIES = (*MODES, *BY_JVM)
+PIPELINES = (*COPIES, "consume", "archive")
+"""Names of their groups, and of the topics that the sinks write to."""
+WRITTEN_BY_PYTHON = 3
+"""The life in which Python goes on with what the JVM sink has begun, for the next one to go on with what Python did."""
+LITTLE_AT_A_TIME = {"spark.sql.execution.python.udf.maxRecordsPerBatch": 10}
+"""So that values which went through a function of Python come to the sink before the last of their task."""
 LANES = ("auto", "python")
 """Of even and of odd lives; the last is odd, and stops in Python workers that read."""
 TOO_LATE = ("CANNOT_OPEN_SOCKET", "failed to connect back")
 """What ends a query when its Python process did not start within Spark's ten seconds; so it is started again."""
 
 
-def copy(spark: Any, mode: str, nameserver: str, folder: Path, trigger: dict[str, Any]) -> Any:
-    reading = {"nameserver": nameserver, "topic": "in", "group": mode, "startingOffsets": "latest"}
+def copy(spark: Any, name: str, nameserver: str, folder: Path, trigger: dict[str, Any]) -> Any:
+    reading = {"nameserver": nameserver, "topic": "in", "group": name, "startingOffsets": "latest"}
     rows = spark.readStream.format("pyromq").options(**reading).schema("body binary, keys string").load()
+    if name in BY_JVM:  # the JVM knows no places: its rows come through a function that does
+        held = udf(held_value, "string", useArrow=False)("body", lit(name))
+        rows = rows.select(rtrim(held).alias("body"), "keys")
     writing = {
-        "nameserver": nameserver, "topic": mode, "mode": mode, "checkAfter": "2s", "requestTimeout": "10s",
-        "batchBytes": "1k", "inFlight": "1", "settleTime": "300ms", "lane": "python",  # which stops at places
-        "checkpointLocation": str(checkpoint_of(folder, mode)),
+        "nameserver": nameserver, "topic": name, "mode": BY_JVM.get(name, name), "checkAfter": "2s",
+        "requestTimeout": "10s", "batchBytes": "1k", "inFlight": "1", "settleTime": "300ms", "lane": lane_of(name),
+        "checkpointLocation": str(checkpoint_of(folder, name)),
     }  # fmt: skip
     return rows.writeStream.format("pyromq").options(**writing).trigger(**trigger).start()
+
+
+def lane_of(name: str) -> str:
+    """Who writes in this life; where there is no JVM lane, Python does."""
+    is_python = name not in BY_JVM or int(os.environ.get(LIFE, 0)) == WRITTEN_BY_PYTHON
+    return "python" if is_python else "auto"
 
 
 def handler(notes: str) -> Callable[[Record], Any]:
@@ -76,7 +95,9 @@ def is_too_late(text: str) -> bool:
 
 def main(nameserver: str, folder: Path) -> None:
     lane = LANES[int(os.environ[LIFE]) % len(LANES)]
-    spark = session("local[12,4]", **QUICK, **{"spark.local.dir": folder, "spark.pyromq.lane": lane})
+    spark = session(
+        "local[16,4]", **QUICK, **LITTLE_AT_A_TIME, **{"spark.local.dir": folder, "spark.pyromq.lane": lane}
+    )
     trigger, queries = {"processingTime": "0 seconds"}, dict[str, Any]()
 
     def begin(name: str) -> None:

@@ -12,8 +12,9 @@
 ``install`` runs in every Python process of the driver and of its workers, as a ``sitecustomize`` on their path. The
 folder that the environment names has a file ``at`` with the life it is for and the place to stop at; a process that
 stops there leaves ``<who>.there``, and goes on when ``at`` says another place. At ``killing`` a worker kills itself
-instead: once at reading, once at writing. What brokers ask about prepared messages goes to the file ``asked``, line by
-line, with the outcome.
+instead: once at reading, once at writing. The JVM stops nowhere: where it writes, tasks stop in a function of Python
+(``held_value``), and its sink where it has Python move a marker. What brokers ask about prepared messages goes to the
+file ``asked``, line by line, with the outcome.
 """
 
 from __future__ import annotations
@@ -28,10 +29,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pyspark import TaskContext
+
 FOLDER, LIFE = "PYROMQ_TEST_PLACES", "PYROMQ_TEST_LIFE"
 KILLING, NOWHERE, STARTED = "killing", "nowhere", "started"
 PLACES = ("planned", "writing", "staged", "committing", "committed", "noted")
 REQUESTS = 3  # of a task that are confirmed when it stops at writing
+VALUES = 15  # that a task has given, or is about to give, to the JVM sink then; ten of them are there
 _WAIT_S_MAX = 300
 
 
@@ -84,6 +88,38 @@ def _source(module: Any) -> None:
             yield batch.slice(middle)
 
     module.StreamReader.partitions, module.Reading.read = held_partitions, held_read
+
+
+def held_value(value: bytes, who: str) -> str:
+    """A function of Spark SQL: tasks stop in it when they have given the sink some of their rows.
+
+    Values are made long, for workers write them through a buffer of 64 KiB.
+    """
+    task = TaskContext.get()
+    assert task is not None
+    count = _seen[task.taskAttemptId()] = _seen.get(task.taskAttemptId(), 0) + 1
+    if count == VALUES and FOLDER in os.environ:
+        time.sleep(0.3)  # so that those before it are with their brokers, or on their way
+        reached("writing", who)
+    return value.decode().ljust(8_000)
+
+
+_seen: dict[int, int] = {}  # values of each task
+
+
+def _jvm_writes(module: Any) -> None:
+    partitions = module.WritePlanner.partitions
+
+    def held_partitions(self: Any) -> Any:
+        if self._question.commit is None:
+            return partitions(self)
+        reached("staged", self._given["topic"])
+        reached("committing", self._given["topic"])
+        found = partitions(self)
+        reached("committed", self._given["topic"])
+        return found
+
+    module.WritePlanner.partitions = held_partitions
 
 
 def _sender(module: Any) -> None:
@@ -212,6 +248,7 @@ _WRAPPERS: dict[str, Callable[[Any], None]] = {
     "pyromq.pipeline.reading.stream": _stream,
     "pyromq.pipeline.spark.progress": _progress,
     "pyromq.pipeline.sink.sink": _sink,
+    "pyromq.pipeline.spark.jvm.writes": _jvm_writes,
     "pyromq.pipeline.sink.sender": _sender,
     "pyromq.pipeline.sink.transactions": _transactions,
     "pyromq.pipeline.consuming.writer": _consume,

@@ -23,7 +23,7 @@ from pyromq.testing import ServerProcess
 from tests.spark.queries import Collected, run, start, until
 from tests.spark.topics import Topics, bodies
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("default_lane")]
 NARROW = "topic string, queue_id int, queue_offset bigint, body binary"
 
 

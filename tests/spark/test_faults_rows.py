@@ -29,7 +29,7 @@ from tests.spark.queries import run
 from tests.spark.test_sink import bodies_of, stored
 from tests.spark.topics import Topics
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("default_lane")]
 TIMEOUT_S = 300
 ROWS = 300
 BROKEN = b"this was never compressed"

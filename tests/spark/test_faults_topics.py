@@ -34,7 +34,7 @@ from pyromq.wire.codes import RequestCode
 from tests.spark.queries import WAIT_S_MAX, Collected, run, start, until
 from tests.spark.topics import Topics, bodies
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("default_lane")]
 NARROW = "topic string, queue_id int, queue_offset bigint, body binary"
 KEEPS_LITTLE = BrokerSettings(
     store=replace(SMALL_FILES, segment_bytes=64 << 10, keep_ms=1, delete_hours=(), seal_interval_ms=20, seal_bytes=1)

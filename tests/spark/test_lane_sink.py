@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,57 @@ def test_rows_that_no_broker_takes_are_named(
         writing.save()
 
 
+MIXED_COLUMNS = [
+    "CASE id % 10 WHEN 3 THEN cast('' AS binary) WHEN 5 THEN NULL ELSE cast(concat('grün-', id) AS binary) END AS body",
+    "CASE WHEN id % 10 IN (3, 7) THEN 'a|b' WHEN id % 10 = 8 THEN 'red' END AS tags",
+    r"CASE id % 10 WHEN 4 THEN array('a', 'b\u0001') WHEN 6 THEN array('x', NULL) END AS keys",
+    r"CASE id % 10 WHEN 1 THEN map('größe', 'b\u0002', 'leer', NULL) WHEN 2 THEN map('a', repeat('b', 33000)) END"
+    " AS properties",
+    "CASE id WHEN 8 THEN 9 WHEN 9 THEN 1 WHEN 7 THEN 9 END AS queue_id",
+    "timestamp_micros(1700000000000000 + id % 2) AS deliver_time",
+    "cast(id % 3 - 1 AS tinyint) AS flag",
+]
+"""Rows with every kind of mistake, some with two of them."""
+
+
+@pytest.mark.parametrize("place", ["topic", "folder"])
+def test_both_lanes_set_the_same_rows_aside_for_the_same_reasons(
+    spark: Any, topics: Topics, tmp_path: Path, place: str
+) -> None:
+    aside, sent = [], []
+    for lane in LANES:
+        topic, folder = topics.make(f"-{lane}", queues=2), tmp_path / lane
+        bad = topics.make(f"-{lane}-bad") if place == "topic" else str(folder)
+        frame = spark.range(0, 60, 1, 2).selectExpr(*MIXED_COLUMNS)
+        write(frame, topics, topic, lane, badRows=bad, batchBytes="2k", sinkId="aside")
+        if place == "topic":
+            letters = stored(topics, bad)
+            assert {letter.tags for letter in letters} == {"bad-row"}
+            assert len({letter.message_id for letter in letters}) == len(letters)
+            texts = [letter.body.decode() for letter in letters]
+        else:
+            texts = [line for path in folder.glob("bad-rows-*.jsonl") for line in path.read_text().splitlines()]
+        found = (json.loads(text.replace(topic, "topic")) for text in texts)
+        aside.append(sorted(found, key=json.dumps))
+        sent.append(bodies_of(topics, topic))
+    reasons = {re.sub(r"row \d+", "row", row["reason"]).split(":")[0] for row in aside[0]}
+    assert len(reasons) == 6 and sum(sent[0].values()) + len(aside[0]) == 60
+    assert aside[0] == aside[1]
+    assert sent[0] == sent[1]
+
+
+def test_rows_that_are_set_aside_leave_the_keys_of_others_as_the_other_lane_has_them(
+    spark: Any, topics: Topics, tmp_path: Path
+) -> None:
+    for first, second in (LANES, LANES[::-1]):
+        topic = topics.make(f"-{first}", queues=3)
+        for count, lane in ((60, first), (90, second)):
+            body = "if(id % 7 = 3, '', concat('row-', id)) AS body"
+            frame = spark.range(0, count, 1, 1).selectExpr(body)
+            write(frame, topics, topic, lane, mode="idempotent", sinkId=topic, badRows=str(tmp_path / topic))
+        assert bodies_of(topics, topic) == Counter(f"row-{number}" for number in range(90) if number % 7 != 3)
+
+
 # --- brokers that fail -----------------------------------------------------------------------------------------------
 
 
@@ -167,8 +220,11 @@ def test_a_batch_that_one_lane_has_written_is_left_out_by_the_other(spark: Any, 
     for number, (first, second) in enumerate((LANES, LANES[::-1])):
         target, checkpoint = topics.make(f"-out-{number}", queues=3), str(tmp_path / str(number))
         for lane in (first, second):
-            copy(spark, topics, source, target, checkpoint, mode="idempotent", lane=lane)
+            query = copy(spark, topics, source, target, checkpoint, mode="idempotent", lane=lane)
+            assert query.lastProgress.sink.description == f"pyromq[lane={lane}]"
             run_again(checkpoint, 0)
+        query = copy(spark, topics, source, target, checkpoint, mode="idempotent")
+        assert query.lastProgress.sink.description == "pyromq[lane=jvm]", "the one that it has by itself"
         assert bodies_of(topics, target) == sent
 
 
@@ -209,9 +265,73 @@ def test_real_time_mode_from_topic_to_topic_loses_and_repeats_nothing(
         spark.conf.unset(f"{conf}minBatchDuration")
 
 
+def live(spark: Any, topics: Topics, source: str, target: str, checkpoint: str, batch: str) -> Any:
+    read = topics.options(source, group=topics.group, startingOffsets="earliest", lane="jvm")
+    frame = spark.readStream.format("pyromq").options(**read).schema("body binary, keys string").load()
+    written = topics.options(target, lane="jvm", mode="idempotent", checkpointLocation=checkpoint, settleTime="50ms")
+    writing = frame.writeStream.format("pyromq").options(**written, asyncProgressTrackingEnabled="false")
+    return writing.outputMode("update").trigger(realTime=batch).start()
+
+
+@pytest.fixture
+def short_batches(spark: Any) -> Iterator[None]:
+    settings = {"allowlistCheck": "false", "minBatchDuration": "1"}
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.streaming.realTimeMode.{name}", value)
+    yield
+    for name in settings:
+        spark.conf.unset(f"spark.sql.streaming.realTimeMode.{name}")
+
+
+def test_a_live_batch_that_ends_earlier_when_it_is_run_again_repeats_nothing_later(
+    spark: Any, topics: Topics, checkpoint: str, short_batches: None
+) -> None:
+    """The first run sends all of it and is cut off; the second has no time for any row, and the third brings them."""
+    source, target = topics.make("-in", queues=2), topics.make("-out", queues=2)
+    topics.send(source, range(200))
+    query = live(spark, topics, source, target, checkpoint, "60 seconds")
+    until(lambda: bodies_of(topics, target) == Counter(topics.sent), "all rows are there", query)
+    query.stop()
+    assert not list((Path(checkpoint) / "commits").glob("[0-9]*")), "Spark knows nothing of it"
+    query = live(spark, topics, source, target, checkpoint, "1 milliseconds")
+    until(lambda: len(list((Path(checkpoint) / "commits").glob("[0-9]*"))) >= 2, "two batches are done", query)
+    query.stop()
+    topics.send(source, range(200, 220))
+    query = live(spark, topics, source, target, checkpoint, "2 seconds")
+    until(lambda: not Counter(topics.sent) - bodies_of(topics, target), "and the new rows", query)
+    query.stop()
+    assert bodies_of(topics, target) == Counter(topics.sent)
+
+
+def test_a_live_batch_that_only_the_sink_has_committed_brings_what_is_new(
+    spark: Any, topics: Topics, checkpoint: str, short_batches: None
+) -> None:
+    """The driver dies between both commits; its batch is run again under its number, and has more rows then."""
+    source, target = topics.make("-in", queues=2), topics.make("-out", queues=2)
+    topics.send(source, range(50))
+    query = live(spark, topics, source, target, checkpoint, "2 seconds")
+    marker = Path(checkpoint) / "pyromq" / "sent" / "marker"
+
+    def committed() -> int:
+        return int(json.loads(marker.read_text())["batch"]) if marker.exists() else -1
+
+    until(lambda: bodies_of(topics, target) == Counter(topics.sent) and committed() >= 1, "batches are done", query)
+    query.stop()
+    last = committed()
+    for path in (
+        Path(checkpoint) / part / name for part in ("offsets", "commits") for name in (f"{last}", f".{last}.crc")
+    ):
+        path.unlink(missing_ok=True)
+    topics.send(source, range(50, 80))
+    query = live(spark, topics, source, target, checkpoint, "2 seconds")
+    until(lambda: not Counter(topics.sent) - bodies_of(topics, target), "the new rows are there", query)
+    query.stop()
+    assert bodies_of(topics, target) == Counter(topics.sent)
+
+
 def test_what_the_lane_cannot_write_is_left_to_python_or_refused(spark: Any, topics: Topics, tmp_path: Path) -> None:
-    topic, frame = topics.make(), rows(spark, 10)
-    write(frame, topics, topic, "auto", badRows=str(tmp_path / "aside"))
+    topic, frame, aside = topics.make(), rows(spark, 10), f"file://{tmp_path}/aside"
+    write(frame, topics, topic, "auto", badRows=aside)
     assert sum(bodies_of(topics, topic).values()) == 10
-    with pytest.raises(PySparkException, match="it has no mode transactional, no badRows but fail"):
-        write(frame, topics, topic, "jvm", badRows=str(tmp_path / "aside"))
+    with pytest.raises(PySparkException, match="it has no mode transactional, no payload"):
+        write(frame, topics, topic, "jvm", badRows=aside)

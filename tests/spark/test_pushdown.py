@@ -12,7 +12,7 @@ import pytest
 from pyromq import Message
 from tests.spark.topics import Topics
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("default_lane")]
 SETTING = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -67,7 +67,7 @@ def test_a_condition_of_one_query_is_not_one_of_the_next(spark: Any, topics: Top
 
 def test_what_is_pushed_stands_in_the_plan(spark: Any, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
     topic = topics.make()
-    options = topics.options(topic) | {"pushFilters": "true"}
+    options = topics.options(topic) | {"pushFilters": "true", "lane": "python"}
     frame = spark.read.format("pyromq").options(**options).load()
     frame.where("queue_id = 1 and tags like '%x%'").explain("formatted")
     plan = capsys.readouterr().out

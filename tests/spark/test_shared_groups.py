@@ -13,7 +13,7 @@ import pytest
 from pyromq import PushConsumer
 from tests.spark.topics import Topics
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("default_lane")]
 PATIENCE_S = 60
 
 

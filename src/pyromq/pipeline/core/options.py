@@ -70,7 +70,7 @@ class SourceOptions:
     sql: str = ""
     push_filters: bool = False
     include_retry: bool = False
-    lane: LaneChoice = LaneChoice.PYTHON
+    lane: LaneChoice = LaneChoice.AUTO
     properties_as_map: bool = True
     payload: PayloadFormat | None = None  # how bodies are written; None: they are not decoded
     schema: str = field(default="", repr=False)  # of bodies: any form of ``typed.schemas.given``, topic, registry:URL
@@ -219,7 +219,7 @@ OPTIONS: Final = (
     SourceOption("sql", "sql", texts.text_of, Use.BOTH, "–"),
     SourceOption("pushFilters", "push_filters", texts.switch, Use.BATCH, "`false`"),
     SourceOption("includeRetry", "include_retry", texts.switch, Use.BOTH, "`false`"),
-    SourceOption("lane", "lane", texts.lane, Use.BOTH, "`python`"),
+    SourceOption("lane", "lane", texts.lane, Use.BOTH, "`auto`"),
     SourceOption("properties", "properties_as_map", texts.properties, Use.BOTH, "`map`"),
     SourceOption("payload", "payload", texts.payload, Use.BOTH, "–"),
     SourceOption("schema", "schema", texts.text_of, Use.BOTH, "–"),

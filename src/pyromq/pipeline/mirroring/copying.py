@@ -6,6 +6,10 @@ A request that may have arrived is looked for before it is sent again, so a brok
 killed, costs no message and makes no second copy. Left is one moment: a request of a mirror that was killed, or cut
 off, that its broker stores only after the next one has looked. Its messages are there twice then, under the same ids;
 the mirror notices, since its own copies did not get the offsets that it expected, and counts them as ``repeated``.
+
+A copy that its broker stored without its replicas (FLUSH_SLAVE_TIMEOUT) or its disk may be gone with the next master.
+It counts when readers see it at its place. A broker that hides it from them may still show it, so it is waited for as
+long as that broker is there; from another one, or one that was away, it is missing for good and is sent again.
 """
 
 from __future__ import annotations
@@ -32,11 +36,21 @@ from pyromq.pipeline.reading.plan import shown
 from pyromq.pipeline.reading.pulls import RangeReader
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.producer import SendResponseHeader
+from pyromq.wire.send_statuses import UNSURE_CODES
 
 logger = logging.getLogger(__name__)
 
 PRODUCER: Final = "PYROMQ_MIRROR"
 SETTLE_S: Final = 0.5  # before a request is looked for that may be on its way
+
+
+class UnsureCopyError(BrokerError):
+    """Copies from ``offset`` on are stored, but the next master may lack them; ``taken_by`` is who has them."""
+
+    def __init__(self, code: int, offset: int, taken_by: object) -> None:
+        super().__init__(code=code, remark="stored, but the next master may lack it")
+        self.offset = offset
+        self.taken_by = taken_by
 
 
 class QueueCopier:
@@ -88,33 +102,45 @@ class QueueCopier:
                 self._note(request, offset)
                 return
             except MQError as error:
-                pause_ms = window.failed(error)
+                pause_ms, failure = window.failed(error), error
                 logger.info("copies not sent, trying again: queue=%s error=%s", self.queue, error)
                 self._to_client.routes.refresh_soon(self.target.queue.topic)
                 await asyncio.sleep(max(pause_ms / 1000, SETTLE_S if _may_have_arrived(error) else 0))
-            if (stored := await self._found(request, window)) is not None:
+            if (stored := await self._found(request, window, failure)) is not None:
                 self._note(request, stored)
                 return
 
     async def _send(self, request: CopyRequest) -> int:
         more = {"j": str(request.attempts)} if request.attempts else {}
+        link = self._to_client.master_link(self.target.queue.broker)
         response = await send_raw(
-            self._to_client, request.message, self.target.queue, group=PRODUCER, more=more,
+            self._to_client, request.message, self.target.queue, group=PRODUCER, more=more, link=link,
             timeout_ms=self._to_options.request_ms,
         )  # fmt: skip
-        return response.header_as(SendResponseHeader).queue_offset
+        offset = response.header_as(SendResponseHeader).queue_offset
+        if response.code in UNSURE_CODES:
+            raise UnsureCopyError(response.code, offset, link.ready)
+        return offset
 
-    async def _found(self, request: CopyRequest, window: RetryWindow) -> int | None:
+    def _is_with(self, unsure: UnsureCopyError) -> bool:
+        """Whether who stored it is master still, and was not away. Raises ConnectFailedError where nobody is."""
+        return self._to_client.master_link(self.target.queue.broker).ready is unsure.taken_by
+
+    async def _found(self, request: CopyRequest, window: RetryWindow, failure: MQError) -> int | None:
         """Where the first copy of a request stands that was sent in vain, as it seemed. Raises as ``copy`` does."""
         while True:
             try:
+                hidden = failure if isinstance(failure, UnsureCopyError) and self._is_with(failure) else None
                 held = await self.target.held()
                 start = max(held.first, min(self._expected if self._expected is not None else held.end, held.end))
                 async for copy in self.target.copies(start, held.end):
                     if copy.source.is_of(self.queue) and copy.source.offset == request.first:
                         return copy.offset
-                return None
+                if hidden is None or held.end > hidden.offset:
+                    return None
+                raise hidden  # its broker may show it yet
             except MQError as error:
+                self._to_client.routes.refresh_soon(self.target.queue.topic)
                 await asyncio.sleep(window.failed(error) / 1000)
 
     async def _check_place(self, offset: int) -> None:

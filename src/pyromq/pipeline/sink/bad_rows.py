@@ -165,8 +165,13 @@ class FolderOutput:
             self._stream.close()
 
 
+def is_folder(place: str) -> bool:
+    """Whether bad rows go to a folder; else it is a topic."""
+    return "/" in place
+
+
 def side_output(connected: Connected, options: SinkOptions, task_name: str) -> SideOutput:
     """Where the options say that bad rows go."""
-    if "/" in options.bad_rows:
+    if is_folder(options.bad_rows):
         return FolderOutput(options.bad_rows, f"bad-rows-{task_name}")
     return TopicOutput(connected, options)

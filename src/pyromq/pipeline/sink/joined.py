@@ -37,7 +37,7 @@ class JoinedPacker:
 
     skipped = 0
 
-    def __init__(self, options: SinkOptions, keys: RowKeys, *, system: str = "") -> None:
+    def __init__(self, options: SinkOptions, keys: RowKeys, *, system: str = "", first: int = 0) -> None:
         self._topic = options.topic
         self._encoder = encoder_of(options)
         self._bytes_max = options.batch_bytes
@@ -45,8 +45,8 @@ class JoinedPacker:
         self._system = system
         self._parts: list[pa.Buffer] = []  # of the request that is not full yet
         self._size = 0  # its bytes
-        self._since = 0  # its first row
-        self.row = 0  # the next row
+        self._since = first  # its first row
+        self.row = first  # the next row
 
     def pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:
         """Requests that are full now."""

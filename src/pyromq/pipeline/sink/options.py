@@ -54,7 +54,7 @@ class SinkOptions:
     payload: PayloadFormat | None = None  # how columns become bodies; None: there is a column body
     schema: str = field(default="", repr=False)
     body_schema: BodySchema | None = None  # of the columns that are there, once they are known
-    lane: LaneChoice = LaneChoice.PYTHON
+    lane: LaneChoice = LaneChoice.AUTO
     bad_rows: str = ""  # a topic, or a folder; empty: they end the task
 
     @property

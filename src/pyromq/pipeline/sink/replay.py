@@ -7,6 +7,14 @@
 
 Usually marker and end are the same, or a few messages of other producers apart, and nothing or little is read. Queues
 are the truth about what was stored, whichever queue a row went to in its first life; an index of keys is not needed.
+
+In real-time mode a batch has no end before it is over (Spark's log has it afterwards), so one that is run again may end
+earlier or later than the first time:
+
+    earlier   rows that the first run sent are read in the next batch. The marker stays, and the next batch goes on with
+              the numbers of this one, so that its rows have the keys that they were sent under
+    later     a batch that the sink has committed, and Spark has not, brings new rows. Nothing is done because of its
+              number: rows are compared with what lies behind the marker before it
 """
 
 from __future__ import annotations
@@ -14,15 +22,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.fs import FileType
 
 from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.core.checkpoint_log import CheckpointLog
+from pyromq.pipeline.core.checkpoint_log import CheckpointLog, files_at
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, from_tree, to_tree
 from pyromq.pipeline.core.options import SourceOptions
@@ -49,11 +58,36 @@ class ReplayQueries(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Numbering:
+    """Rows have the numbers of an earlier batch: those of each partition go on behind so many.
+
+    ``done`` are the rows behind the marker that batches since then have sent, or found there.
+    """
+
+    batch: int
+    rows: Mapping[int, int]
+    done: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBatch:
+    """A batch whose end nobody knew: the next number of each partition; rows that lay behind the marker, those of them
+    that came again, and those that were sent."""
+
+    rows: Mapping[int, int]
+    found: int = 0
+    skipped: int = 0
+    sent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Marker:
-    """Batches up to this one are done, and lie before these offsets."""
+    """Batches up to this one are done, and lie before these offsets; ``before`` is the marker before a live batch."""
 
     batch: int
     ends: Offsets
+    goes_on: Numbering | None = None
+    before: Marker | None = None
 
 
 class FileMarker:
@@ -64,11 +98,34 @@ class FileMarker:
 
     def read(self) -> Marker | None:
         text = self._log.read(_MARKER)
-        facts = json.loads(text) if text is not None else None
-        return Marker(facts["batch"], from_tree(facts["ends"])) if facts is not None else None
+        return _from_facts(json.loads(text)) if text is not None else None
 
     def write(self, marker: Marker) -> None:
-        self._log.write(_MARKER, json.dumps({"batch": marker.batch, "ends": to_tree(marker.ends)}))
+        self._log.write(_MARKER, json.dumps(_facts(marker)))
+
+
+def _facts(marker: Marker) -> dict[str, Any]:
+    facts: dict[str, Any] = {"batch": marker.batch, "ends": to_tree(marker.ends)}
+    if marker.goes_on is not None:
+        goes_on = marker.goes_on
+        facts["goes_on"] = {"batch": goes_on.batch, "rows": dict(goes_on.rows), "done": goes_on.done}
+    if marker.before is not None:
+        facts["before"] = _facts(marker.before)
+    return facts
+
+
+def _from_facts(facts: Mapping[str, Any]) -> Marker:
+    goes_on, before = facts.get("goes_on"), facts.get("before")
+    return Marker(
+        facts["batch"],
+        from_tree(facts["ends"]),
+        _numbering(goes_on) if goes_on else None,
+        _from_facts(before) if before else None,
+    )
+
+
+def _numbering(facts: Mapping[str, Any]) -> Numbering:
+    return Numbering(facts["batch"], {int(number): row for number, row in facts["rows"].items()}, facts["done"])
 
 
 class GroupMarker:
@@ -87,9 +144,14 @@ class GroupMarker:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedStretch:
-    """Where rows of a batch may lie already: [start, end) of each queue, as it was before the batch was run."""
+    """Where rows of a batch may lie already: [start, end) of each queue, as it was before the batch was run.
+
+    ``again`` is for the last batch that is committed here, if its end was not known: Spark may run it once more.
+    """
 
     ranges: tuple[OffsetRange, ...] = ()
+    goes_on: Numbering | None = None
+    again: ReplayedStretch | None = None
 
     @property
     def doubtful(self) -> tuple[OffsetRange, ...]:
@@ -127,18 +189,47 @@ def plan_replay(cluster: ReplayQueries, marker: FileMarker | GroupMarker) -> tup
     if known is None:
         known = Marker(_NO_BATCH, {queue: there.end for queue, there in held.items()})
         marker.write(known)
+    again = _behind(known.before, held) if known.before is not None else None
+    return known.batch, replace(_behind(known, held), again=again)
+
+
+def _behind(marker: Marker, held: Mapping[QueueId, HeldRange]) -> ReplayedStretch:
     ranges = (
-        OffsetRange(queue, min(max(known.ends.get(queue, there.first), there.first), there.end), there.end)
+        OffsetRange(queue, min(max(marker.ends.get(queue, there.first), there.first), there.end), there.end)
         for queue, there in sorted(held.items())
     )
-    return known.batch, ReplayedStretch(tuple(ranges))
+    return ReplayedStretch(tuple(ranges), marker.goes_on)
 
 
-def move_marker(batch: int, cluster: ReplayQueries, marker: FileMarker | GroupMarker) -> None:
-    """A batch is committed: all of it lies before the ends of now."""
+def move_marker(
+    batch: int, cluster: ReplayQueries, marker: FileMarker | GroupMarker, live: LiveBatch | None = None
+) -> None:
+    """A batch is committed: all of it lies before the ends of now, and with it all that earlier runs of it sent; of a
+    live one only if no row of those is left."""
     known = marker.read()
-    if known is None or batch > known.batch:
-        marker.write(Marker(batch, {queue: there.end for queue, there in cluster.held().items()}))
+    if known is not None and batch <= known.batch:
+        if live is None or known.before is None:
+            return
+        known = known.before  # it was run once more, and ended elsewhere
+    ends = {queue: there.end for queue, there in cluster.held().items()}
+    if live is None or known is None:
+        marker.write(Marker(batch, ends))
+        return
+    before, goes_on = replace(known, before=None), known.goes_on or Numbering(batch, {})
+    if live.found > goes_on.done + live.skipped:  # rows of the first run are left
+        goes_on = Numbering(goes_on.batch, live.rows, goes_on.done + live.skipped + live.sent)
+        marker.write(Marker(batch, known.ends, goes_on, before))
+    else:
+        marker.write(Marker(batch, ends, None, before))
+
+
+def has_end(options: SinkOptions, batch: int) -> bool:
+    """Whether Spark has written down where a batch ends: before it runs, but for real-time mode."""
+    if not options.checkpoint:
+        return True
+    files, base = files_at(options.checkpoint)
+    found = files.get_file_info(f"{base.rstrip('/')}/offsets/{batch}")
+    return bool(found.type != FileType.NotFound)
 
 
 class FoundRows:

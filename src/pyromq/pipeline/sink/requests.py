@@ -89,6 +89,7 @@ class Packer:
         system: str = "",
         alone: bool = False,
         is_sent: IsSent | None = None,
+        first: int = 0,
     ) -> None:
         self._options = options
         self._encoder = encoder_of(options)
@@ -100,7 +101,7 @@ class Packer:
         self._bytes_max = options.batch_bytes
         self._open: dict[Target, _Open] = {}  # requests that are not full yet
         self._open_bytes = 0
-        self.row = 0  # the next row
+        self.row = first  # the next row
         self.skipped = 0  # rows that were sent before
 
     def pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:

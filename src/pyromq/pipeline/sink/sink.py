@@ -46,6 +46,7 @@ from pyromq.pipeline.sink.options import Mode, SinkOptions, parse_sink_options
 from pyromq.pipeline.sink.replay import (
     FoundRows,
     NotRepeatableError,
+    Numbering,
     ReplayedStretch,
     marker_of,
     marker_options,
@@ -67,8 +68,9 @@ _OVERWRITING: Final = {
 """What the user asked for in Spark's words, and should."""
 NO_LANE: Final = (
     "jvm is not there: Spark needs its jar from the start (pyromq.pipeline.session() gives it, for others there is "
-    "pyromq.pipeline.lane_jar()), which takes a Java compiler; it has no mode transactional, no badRows but fail, no "
-    "payload, no client certificates, no URL of name servers, no namespace without topic. With auto Python writes there"
+    "pyromq.pipeline.lane_jar()), which takes a Java compiler; it has no mode transactional, no payload, "
+    "no client certificates, no URL of name servers or of badRows, no namespace without topic. With auto Python writes "
+    "there"
 )
 
 
@@ -197,8 +199,11 @@ class _Writing:
 def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
     """All rows of a partition are confirmed by brokers when it returns."""
     if task.batch <= plan.decided:
-        return Written(task.partition, 0, skipped=sum(batch.num_rows for batch in batches))
-    keys = RowKeys(task.identity, task.batch, task.partition, task.run)
+        if plan.replay.again is None or task.batch < plan.decided:
+            return Written(task.partition, 0, skipped=sum(batch.num_rows for batch in batches))
+        plan = Plan(plan.replay.again)
+    goes_on = plan.replay.goes_on or Numbering(task.batch, {})
+    keys, first = RowKeys(task.identity, goes_on.batch, task.partition, task.run), goes_on.rows.get(task.partition, 0)
     transactional, system = options.mode is Mode.TRANSACTIONAL, _system(options)
     checks = _Checks(options, plan.replay, task, keys) if options.mode is Mode.IDEMPOTENT else None
     sender = RequestSender(
@@ -223,11 +228,12 @@ def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[p
                 found = checks.found(has_own="unique_key" in columns) if checks is not None else None
                 is_sent = found.has if found is not None and len(found) else None
                 if is_sent is None and not transactional and can_join(columns, options):
-                    packer = JoinedPacker(options, keys, system=system)
+                    packer = JoinedPacker(options, keys, system=system, first=first)
                 else:
                     packer = Packer(
-                        options, keys, sender.queues_of, system=system, alone=transactional, is_sent=is_sent
-                    )
+                        options, keys, sender.queues_of, system=system, alone=transactional, is_sent=is_sent,
+                        first=first,
+                    )  # fmt: skip
             for request in packer.pack(batch):
                 sender.put(request)
         for request in packer.rest() if packer is not None else ():

@@ -13,12 +13,16 @@ from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.checkpoint_log import CheckpointLog
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
 from pyromq.pipeline.sink.keys import RowKeys
+from pyromq.pipeline.sink.options import SinkOptions
 from pyromq.pipeline.sink.replay import (
     FileMarker,
     FoundRows,
     GroupMarker,
+    LiveBatch,
     NotRepeatableError,
+    Numbering,
     ReplayedStretch,
+    has_end,
     move_marker,
     plan_replay,
 )
@@ -61,6 +65,48 @@ def test_a_committed_batch_is_done_and_what_comes_after_is_doubtful(tmp_path: Pa
     brokers.ends[A] = 10
     move_marker(0, brokers, marker)
     assert plan_replay(brokers, marker)[1].doubtful == (OffsetRange(A, 8, 10),), "a batch is committed once"
+
+
+def test_a_live_batch_that_ended_early_leaves_the_marker_and_the_next_goes_on_with_its_numbers(tmp_path: Path) -> None:
+    """30 rows were sent and cut off; 10 of them come again, then 12 with 5 new ones behind them, then the other 8."""
+    brokers, marker = Brokers(q0=0), FileMarker(CheckpointLog(str(tmp_path), "sent"))
+    plan_replay(brokers, marker)
+    brokers.ends[A] = 30
+    move_marker(4, brokers, marker, LiveBatch({0: 10, 1: 0}, found=30, skipped=10))
+    done, replay = plan_replay(brokers, marker)
+    assert (done, replay.ranges) == (4, (OffsetRange(A, 0, 30),))
+    assert replay.goes_on == Numbering(4, {0: 10, 1: 0}, 10)
+    brokers.ends[A] = 35
+    move_marker(5, brokers, marker, LiveBatch({0: 17, 1: 10}, found=30, skipped=12, sent=5))
+    done, replay = plan_replay(brokers, marker)
+    assert done == 5 and replay.goes_on == Numbering(4, {0: 17, 1: 10}, 27) and len(replay.doubtful[0]) == 35
+    move_marker(6, brokers, marker, LiveBatch({0: 17, 1: 18}, found=35, skipped=8))
+    done, replay = plan_replay(brokers, marker)
+    assert done == 6 and not replay.doubtful and replay.goes_on is None
+
+
+def test_a_live_batch_that_is_run_once_more_is_compared_with_what_lay_before_it(tmp_path: Path) -> None:
+    brokers, marker = Brokers(q0=5), FileMarker(CheckpointLog(str(tmp_path), "sent"))
+    plan_replay(brokers, marker)
+    brokers.ends[A] = 9
+    move_marker(0, brokers, marker, LiveBatch({0: 4}, sent=4))
+    brokers.ends[A] = 12  # the next one was cut off, or Spark knows nothing of the first
+    done, replay = plan_replay(brokers, marker)
+    assert done == 0 and replay.doubtful == (OffsetRange(A, 9, 12),)
+    assert replay.again == ReplayedStretch((OffsetRange(A, 5, 12),))
+    move_marker(0, brokers, marker, LiveBatch({0: 7}, found=7, skipped=7))
+    done, replay = plan_replay(brokers, marker)
+    assert done == 0 and not replay.doubtful and replay.again == ReplayedStretch((OffsetRange(A, 5, 12),))
+    move_marker(1, brokers, marker)
+    assert plan_replay(brokers, marker)[1].again is None, "this one had an end from the start"
+
+
+def test_spark_has_written_down_where_a_batch_ends_before_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "3").touch()
+    options = SinkOptions(checkpoint=f"file://{tmp_path}")
+    assert has_end(options, 3) and not has_end(options, 4)
+    assert has_end(SinkOptions(sink_id="x"), 4), "nothing is known of a query whose checkpoint is not"
 
 
 def test_queues_that_came_later_are_doubtful_from_their_beginning(tmp_path: Path) -> None:

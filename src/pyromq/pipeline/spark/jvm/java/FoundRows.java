@@ -16,12 +16,14 @@ final class FoundRows {
   private static final int CRC_MASK = 0x7FFFFFFF;
 
   private final WritePlan.Task plan;
+  private final WritePlan.Replay replay;
   private final PullPlan.Pulls pulls;
   private final Routes routes;
 
-  FoundRows(WritePlan.Task plan) {
+  FoundRows(WritePlan.Task plan, WritePlan.Replay replay) {
     PullPlan.Pulls given = plan.pulls();
     this.plan = plan;
+    this.replay = replay;
     this.pulls = new PullPlan.Pulls(given.group(), given.count(), given.gatherBytes(), given.retryMs(), given.requestMs(),
         given.connectMs(), given.discoveryMs(), false); // what is gone cannot be there twice
     this.routes = new Routes(plan.cluster(), pulls);
@@ -29,7 +31,7 @@ final class FoundRows {
 
   /** Keys with that beginning, and checksums of their bodies: of an earlier life, or of an earlier attempt of the task. */
   Map<String, Integer> before(String prefix, int attempt) throws LaneError {
-    List<PullPlan.Range> ranges = plan.replay().ranges();
+    List<PullPlan.Range> ranges = replay.ranges();
     if (attempt > 0) {
       pause(plan.sink().settleMs()); // what the earlier attempt sent may still be on its way
       ranges = untilNow();
@@ -92,7 +94,7 @@ final class FoundRows {
 
   private List<PullPlan.Range> untilNow() throws LaneError {
     Set<String> topics = new TreeSet<>();
-    plan.replay().ranges().forEach(each -> topics.add(each.topic()));
+    replay.ranges().forEach(each -> topics.add(each.topic()));
     List<PullPlan.Range> found = new ArrayList<>();
     for (String topic : topics) {
       for (Routes.Queue queue : queuesOf(topic)) {
@@ -115,7 +117,7 @@ final class FoundRows {
   }
 
   private PullPlan.Range planned(Routes.Queue queue) {
-    for (PullPlan.Range each : plan.replay().ranges()) {
+    for (PullPlan.Range each : replay.ranges()) {
       if (each.topic().equals(queue.topic()) && each.broker().equals(queue.broker()) && each.queue() == queue.number()) {
         return each;
       }

@@ -4,6 +4,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import org.apache.spark.package$;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -17,7 +18,7 @@ public enum Lane {
 
   private static final String OPTION = "lane";
   private static final String SETTING = "spark.pyromq.lane"; // of a session, for queries without the option
-  private static final String DEFAULT = "python";
+  private static final String DEFAULT = isTried(package$.MODULE$.SPARK_VERSION()) ? "auto" : "python";
   private static final List<String> FOR_PYTHON = List.of("payload", "schema", "storepath", "tlscertificate", "tlskey");
   private static final List<String> WRITTEN_BY_PYTHON = List.of("payload", "schema", "tlscertificate", "tlskey");
 
@@ -26,14 +27,15 @@ public enum Lane {
    * refuses it in words.
    */
   public static Lane of(CaseInsensitiveStringMap options) {
-    return isWanted(options) && isFree(options, FOR_PYTHON) ? JVM : PYTHON;
+    boolean hasTopic = isGiven(options, "topic") || isGiven(options, "topicPattern"); // a table may be made without any
+    return hasTopic && isWanted(options) && isFree(options, FOR_PYTHON) ? JVM : PYTHON;
   }
 
   /** As {@code of}, for a write. */
   static Lane ofWrite(CaseInsensitiveStringMap options) {
     boolean isPlain =
         !said(options, "mode").equals("transactional")
-            && List.of("", "fail").contains(said(options, "badRows"))
+            && !said(options, "badRows").contains("://") // folders elsewhere are Python's
             && (said(options, "namespace").isEmpty() || !said(options, "topic").isEmpty()); // names of other topics are Python's
     return isPlain && isWanted(options) && isFree(options, WRITTEN_BY_PYTHON) ? JVM : PYTHON;
   }
@@ -44,7 +46,13 @@ public enum Lane {
   }
 
   private static boolean isFree(CaseInsensitiveStringMap options, List<String> forPython) {
-    return forPython.stream().noneMatch(name -> isGiven(options, name)) && !isListed(options);
+    return forPython.stream().noneMatch(name -> isGiven(options, name)) && !isListed(options) && !showsCertificate(options);
+  }
+
+  /** Whether a query of this Spark gets the lane without asking: not of one that is older than those that the tests run. */
+  private static boolean isTried(String version) {
+    String[] parts = version.split("\\D", 3);
+    return Integer.parseInt(parts[0]) > 4 || Integer.parseInt(parts[0]) == 4 && Integer.parseInt(parts[1]) >= 3;
   }
 
   private static String said(CaseInsensitiveStringMap options, String name) {
@@ -65,6 +73,12 @@ public enum Lane {
 
   private static boolean isGiven(CaseInsensitiveStringMap options, String name) {
     return options.containsKey(name) || options.containsKey("option." + name);
+  }
+
+  /** Whether the environment names a certificate of the client: only Python shows one. */
+  private static boolean showsCertificate(CaseInsensitiveStringMap options) {
+    String file = System.getenv("PYROMQ_TLS_CERTIFICATE");
+    return file != null && !file.isBlank() && !said(options, "tls").equals("false");
   }
 
   /** Whether an address server lists the name servers: only Python asks one. */

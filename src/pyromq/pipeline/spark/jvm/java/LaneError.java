@@ -84,16 +84,25 @@ final class CorruptRecordError extends LaneError {
   }
 }
 
-/** Rows that no broker would take, or that cannot be sent again safely; the text names the column and the row. */
+/** Rows that cannot be sent again safely, or a task that must not go on. */
 final class RefusedError extends LaneError {
   private static final long serialVersionUID = 1L;
 
   RefusedError(String text) {
     super(text, null);
   }
+}
 
-  static RefusedError tooLarge(String what, int bytes, int bytesMax) {
-    return new RefusedError(what + " has " + bytes + " bytes, at most " + bytesMax + " are allowed");
+/** A row that no broker would take; the text names the column and the row. */
+final class BadRowError extends LaneError {
+  private static final long serialVersionUID = 1L;
+
+  BadRowError(String text) {
+    super(text, null);
+  }
+
+  static BadRowError tooLarge(String what, int bytes, int bytesMax) {
+    return new BadRowError(what + " has " + bytes + " bytes, at most " + bytesMax + " are allowed");
   }
 }
 

@@ -1,5 +1,6 @@
 package pyromq.lane;
 
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -26,6 +27,7 @@ public final class LaneTable implements SupportsRead, SupportsWrite {
   private final StructType schema;
   private final Function<CaseInsensitiveStringMap, PythonDataSourceV2> planners;
   private final Supplier<PythonDataSourceV2> newPlanner;
+  private volatile Lane writer; // null until there is a write
   private final Map<String, WritePlan> writes = new ConcurrentHashMap<>(); // by query: plans that serve more than one batch
 
   public LaneTable(
@@ -42,6 +44,12 @@ public final class LaneTable implements SupportsRead, SupportsWrite {
   @Override
   public String name() {
     return name;
+  }
+
+  /** What Spark shows as the description of a sink in the progress of a query. */
+  @Override
+  public String toString() {
+    return name + "[lane=" + (writer == null ? "" : writer.name().toLowerCase(Locale.ROOT)) + "]";
   }
 
   @Override
@@ -69,7 +77,8 @@ public final class LaneTable implements SupportsRead, SupportsWrite {
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    if (Lane.ofWrite(info.options()) == Lane.JVM) {
+    writer = Lane.ofWrite(info.options());
+    if (writer == Lane.JVM) {
       return new LaneWriteBuilder(new WritePlanner(name, info, newPlanner, writes));
     }
     return ((SupportsWrite) written()).newWriteBuilder(info);

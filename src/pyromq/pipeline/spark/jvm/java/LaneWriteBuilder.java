@@ -1,5 +1,6 @@
 package pyromq.lane;
 
+import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DataWriter;
@@ -40,7 +41,7 @@ final class LaneWriteBuilder implements WriteBuilder, SupportsTruncate, Supports
 
       @Override
       public StreamingWrite toStreaming() {
-        return new Stream(planner, overwrites);
+        return new StreamOfBatches(planner, overwrites);
       }
 
       @Override
@@ -81,20 +82,19 @@ final class LaneWriteBuilder implements WriteBuilder, SupportsTruncate, Supports
     public void abort(WriterCommitMessage[] messages) {} // what was sent stays: a topic forgets nothing
   }
 
-  private static final class Stream implements StreamingWrite {
+  private static final class StreamOfBatches implements StreamingWrite {
     private final WritePlanner planner;
     private final boolean overwrites;
-    private boolean isIdempotent;
+    private WritePlan plan; // of the batch
 
-    Stream(WritePlanner planner, boolean overwrites) {
+    StreamOfBatches(WritePlanner planner, boolean overwrites) {
       this.planner = planner;
       this.overwrites = overwrites;
     }
 
     @Override
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
-      WritePlan plan = planner.ofStream(overwrites);
-      isIdempotent = plan.isIdempotent();
+      plan = planner.ofStream(overwrites);
       return new Factory(plan, planner.columns);
     }
 
@@ -105,8 +105,8 @@ final class LaneWriteBuilder implements WriteBuilder, SupportsTruncate, Supports
 
     @Override
     public void commit(long batch, WriterCommitMessage[] messages) {
-      if (isIdempotent) {
-        planner.committed(batch);
+      if (plan.isIdempotent()) {
+        planner.committed(batch, plan.isLive() ? Arrays.stream(messages).map(RowWriter.Written.class::cast).toList() : null);
       }
     }
 

@@ -44,10 +44,12 @@ final class Packer {
     this.usual = sink.topic().isEmpty() || columns.chooseQueues() ? null : new SendRequest.Target(sink.nameOf(sink.topic()), null);
   }
 
-  void add(InternalRow row, byte[] body, ByteText properties, byte[] key, long number) throws LaneError {
+  /** Adds a row; {@code number} names it in errors, which come in the order of the Python sink. */
+  void add(InternalRow row, byte[] body, RowProperties texts, byte[] key, long number) throws LaneError {
     SendRequest.Target target = usual == null ? target(row, number) : usual;
     String delay = delay(row, number);
     int flag = (int) columns.whole(row, columns.flag);
+    ByteText properties = texts.of(row, key, number);
     int bytes = SendRequest.itemBytes(body, properties);
     check(bytes, properties.size + delay.length(), number);
     if (!delay.isEmpty()) {
@@ -100,21 +102,21 @@ final class Packer {
     last = null;
   }
 
-  private static void check(int bytes, int propertiesBytes, long number) throws RefusedError {
+  private static void check(int bytes, int propertiesBytes, long number) throws BadRowError {
     if (bytes > BATCH_BYTES_MAX) {
-      throw RefusedError.tooLarge("columns body and properties, row " + number + ": a row with its properties", bytes, BATCH_BYTES_MAX);
+      throw BadRowError.tooLarge("columns body and properties, row " + number + ": a row with its properties", bytes, BATCH_BYTES_MAX);
     }
     if (propertiesBytes > RowProperties.BYTES_MAX) {
-      throw RefusedError.tooLarge(
+      throw BadRowError.tooLarge(
           "columns tags, keys and properties, row " + number + ": properties of a row", propertiesBytes, RowProperties.BYTES_MAX);
     }
   }
 
   /** The property of a delayed row; empty for others. */
-  private String delay(InternalRow row, long number) throws RefusedError {
+  private String delay(InternalRow row, long number) throws BadRowError {
     long level = columns.whole(row, columns.delayLevel);
     if (level < 0 || level > Integer.MAX_VALUE) {
-      throw new RefusedError("column delay_level, row " + number + ": levels are numbers from 1 on, not " + level);
+      throw new BadRowError("column delay_level, row " + number + ": levels are numbers from 1 on, not " + level);
     }
     long deliverMs = columns.deliverTime < 0 ? 0 : columns.deliverMs(row);
     return level > 0 ? "DELAY\1" + level + "\2" : deliverMs != 0 ? "TIMER_DELIVER_MS\1" + deliverMs + "\2" : "";
@@ -132,7 +134,7 @@ final class Packer {
     return new SendRequest.Target(topic, SinkColumns.isGiven(row, columns.queueId) ? named(row, topic, number) : null);
   }
 
-  private String topic(InternalRow row, long number) throws RefusedError {
+  private String topic(InternalRow row, long number) throws BadRowError {
     String name = SinkColumns.text(row, columns.topic);
     if (valid.contains(name)) {
       return name;
@@ -152,7 +154,7 @@ final class Packer {
       problem = name + " is not among those in the option topic: " + String.join(", ", sink.topics().stream().sorted().toList());
     }
     if (!problem.isEmpty()) {
-      throw new RefusedError("column topic, row " + number + ": " + problem);
+      throw new BadRowError("column topic, row " + number + ": " + problem);
     }
     valid.add(name);
     return name;
@@ -169,6 +171,6 @@ final class Packer {
       }
     }
     String where = broker.isEmpty() ? "any broker" : "broker " + broker;
-    throw new RefusedError("column queue_id, row " + number + ": topic " + topic + " has no queue " + wanted + " on " + where);
+    throw new BadRowError("column queue_id, row " + number + ": topic " + topic + " has no queue " + wanted + " on " + where);
   }
 }

@@ -31,7 +31,7 @@ final class RowProperties {
   }
 
   /** The text of one row; the next call changes it. */
-  ByteText of(InternalRow row, byte[] key, long number) throws RefusedError {
+  ByteText of(InternalRow row, byte[] key, long number) throws BadRowError {
     text.size = 0;
     item(PropertyText.UNIQUE_KEY, key);
     text.add(system);
@@ -54,12 +54,12 @@ final class RowProperties {
     }
   }
 
-  private static byte[] word(InternalRow row, int at, String column, long number) throws RefusedError {
+  private static byte[] word(InternalRow row, int at, String column, long number) throws BadRowError {
     return SinkColumns.isGiven(row, at) ? checked(row.getUTF8String(at).getBytes(), column, number) : new byte[0];
   }
 
   /** Keys of a list, with blanks between them. */
-  private byte[] words(InternalRow row, long number) throws RefusedError {
+  private byte[] words(InternalRow row, long number) throws BadRowError {
     ByteText joined = new ByteText(64);
     ArrayData list = SinkColumns.isGiven(row, columns.keys) ? row.getArray(columns.keys) : null;
     for (int at = 0; list != null && at < list.numElements(); at++) {
@@ -71,18 +71,18 @@ final class RowProperties {
     return checked(Arrays.copyOf(joined.data, joined.size), "keys", number);
   }
 
-  private static byte[] checked(byte[] value, String column, long number) throws RefusedError {
+  private static byte[] checked(byte[] value, String column, long number) throws BadRowError {
     boolean isTag = column.equals("tags");
     for (byte each : value) {
       if (each == NAME_END || each == ITEM_END || isTag && each == '|') {
         String problem = isTag ? "a tag must not contain |, \\x01 or \\x02" : "it contains \\x01 or \\x02, which separate properties";
-        throw new RefusedError("column " + column + ", row " + number + ": " + problem);
+        throw new BadRowError("column " + column + ", row " + number + ": " + problem);
       }
     }
     return value;
   }
 
-  private void fromMap(MapData map, long number) throws RefusedError {
+  private void fromMap(MapData map, long number) throws BadRowError {
     ArrayData names = map.keyArray();
     ArrayData values = map.valueArray();
     for (int at = 0; at < map.numElements(); at++) {
@@ -92,13 +92,13 @@ final class RowProperties {
         continue;
       }
       if (hasMark(name) || hasMark(value)) {
-        throw new RefusedError("column properties, row " + number + ": a name or value holds \\x01 or \\x02");
+        throw new BadRowError("column properties, row " + number + ": a name or value holds \\x01 or \\x02");
       }
       item(name.getBytes(), value.getBytes());
     }
   }
 
-  private void fromRaw(String raw, long number) throws RefusedError {
+  private void fromRaw(String raw, long number) throws BadRowError {
     if (raw.isEmpty()) {
       return;
     }
@@ -108,7 +108,7 @@ final class RowProperties {
         continue;
       }
       if (nameEnd < 0 || item.indexOf(NAME_END, nameEnd + 1) >= 0) {
-        throw new RefusedError("column properties, row " + number + ": it is not name \\x01 value \\x02, again and again");
+        throw new BadRowError("column properties, row " + number + ": it is not name \\x01 value \\x02, again and again");
       }
       text.add(item.getBytes(StandardCharsets.UTF_8)).add(ITEM_END);
     }

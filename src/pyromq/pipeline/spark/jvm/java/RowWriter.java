@@ -18,7 +18,7 @@ final class RowWriter implements DataWriter<InternalRow> {
   private static final long CONFIRM_MS = 50; // so long a request waits, at least, before its response is looked for
   private static final long ROWS_MAX = 1L << 32;
 
-  private final WritePlan.Task plan;
+  private final WritePlan.Replay replay; // null where rows may be sent twice, or nothing is sent
   private final SinkColumns columns;
   private final RowKeys keys;
   private final int partition;
@@ -26,9 +26,10 @@ final class RowWriter implements DataWriter<InternalRow> {
   private final FoundRows checks;
   private final Sender sender;
   private final Packer packer;
+  private final BadRows bad; // null where they end the task
   private final boolean isDone; // whether all of the batch lies in its topics already
   private Map<String, Integer> found; // rows that do; null until there is a row
-  private long row; // the next
+  private long row; // the next that can be sent
   private long skipped;
   private long lastSendNs;
   private Thread flusher; // sends what write() leaves behind, and looks for responses, once there is something
@@ -37,19 +38,23 @@ final class RowWriter implements DataWriter<InternalRow> {
   private boolean isEnded;
 
   RowWriter(WritePlan.Task plan, StructType schema, int partition, long batch) {
-    this.plan = plan;
+    WritePlan.Replay replay = plan.replay();
+    this.isDone = replay != null && replay.isDone(batch);
+    this.replay = replay == null || isDone ? null : replay.of(batch);
+    WritePlan.Numbering goesOn = this.replay == null ? null : this.replay.goesOn();
     this.partition = partition;
     this.columns = new SinkColumns(schema);
-    this.keys = new RowKeys(plan.sink().digest(), batch, partition);
+    this.keys = new RowKeys(plan.sink().digest(), goesOn == null ? batch : goesOn.batch(), partition);
+    this.row = goesOn == null ? 0 : goesOn.rows().getOrDefault(partition, 0L);
     this.properties = new RowProperties(columns, plan.sink());
-    this.isDone = plan.replay() != null && batch <= plan.replay().decided();
-    this.checks = plan.replay() == null ? null : new FoundRows(plan);
+    this.checks = this.replay == null ? null : new FoundRows(plan, this.replay);
     this.sender = new Sender(plan, checks);
     this.packer = new Packer(plan.sink(), columns, sender, checks != null);
+    this.bad = plan.sink().setsAside() ? new BadRows(plan, schema, batch + "-" + partition + "-" + attempt()) : null;
   }
 
-  /** What a task tells the driver. */
-  private record Written(int partition, long rows, long skipped) implements WriterCommitMessage {}
+  /** What a task tells the driver; {@code next} is the number of the next row, {@code found} are rows of an earlier run. */
+  record Written(int partition, long rows, long skipped, long next, long found, boolean hasOwnKeys) implements WriterCommitMessage {}
 
   @Override
   public synchronized void write(InternalRow given) throws IOException {
@@ -61,16 +66,29 @@ final class RowWriter implements DataWriter<InternalRow> {
     if (row >= ROWS_MAX) {
       throw new RefusedError("a partition has more than " + ROWS_MAX + " rows; split it");
     }
+    try {
+      pack(given);
+      row++;
+      sendWhatIsDue();
+    } catch (BadRowError error) {
+      if (bad == null) {
+        throw error;
+      }
+      bad.put(given, row + bad.count(), error);
+    }
+  }
+
+  /** Adds a row to its request, unless it is sent already. Rows that are set aside have no keys, but are counted in errors. */
+  private void pack(InternalRow given) throws LaneError {
+    long number = row + (bad == null ? 0 : bad.count());
     byte[] body = columns.bodyOf(given);
     if (body.length == 0) {
-      throw new RefusedError("column body, row " + row + ": it is empty, and brokers accept no message without a body");
+      throw new BadRowError("column body, row " + number + ": it is empty, and brokers accept no message without a body");
     }
     byte[] key = keyOf(given);
     if (!isSent(key, body)) {
-      packer.add(given, body, properties.of(given, key, row), key, row);
-      sendWhatIsDue();
+      packer.add(given, body, properties, key, number);
     }
-    row++;
   }
 
   private byte[] keyOf(InternalRow given) {
@@ -82,10 +100,7 @@ final class RowWriter implements DataWriter<InternalRow> {
     if (checks == null) {
       return false;
     }
-    if (found == null) {
-      TaskContext task = TaskContext.get();
-      found = checks.before(columns.uniqueKey >= 0 ? keys.digest : keys.head, task == null ? 0 : task.attemptNumber());
-    }
+    findEarlier();
     Integer crc = found.isEmpty() ? null : found.get(new String(key, StandardCharsets.ISO_8859_1));
     if (crc == null) {
       return false;
@@ -93,6 +108,17 @@ final class RowWriter implements DataWriter<InternalRow> {
     FoundRows.check(crc, body);
     skipped++;
     return true;
+  }
+
+  private void findEarlier() throws LaneError {
+    if (found == null) {
+      found = checks.before(columns.uniqueKey >= 0 ? keys.digest : keys.head, attempt());
+    }
+  }
+
+  private static int attempt() {
+    TaskContext task = TaskContext.get();
+    return task == null ? 0 : task.attemptNumber();
   }
 
   private void sendWhatIsDue() throws LaneError {
@@ -145,7 +171,14 @@ final class RowWriter implements DataWriter<InternalRow> {
     isEnded = true;
     notifyAll();
     packer.sendAll();
-    return new Written(partition, sender.finish(), skipped);
+    long sent = sender.finish();
+    if (bad != null) {
+      bad.finish();
+    }
+    if (replay != null && replay.isLive()) {
+      findEarlier(); // also where no row came: an earlier run may have had some
+    }
+    return new Written(partition, sent, skipped, row, found == null ? 0 : found.size(), columns.uniqueKey >= 0);
   }
 
   @Override
@@ -156,6 +189,9 @@ final class RowWriter implements DataWriter<InternalRow> {
   @Override
   public void close() {
     sender.close(); // whoever waits for a response gets an error
+    if (bad != null) {
+      bad.close();
+    }
     synchronized (this) {
       isEnded = true;
       notifyAll();

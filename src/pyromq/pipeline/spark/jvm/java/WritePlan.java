@@ -19,14 +19,34 @@ record WritePlan(String json) implements Serializable {
   /** How rows become requests. {@code topic} is empty where a column decides; {@code names} are those of topics at servers. */
   record Sink(
       String topic, Set<String> topics, Map<String, String> names, String group, int batchBytes, int inFlight, int settleMs,
-      String digest, byte[] system, Set<String> reserved) {
+      String digest, byte[] system, Set<String> reserved, String badTopic, String badFolder) {
+    /** Whether rows that cannot be sent go to a topic or a folder; else they end the task. */
+    boolean setsAside() {
+      return !badTopic.isEmpty() || !badFolder.isEmpty();
+    }
+
     String nameOf(String shown) {
       return names.getOrDefault(shown, shown);
     }
   }
 
-  /** Of an idempotent write: batches up to {@code decided} are done, rows of others may lie in these ranges already. */
-  record Replay(long decided, List<PullPlan.Range> ranges) {}
+  /** Rows have the numbers of an earlier batch: those of each partition go on behind so many. */
+  record Numbering(long batch, Map<Integer, Long> rows) {}
+
+  /**
+   * Of an idempotent write: batches up to {@code decided} are done, rows of others may lie in these ranges already. A live
+   * batch has no end before it is over; {@code again} is for one that is decided, and that Spark may run once more.
+   */
+  record Replay(long decided, boolean isLive, List<PullPlan.Range> ranges, Numbering goesOn, Replay again) {
+    boolean isDone(long batch) {
+      return batch < decided || batch == decided && again == null;
+    }
+
+    /** What there is to know for the tasks of a batch that is not done. */
+    Replay of(long batch) {
+      return batch == decided ? again : this;
+    }
+  }
 
   /** The plan, ready to be used; {@code replay} is null where rows may be sent twice. */
   record Task(PullPlan.Cluster cluster, PullPlan.Pulls pulls, Sink sink, Replay replay) {}
@@ -34,6 +54,12 @@ record WritePlan(String json) implements Serializable {
   /** Whether the next batch needs a plan of its own, and its commit is to be told. */
   boolean isIdempotent() {
     return task().replay != null;
+  }
+
+  /** Whether nobody knows where the batch ends: real-time mode. */
+  boolean isLive() {
+    Replay replay = task().replay;
+    return replay != null && replay.isLive();
   }
 
   Task task() {
@@ -59,15 +85,34 @@ record WritePlan(String json) implements Serializable {
         from.get("settle_ms").asInt(),
         PullPlan.text(from, "digest"),
         PullPlan.text(from, "system").getBytes(StandardCharsets.UTF_8),
-        new HashSet<>(PullPlan.texts(from.get("reserved"))));
+        new HashSet<>(PullPlan.texts(from.get("reserved"))),
+        PullPlan.text(from, "bad_topic"),
+        PullPlan.text(from, "bad_folder"));
   }
 
   private static Replay replay(JsonNode from) {
     if (from.isNull()) {
       return null;
     }
+    long decided = from.get("decided").asLong();
+    boolean isLive = from.get("live").asBoolean();
+    JsonNode again = from.get("again");
+    return new Replay(decided, isLive, ranges(from), numbering(from.get("goes_on")),
+        again.isNull() ? null : new Replay(decided, isLive, ranges(again), numbering(again.get("goes_on")), null));
+  }
+
+  private static List<PullPlan.Range> ranges(JsonNode from) {
     List<PullPlan.Range> ranges = new ArrayList<>();
     from.get("ranges").forEach(each -> ranges.add(PullPlan.range(each)));
-    return new Replay(from.get("decided").asLong(), ranges);
+    return ranges;
+  }
+
+  private static Numbering numbering(JsonNode from) {
+    if (from.isNull()) {
+      return null;
+    }
+    Map<Integer, Long> rows = new HashMap<>();
+    from.get("rows").fields().forEachRemaining(each -> rows.put(Integer.parseInt(each.getKey()), each.getValue().asLong()));
+    return new Numbering(from.get("batch").asLong(), rows);
   }
 }

@@ -2,6 +2,7 @@ package pyromq.lane;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
 import org.apache.spark.sql.SparkSession;
@@ -18,6 +19,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 final class WritePlanner {
   private static final String QUERY = "sql.streaming.queryId";
+  private static final String BATCH = "streaming.sql.batchId";
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final String name;
@@ -36,7 +38,7 @@ final class WritePlanner {
 
   /** The plan of a batch write. */
   WritePlan ofBatch(boolean overwrites) {
-    return plan("batch", "", overwrites);
+    return plan(question(), "batch", "", overwrites);
   }
 
   /** The plan of the next batch of a streaming query: of an idempotent one it is another one each time. */
@@ -45,7 +47,12 @@ final class WritePlanner {
     String key = query + columns.json() + overwrites;
     WritePlan known = kept.get(key);
     if (known == null) {
-      known = plan("stream", query, overwrites);
+      ObjectNode question = question();
+      String batch = SparkSession.active().sparkContext().getLocalProperty(BATCH);
+      if (batch != null) {
+        question.put("batch", Long.parseLong(batch));
+      }
+      known = plan(question, "stream", query, overwrites);
       if (!known.isIdempotent()) {
         kept.put(key, known);
       }
@@ -53,13 +60,33 @@ final class WritePlanner {
     return known;
   }
 
-  /** A batch of an idempotent query is done: Python notes where it ends. */
-  void committed(long batch) {
-    asked(question().put("commit", batch));
+  /** A batch of an idempotent query is done: Python notes where it ends, and of a live one how far tasks came. */
+  void committed(long batch, List<RowWriter.Written> live) {
+    ObjectNode question = question().put("commit", batch);
+    if (live != null) {
+      ObjectNode facts = question.putObject("live");
+      ObjectNode rows = facts.putObject("rows");
+      long found = 0;
+      long foundMax = 0;
+      long skipped = 0;
+      long sent = 0;
+      boolean hasOwnKeys = false;
+      for (RowWriter.Written each : live) {
+        rows.put(Integer.toString(each.partition()), each.next());
+        found += each.found();
+        foundMax = Math.max(foundMax, each.found());
+        skipped += each.skipped();
+        sent += each.rows();
+        hasOwnKeys |= each.hasOwnKeys();
+      }
+      // with keys of their own all tasks find the same rows
+      facts.put("found", hasOwnKeys ? foundMax : found).put("skipped", skipped).put("sent", sent);
+    }
+    asked(question);
   }
 
-  private WritePlan plan(String use, String query, boolean overwrites) {
-    return new WritePlan(asked(question().put("write", use).put("query", query).put("overwrites", overwrites)));
+  private WritePlan plan(ObjectNode question, String use, String query, boolean overwrites) {
+    return new WritePlan(asked(question.put("write", use).put("query", query).put("overwrites", overwrites)));
   }
 
   private static ObjectNode question() {
