@@ -21,7 +21,7 @@ from statistics import median
 from interop.jars import prepare_jars
 
 from benchmarks.apache_servers import apache_server
-from benchmarks.bench_grpc import RECEIVED, TOPIC, Measured, receive_us, send_us
+from benchmarks.bench_grpc import RECEIVED, TOPIC, Measured, consume_us, receive_us, send_us
 from benchmarks.compare_lines import less, print_lines
 from benchmarks.generator import resident_mb
 from benchmarks.measure import machine
@@ -30,8 +30,10 @@ from benchmarks.our_broker import MODES
 ROWS: dict[str, Callable[[GrpcServer], float]] = {
     "send, 64 outstanding": lambda server: send_us(server, 1, 64),
     "send, 16 waiting": lambda server: send_us(server, 16, 1),
-    "receive of 32, one call for 32 acks": lambda server: receive_us(server, one_by_one=False),
-    "receive of 32, 32 calls for acks": lambda server: receive_us(server, one_by_one=True),
+    "receive of 32, one call for 32 acks, 8 at once": lambda server: consume_us(server, 8, one_by_one=False),
+    "receive of 32, one call for 32 acks, 1": lambda server: consume_us(server, 1, one_by_one=False),
+    "receive of 32, one call, one that decodes": lambda server: receive_us(server, one_by_one=False),
+    "receive of 32, 32 calls, one that decodes": lambda server: receive_us(server, one_by_one=True),
 }
 WARM_UP_S = 15
 

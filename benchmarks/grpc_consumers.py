@@ -15,7 +15,7 @@ BATCH: Final = 32
 _WAIT_S: Final = 30
 _SAFE: Final = b"\x0a%c%b" % (len(STATUS_OK), STATUS_OK)  # how the response to acknowledgements begins
 _ID: Final = re.compile(rb"\x1a\x22(01[0-9A-F]{32})")  # as ``grpc_load.send_request`` makes them
-_RECEIPT: Final = re.compile(rb"\x62.(\d+ \d{13} \d+ \d+ 0 [^ ]+ \d+ \d+)", re.DOTALL)
+_RECEIPT: Final = re.compile(rb"\x62(.)(?=\d+ \d{13} \d+ \d+ \d [^ ]+ \d+ \d+)", re.DOTALL)  # Apache's go on
 
 
 class LoadConsumer:
@@ -56,7 +56,8 @@ class LoadConsumer:
         return True
 
     def _acknowledge(self, data: bytes) -> None:
-        ids, receipts = _ID.findall(data), _RECEIPT.findall(data)
+        ids = _ID.findall(data)
+        receipts = [data[found.end() : found.end() + ord(found[1])] for found in _RECEIPT.finditer(data)]
         assert len(ids) == len(receipts) == BATCH, f"{len(ids)} messages and {len(receipts)} receipts were received"
         entries = [_entry(*each) for each in zip(ids, receipts, strict=True)]
         calls, names, with_request = self._acks.popleft(), self._names, self.load.with_request
