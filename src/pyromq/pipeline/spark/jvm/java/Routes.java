@@ -38,6 +38,8 @@ final class Routes {
   /** What a broker has of a topic. */
   private record Share(String broker, int readQueues, int writeQueues, int rights) {}
 
+  private final java.util.Set<String> seen = java.util.concurrent.ConcurrentHashMap.newKeySet(); // topics that were known before
+
   /** Addresses of each broker by id, what each has of the topic, the order of an ordered one, and when they were asked. */
   private record Known(Map<String, TreeMap<Long, String>> brokers, List<Share> shares, List<Share> ordered, long askedMs) {}
 
@@ -99,6 +101,9 @@ final class Routes {
       if (error.code != TOPIC_NOT_EXIST) {
         throw error;
       }
+      if (seen.contains(topic)) { // its brokers register again: the template may have other queues than the topic
+        throw new TransportError("no name server knows topic " + topic + " now", error);
+      }
     }
     try {
       return known(TEMPLATE_TOPIC);
@@ -116,6 +121,7 @@ final class Routes {
       known = asked(topic);
       KNOWN.put(key, known);
     }
+    seen.add(topic);
     return known;
   }
 
