@@ -15,6 +15,7 @@ _FOUND = {
     61032: "a judge: retries that one of two members had stored alone, on a lease store that was set back, are cut",
     115101: "a member that took the lease and was killed before its promotion waited for ever for a longer, dead tail",
     115098: "one of two went on under an older lease: the other waited for its end, which never came, and named no way",
+    110121: "copies of failed messages that a broker answered with FLUSH_SLAVE_TIMEOUT were let go of, and then cut",
     61011: "a master alone counted a tail that its disk refused as confirmed: no other member could ever be master",
 }
 _NEWER = {367133003: "f10,q"}
