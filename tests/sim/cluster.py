@@ -320,6 +320,12 @@ class Member:
         return broker
 
     @property
+    def was_promoted(self) -> bool:
+        """It is master by what it has on its disk, whether or not it has the lease."""
+        lease = self.serving._environment.lease if self.serving is not None else None
+        return lease is not None and lease.state.role == "master"
+
+    @property
     def is_master(self) -> bool:
         """It acknowledges sends at this moment."""
         broker = self.serving
@@ -374,6 +380,10 @@ class Cluster:
 
     def masters(self, set_name: str) -> list[Member]:
         return [each for each in self.of_set(set_name) if each.is_master]
+
+    def is_split(self, set_name: str) -> bool:
+        """Whether two members have been promoted, and neither has followed the other."""
+        return sum(each.was_promoted for each in self.of_set(set_name)) > 1
 
     def member(self, name: str) -> Member:
         return next(each for each in self.members if each.name == name)

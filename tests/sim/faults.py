@@ -542,7 +542,7 @@ class Faults:
             self.world.history.note("switch not asked for", name, type(error).__name__)
 
     def recover(self, name: str) -> None:
-        """An operator decides, where agents may not: the member with the longest log, of all that there are."""
+        """An operator decides, where agents may not: who acknowledges, else the member with the longest log."""
         self.world.history.note("an operator decides", name)
         self.world.loop.spawn(self._operator, self._recover(name), "recover")
 
@@ -553,7 +553,8 @@ class Faults:
             record = found.record if found else None
             statuses = await survey(record, [each.address for each in self.cluster.of_set(name)], _status_of)
             known = {address: status for address, status in statuses.items() if status is not None}
-            chosen = max(known, key=lambda each: (known[each].log_number, known[each].end, each))
+            acknowledging = [each for each, status in known.items() if status.granted_s > 0]
+            chosen = max(acknowledging or known, key=lambda each: (known[each].log_number, known[each].end, each))
             await recover(store, plan_recovery(record, statuses, chosen), found, _status_of)
         except (MQError, ValueError) as error:
             self.world.history.note("not recovered", name, f"{type(error).__name__}: {error}")

@@ -203,7 +203,10 @@ async def _ask_operators(world: World, cluster: Cluster, faults: Faults, verdict
     loop.spawn(faults._operator, look(), "doctor")
     await is_done
     was_redriven = bool(world.history.counts["redriven"])
-    for each in operators_view.compare(world, cluster, seen, was_redriven=was_redriven):
+    wrong = operators_view.compare(
+        world, cluster, seen, was_redriven=was_redriven, was_set_back=faults.was_ever_set_back
+    )
+    for each in wrong:
         verdict.fail(each)
 
 

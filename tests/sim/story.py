@@ -128,6 +128,7 @@ class Story:
                 self._verdict.fail(each)
 
     def _let_operators_decide(self) -> None:
+        cluster = self._cluster
         for name in self._world.plan.sets:
-            if self._world.plan.is_managed(name) and not self._cluster.masters(name):
+            if self._world.plan.is_managed(name) and (not cluster.masters(name) or cluster.is_split(name)):
                 self._faults.recover(name)

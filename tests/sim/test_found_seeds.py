@@ -13,12 +13,15 @@ _FOUND = {
     70004: "kept messages of an outbox were forgotten after FLUSH_SLAVE_TIMEOUT, and the next master did not have them",
     30018: "hand-outs of pops that a full disk refused were left out of the journal: a replay passed over the messages",
     61032: "a judge: retries that one of two members had stored alone, on a lease store that was set back, are cut",
+    115101: "a member that took the lease and was killed before its promotion waited for ever for a longer, dead tail",
+    115098: "one of two went on under an older lease: the other waited for its end, which never came, and named no way",
+    110121: "copies of failed messages that a broker answered with FLUSH_SLAVE_TIMEOUT were let go of, and then cut",
     61011: "a master alone counted a tail that its disk refused as confirmed: no other member could ever be master",
 }
 _NEWER = {367133003: "f10,q"}
 
 
-_LONG = (70004, 61011)
+_LONG = (70004, 61011, 115101, 115098)
 
 
 @pytest.mark.parametrize(

@@ -75,11 +75,22 @@ def not_last_master(me: str, broker: BrokerStatus, census: Census, record: Lease
     """Why this broker does not make the lease again that the store has lost; empty when it may."""
     highest = census.highest(broker)
     if broker.role is MemberRole.MASTER and broker.number == highest:
-        others = masters(census, highest) - {me}
-        if not others:
-            return ""
-        return f"{', '.join(sorted(others))} and this broker were both master under lease {highest}: {_overrule_now()}"
+        if others := masters(census, highest) - {me}:
+            names = ", ".join(sorted(others))
+            return f"{names} and this broker were both master under lease {highest}: {_overrule_now()}"
+        return _went_on(census, highest, record)
     return set_back(census, broker, record)
+
+
+def _went_on(census: Census, highest: int, record: LeaseRecord | None) -> str:
+    """The sentence about one of two that did not wait any longer: it renews the older lease, which does not end."""
+    holder = census.answers.get(record.holder) if record is not None else None
+    if holder is None or holder.role is not MemberRole.MASTER or holder.granted_s <= 0:
+        return ""
+    return (
+        f"the lease store was set back: {holder.address} went on alone under lease {holder.number}, and this broker "
+        f"was master under lease {highest}; what one of them has alone will be cut: {_overrule_now()}"
+    )
 
 
 def masters(census: Census, number: int) -> set[str]:

@@ -230,8 +230,9 @@ def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step |
     if problem := _lacks_answers(sight, broker, census):
         return KeepWaiting(problem)
     if (broker.role is MemberRole.REPLICA or broker.number < record.number) and (longer := census.longer_log(broker)):
-        return KeepWaiting(doubt.behind(longer))
-    return None
+        if record.holder != sight.me or longer.log_number >= record.number:
+            return KeepWaiting(doubt.behind(longer))
+    return None  # also a holder that was never promoted: what is longer is an older master's, never acknowledged tail
 
 
 def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:

@@ -267,6 +267,16 @@ def test_a_lost_lease_is_made_again_by_its_master_alone_when_every_earlier_one_h
     assert isinstance(decide(sight(A, known, None, **UNSURE, census=both, seen_s=0.0)), KeepWaiting)
 
 
+def test_a_master_of_the_newest_lease_asks_for_an_operator_where_the_other_went_on_under_an_older_one() -> None:
+    newest, older = replace(MASTER, address=B, number=4, members=(A, B)), replace(MASTER, granted_s=2.0)
+    step = decide(sight(B, newest, **UNSURE, census=Census(answers={A: older})))
+    assert isinstance(step, KeepWaiting) and f"{A} went on alone under lease 3" in step.reason
+    assert "decide with pyromq cluster recover" in step.reason, "that lease is renewed, and never ends"
+    ended = Census(answers={A: replace(older, granted_s=0.0)})
+    assert isinstance(decide(sight(B, newest, **UNSURE, census=ended)), KeepWaiting)
+    assert written(decide(sight(B, newest, **UNSURE, census=ended, seen_s=0.0))).number == 5
+
+
 def test_a_master_whose_time_runs_writes_its_lease_again_where_the_store_lost_it() -> None:
     mine = replace(RECORD, renewals=50)
     assert written(decide(sight(A, MASTER, None, mine=mine))).number == 3
@@ -284,6 +294,17 @@ def test_who_takes_over_without_being_sure_has_the_longest_log() -> None:
     longer = Census(answers={C: replace(REPLICA, address=C, end=116)})
     step = decide(sight(B, REPLICA, KNOWN, **expired, census=longer))
     assert isinstance(step, KeepWaiting) and f"{C} has a longer log" in step.reason
+
+
+def test_a_holder_that_was_never_promoted_goes_on_whatever_tail_the_master_before_it_has() -> None:
+    taken = replace(KNOWN, holder=B, number=4, in_sync=(B,), confirmed=115)
+    replica = replace(REPLICA, log_number=3)
+    back = replace(MASTER, role=MemberRole.REPLICA, number=4, log_number=3, end=120, master=B)
+    everybody = Census(answers={A: back, C: replace(replica, address=C, end=110)})
+    assert decide(sight(B, replica, taken, **UNSURE, census=everybody)) == Promote(4), "A waits for B"
+    written_to = Census(answers={A: replace(back, log_number=4), C: replace(replica, address=C)})
+    step = decide(sight(B, replica, taken, **UNSURE, census=written_to))
+    assert isinstance(step, KeepWaiting) and f"{A} has a longer log" in step.reason, "another was master under lease 4"
 
 
 def test_who_was_master_under_the_number_of_another_waits_for_an_operator() -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from pyromq.client.consumer.rules.failure_capture import MASK_FAILED
+from pyromq.client.consumer.rules.send_back_plan import Fate
 from pyromq.errors import BrokerError, MQError, TransportError
 from pyromq.model.failure import FailureStory
 from pyromq.pipeline.consuming.rows import Record
@@ -95,6 +96,17 @@ def test_a_row_that_its_broker_refuses_goes_as_a_copy() -> None:
         "5",
     ]
     assert rows.retried == 1
+
+
+@pytest.mark.parametrize("code", [ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.FLUSH_DISK_TIMEOUT])
+def test_a_copy_that_the_next_master_may_lack_does_not_count_as_sent_back(code: int) -> None:
+    broker = Broker(refuses=ResponseCode.SYSTEM_ERROR, refuses_copies=code)
+    carrier = rows_to(broker)
+    with pytest.raises(BrokerError) as caught:
+        broker.call(carrier.carry(record(), Fate()))
+    assert caught.value.code == code and [each for each, _ in broker.got] == [SEND_BACK, SEND]
+    alone = Broker(refuses=ResponseCode.SYSTEM_ERROR, refuses_copies=ResponseCode.SLAVE_NOT_AVAILABLE)
+    alone.call(rows_to(alone).carry(record(), Fate()))  # no member is in sync: nobody takes over without it
 
 
 def test_a_row_without_a_body_that_its_broker_refuses_fails_its_task() -> None:

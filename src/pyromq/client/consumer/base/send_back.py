@@ -1,6 +1,6 @@
 """Send-back: a failed message on its way back to a broker, or a copy of it to the group's retry topic.
 
-    rules.send_back_plan ──steps──▶ SendBackCarrier ──36, or a copy──▶ stored (``send_statuses``): it may be finished
+    rules.send_back_plan ──steps──▶ SendBackCarrier ──36, or a copy──▶ kept (``send_statuses``): it may be finished
                                         │ no step was taken
                                         ├─ consumers (dispatch.send_back)            kept, and tried again here
                                         └─ Spark (pipeline.consuming.send_back)      once more, within ``retryTimeout``
@@ -30,7 +30,7 @@ from pyromq.model.queue import QueueId
 from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.received import Received
-from pyromq.wire.send_statuses import STORED_CODES
+from pyromq.wire.send_statuses import STORED_CODES, UNSURE_CODES
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +41,12 @@ Begun = asyncio.Future[Received[Any]]
 BODY_FLAGS: Final = SysFlag.COMPRESSED | COMPRESSION_MASK
 """What of a message's flags says how its body is compressed."""
 _INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
+_TAKEN_CODES: Final = STORED_CODES - UNSURE_CODES  # what the next master may lack is not let go of
 
 
 def is_taken(begun: Begun) -> bool:
     """Whether the response says so; ``send_back`` finds out why not."""
-    return not begun.cancelled() and begun.exception() is None and begun.result().code in STORED_CODES
+    return not begun.cancelled() and begun.exception() is None and begun.result().code in _TAKEN_CODES
 
 
 class Content(NamedTuple):
@@ -125,8 +126,7 @@ class SendBackCarrier(ABC, Generic[FailedT]):
 
     async def _send_back(self, message: FailedT, delay_level: int, begun: Begun | None) -> None:
         response = await (begun or self._calls.send_back(message.broker, self._header(message, delay_level)))
-        if response.code not in STORED_CODES:
-            raise error_of(response)
+        _check_taken(response)
 
     def _header(self, message: FailedT, delay_level: int) -> SendBackHeader:
         topic = self._client.wire_name(message.stored_topic)
@@ -160,6 +160,13 @@ class SendBackCarrier(ABC, Generic[FailedT]):
         if step.attempts_max is not None:
             more["l"] = str(step.attempts_max)
         template = (DEFAULT_TOPIC, 1)
-        await send_raw(
+        response = await send_raw(
             self._client, copy, queue, group=_INNER_PRODUCER, template=template, more=more, timeout_ms=SEND_BACK_MS
         )
+        _check_taken(response)
+
+
+def _check_taken(response: Received[Any]) -> None:
+    """Make sure that it is kept: a second copy is better than none. Raises BrokerError."""
+    if response.code not in _TAKEN_CODES:
+        raise error_of(response)
