@@ -14,6 +14,7 @@ _FOUND = {
     30018: "hand-outs of pops that a full disk refused were left out of the journal: a replay passed over the messages",
     61032: "a judge: retries that one of two members had stored alone, on a lease store that was set back, are cut",
     61011: "a master alone counted a tail that its disk refused as confirmed: no other member could ever be master",
+    115031: "a master under its next lease kept its connections: replicas cut what they had confirmed over them",
 }
 _NEWER = {367133003: "f10,q"}
 
