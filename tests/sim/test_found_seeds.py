@@ -15,11 +15,13 @@ _FOUND = {
     61032: "a judge: retries that one of two members had stored alone, on a lease store that was set back, are cut",
     61011: "a master alone counted a tail that its disk refused as confirmed: no other member could ever be master",
     115031: "a master under its next lease kept its connections: replicas cut what they had confirmed over them",
+    110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
+    110124: "a judge: a set registered after the user of all clients was made, and never got that user",
 }
 _NEWER = {367133003: "f10,q"}
 
 
-_LONG = (70004, 61011)
+_LONG = (70004, 61011, 110028)
 
 
 @pytest.mark.parametrize(
