@@ -18,9 +18,10 @@ from pyromq.model.names import dead_letter_topic
 from pyromq.operate.health import ClusterFinding, ClusterSeverity
 from pyromq.operate.lists import GroupRow
 from pyromq.settings import ClientSettings
+from pyromq.store.message_store import MessageStore
 from tests.crash.script import log_records
 from tests.sim.clients import GROUPS
-from tests.sim.cluster import LEASES_AT, Cluster, World
+from tests.sim.cluster import LEASES_AT, Cluster, Member, World
 
 SETTLE_S: Final = 8.0  # offsets are committed and saved every two seconds, routes asked for every five
 USUAL_SETTLE_S: Final = 40.0  # by default brokers register every thirty seconds, also with a new name server
@@ -88,8 +89,7 @@ def _just_retried(world: World, group: str) -> int:
 def _group(cluster: Cluster, group: str, seen: Seen, retried: int, *, was_redriven: bool) -> list[str]:
     dead = dead_letter_topic(group).encode()
     masters = [each for each in cluster.members if each.is_master and each.broker is not None]
-    stores = [each.broker.store for each in masters if each.broker is not None]
-    letters = sum(record.topic == dead for store in stores for record in log_records(store))
+    letters = sum(record.topic == dead for each in masters for record in log_records(_whole_copy(cluster, each)))
     row = next((each for each in seen.groups if each.group == group), None)
     wrong = []
     if was_redriven:  # letters that were sent again still lie in the logs, and wait no longer
@@ -108,6 +108,14 @@ def _group(cluster: Cluster, group: str, seen: Seen, retried: int, *, was_redriv
     if lag > retried or counted != letters:
         wrong.append(f"metrics of group {group} say lag {lag} and {counted} letters, not 0 and {letters}")
     return wrong
+
+
+def _whole_copy(cluster: Cluster, master: Member) -> MessageStore:
+    """What the master has; where its disk has changed something that nobody read since, as another member has it."""
+    members = [each for each in (master, *cluster.of_set(master.set_name)) if each.broker is not None]
+    whole = next((each for each in members if not each.is_damaged), master)
+    assert whole.broker is not None
+    return whole.broker.store
 
 
 def _drained(steps: Any) -> Any:

@@ -63,8 +63,8 @@ async def make_clients(nameserver: str, ip: str) -> None:
                     is_made = True
                 await admin.access.set_policy(CLIENTS.access_key, _MAY_ALL)
                 return
-            except MQError as error:  # some set has no master yet
-                is_made |= "is existed" in str(error)
+            except MQError as error:  # some set has no master yet, or had not registered when the user was made
+                is_made = "is existed" in str(error) or (is_made and "is not exist" not in str(error))
                 await asyncio.sleep(0.3)
 
 

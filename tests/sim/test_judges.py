@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from tests.sim.history import Delivery, History, Sent
 from tests.sim.judges import Verdict, _one_log
+from tests.sim.operators_view import _whole_copy
 
 QUEUE = ("orders", "a", 0)
 
@@ -35,3 +36,17 @@ def test_copies_of_prepared_messages_have_no_promised_place() -> None:
     prepared = [Sent(key, QUEUE[0], "transactions", 0.0, status="ok", outcome="commit") for key in ("x", "y")]
     assert _judged(*prepared, reads=("x", "y"), was_set_back=True) == []
     assert len(_judged(*prepared, reads=("x", "y"), was_set_back=False)) == 1
+
+
+def test_letters_are_counted_in_a_log_that_its_disk_has_not_changed() -> None:
+    """Seed 110028: a bit had flipped in a message that nobody read any more, and its member was made master."""
+    master, other, gone = (
+        SimpleNamespace(set_name="a", is_damaged=False, broker=SimpleNamespace(store=store)) for store in "mog"
+    )
+    gone.broker = None
+    cluster = cast(Any, SimpleNamespace(of_set=lambda name: [gone, other, master]))
+    assert str(_whole_copy(cluster, cast(Any, master))) == "m"
+    master.is_damaged = True
+    assert str(_whole_copy(cluster, cast(Any, master))) == "o"
+    other.is_damaged = True
+    assert str(_whole_copy(cluster, cast(Any, master))) == "m", "what was mended is whole, and nobody has said so"

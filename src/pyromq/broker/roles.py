@@ -1,6 +1,7 @@
 """Changes of role that a failover agent orders: a broker is promoted, follows another one, or holds sends for a while.
 
     promote   last look at the master's tables ─▶ store reopened as master ─▶ lease noted, with the log's end
+              a master, under a newer lease ─▶ replicas have to agree with it again ─▶ lease noted, with the log's end
     follow    grant ends, waiting sends are refused ─▶ store reopened as replica ─▶ finds the master by the lease
     cut       what lies behind the master's log is kept aside ─▶ store reopened as replica
 
@@ -225,6 +226,8 @@ class RoleChanges:
                         await replication.metadata.refresh()
             await broker.change_role(self._promoted(waits), 0)
         if lease.state.role != "master" or number > lease.state.number:
+            if (leader := broker.parts.replication.leader) is not None:
+                leader.part("the master has a newer lease")  # who follows the former one would cut what it gets now
             lease.promoted(number, broker.store.end_position, waits)
         broker.parts.write_path.gate.release()
 

@@ -91,10 +91,14 @@ class Leader:
         self._server.close()
         if send_all:
             await self._send_all()
-        for link in [*self._links, *self._strangers]:
-            link.close("the master stops")
+        self.part("the master stops")
         await asyncio.sleep(0)  # their transports hear of it
         self._server = None
+
+    def part(self, reason: str) -> None:
+        """End all connections; replicas may connect again."""
+        for link in [*self._links, *self._strangers]:
+            link.close(reason)
 
     async def _send_all(self) -> None:
         for link in list(self._links):

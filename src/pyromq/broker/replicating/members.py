@@ -3,6 +3,9 @@
 RocketMQ's replication says nothing of who connects. So a replica under a failover agent tells its master, over the port
 for clients: its address, and its end of the connection over which it gets the log. Where addresses are translated on
 the way, the connection from its host that says its broker id is taken for its own.
+
+A replica counts under the lease under which it has agreed with its master: one that still follows an older one takes
+what it gets for that lease's, and cuts it when it hears of the newer one.
 """
 
 from __future__ import annotations
@@ -45,9 +48,14 @@ class ReplicaMembers:
         return found if found >= 0 else None
 
     def _connections(self, address: str) -> list[ReplicaConnection]:
+        """Its connections that count."""
         known = self._known.get(address)
-        if known is None:
-            return []
+        return self._links(known) if known is not None and self._is_current(known) else []
+
+    def _is_current(self, known: _Known) -> bool:
+        return known.report.number == self._lease.state.number
+
+    def _links(self, known: _Known) -> list[ReplicaConnection]:
         report = known.report
         found = [each for each in self._replicas if each.name == report.link]
         if not found:  # its address was translated on the way
@@ -56,8 +64,11 @@ class ReplicaMembers:
         return found
 
     def is_dropped(self, connection: ReplicaConnection) -> bool:
-        """Whether it belongs to a member that the lease waited for under this master, and does not wait for now."""
-        return any(connection in self._connections(each) for each in self._dropped)
+        """Whether it belongs to a member that the lease waited for under this master, and does not wait for now, or to
+        one that follows another lease.
+        """
+        gone = (each for name, each in self._known.items() if name in self._dropped or not self._is_current(each))
+        return any(connection in self._links(each) for each in gone)
 
     def required_position(self) -> int | None:
         """All replicas that the lease names have everything before it; None when it names none."""
@@ -70,7 +81,7 @@ class ReplicaMembers:
     def have_metadata(self, number: int) -> bool:
         """Whether all replicas that the lease names have these tables, or newer ones."""
         known = [self._known.get(each) for each in self._lease.required]
-        return all(each is not None and each.report.metadata >= number for each in known)
+        return all(each is not None and self._is_current(each) and each.report.metadata >= number for each in known)
 
     def statuses(self) -> tuple[MemberStatus, ...]:
         """Status of replicas that are connected, have reported lately, and make progress with the log."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.broker.base.lease import Lease
+from pyromq.broker.base.lease import Lease, LeaseState
 from pyromq.broker.replicating.members import ReplicaMembers
 from pyromq.replication.replicas import ReplicaConnection, Replicas
 from pyromq.replication.settings import ReplicationSettings, Role
@@ -15,6 +15,7 @@ B, C = "10.0.0.2:10911", "10.0.0.3:10911"
 class Rig:
     def __init__(self) -> None:
         self.clock, self.lease = ManualClock(), Lease()
+        self.lease.state = LeaseState(number=1)
         self.replicas = Replicas(ReplicationSettings(role=Role.SYNC_MASTER))
         self.members = ReplicaMembers(self.replicas, self.lease, self.clock)
 
@@ -114,6 +115,20 @@ def test_a_member_that_the_lease_has_dropped_counts_no_more_until_it_is_named_ag
         rig.lease.required = required
         rig.members.required_position()
         assert rig.replicas.in_sync(100) == counted, required
+
+
+def test_a_member_counts_under_the_lease_that_it_follows() -> None:
+    rig = Rig()
+    rig.connects("10.0.0.2:1", 100, broker_id=1)
+    rig.connects("10.0.0.4:1", 80)  # of RocketMQ: it knows no leases
+    rig.reports(B, "10.0.0.2:1")
+    rig.lease.required = (B,)
+    assert rig.members.required_position() == 100 and rig.replicas.in_sync(100) == [100, 80]
+    assert rig.members.have_metadata(1)
+    rig.lease.state = LeaseState(number=2)
+    assert not rig.members.have_metadata(1)
+    assert rig.members.required_position() == 0 and rig.members.statuses() == ()
+    assert rig.replicas.in_sync(100) == [80], "it will cut what it has got under lease 2 so far"
 
 
 def test_tables_are_there_when_all_that_the_lease_names_have_them() -> None:
