@@ -1,8 +1,12 @@
-"""10, 11 and 12 mean stored: whoever sends goes on, and nothing is there twice."""
+"""10, 11 and 12 mean stored. With 11 nobody else can be master: whoever sends goes on, and nothing is there twice.
+
+With 10 and 12 the next master may lack it: a failed message is let go of when another step has kept it (decision 229).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,11 +32,8 @@ from tests.integration.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
-STORED_LESS_SAFELY = [
-    ResponseCode.FLUSH_DISK_TIMEOUT,
-    ResponseCode.SLAVE_NOT_AVAILABLE,
-    ResponseCode.FLUSH_SLAVE_TIMEOUT,
-]
+ALONE_CODE = ResponseCode.SLAVE_NOT_AVAILABLE
+UNSURE = [ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT]
 ALONE = ReplicationSettings(role=Role.SYNC_MASTER)  # a sync master, and no replica anywhere
 ATTEMPTS = 12
 COMMIT = TransactionOutcome.COMMIT
@@ -95,10 +96,13 @@ async def fail_always(message: ReceivedMessage) -> None:
     raise ValueError("never")
 
 
-@pytest.mark.parametrize("code", STORED_LESS_SAFELY)
-async def test_a_send_back_that_is_stored_less_safely_is_not_sent_again_as_a_copy(code: ResponseCode) -> None:
+async def give_up(message: ReceivedMessage) -> None:
+    raise DeadLetterError("unusable")
+
+
+async def test_a_send_back_that_only_its_master_has_is_not_sent_again_as_a_copy() -> None:
     async with scripted_queues("billing") as broker:
-        broker.codes[Code.CONSUMER_SEND_MSG_BACK] = code
+        broker.codes[Code.CONSUMER_SEND_MSG_BACK] = ALONE_CODE
         broker.put(b"0")
         async with quick_consumer(broker, fail_always):
             await until(lambda: broker.committed[QUEUE] == 1, "the message is let go of")
@@ -106,15 +110,31 @@ async def test_a_send_back_that_is_stored_less_safely_is_not_sent_again_as_a_cop
         assert not broker.asked[Code.SEND_MESSAGE_V2]
 
 
-@pytest.mark.parametrize("code", STORED_LESS_SAFELY)
-async def test_a_dead_letter_that_is_stored_less_safely_is_sent_once(code: ResponseCode) -> None:
-    async def give_up(message: ReceivedMessage) -> None:
-        raise DeadLetterError("unusable")
-
+async def test_a_dead_letter_that_only_its_master_has_is_sent_once() -> None:
     async with scripted_queues("billing") as broker:
-        broker.codes[Code.SEND_MESSAGE_V2] = code
+        broker.codes[Code.SEND_MESSAGE_V2] = ALONE_CODE
         broker.put(b"0")
         async with quick_consumer(broker, give_up):
             await until(lambda: broker.committed[QUEUE] == 1, "the message is let go of")
         assert len(broker.asked[Code.SEND_MESSAGE_V2]) == 1
         assert not broker.asked[Code.CONSUMER_SEND_MSG_BACK]
+
+
+@pytest.mark.parametrize("code", UNSURE)
+@pytest.mark.parametrize(
+    ("listener", "first", "then"),
+    [
+        (fail_always, Code.CONSUMER_SEND_MSG_BACK, Code.SEND_MESSAGE_V2),
+        (give_up, Code.SEND_MESSAGE_V2, Code.CONSUMER_SEND_MSG_BACK),
+    ],
+    ids=["send-back", "dead letter"],
+)
+async def test_what_the_next_master_may_lack_is_kept_in_another_way_before_it_is_let_go_of(
+    code: ResponseCode, listener: Callable[[ReceivedMessage], Awaitable[None]], first: Code, then: Code
+) -> None:
+    async with scripted_queues("billing") as broker:
+        broker.codes[first] = code
+        broker.put(b"0")
+        async with quick_consumer(broker, listener):
+            await until(lambda: broker.committed[QUEUE] == 1, "the message is let go of")
+        assert (len(broker.asked[first]), len(broker.asked[then])) == (1, 1)
