@@ -246,7 +246,8 @@ class Receiving:
         size, portions = 0, []
         for portion in result.portions:
             size += portion.size_bytes
-            portions.append((list(portion.runs), result.receipt_start(portion).encode(), len(portion.offsets)))
+            before = result.receipt(portion, 0).text_before_offset.encode()
+            portions.append((list(portion.runs), before, len(portion.offsets)))
         return portions if size <= room_bytes(connection) else None
 
     @staticmethod

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from pyromq.broker.popping.receipts import Receipt, receipt_start
+from pyromq.broker.popping.receipts import Receipt
 from pyromq.compiled_core import AckRun
 from pyromq.errors import MQError
 from pyromq.wire.record import Record, decode_record
@@ -105,18 +105,6 @@ class PopResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rest(self) -> int:
         return sum(portion.rest for portion in self.portions)
-
-    def receipt_start(self, portion: Portion) -> str:
-        """The receipts of a portion up to the offset."""
-        return receipt_start(
-            portion.start,
-            self.popped_ms,
-            self.invisible_ms,
-            self.number,
-            portion.kind,
-            self.broker,
-            portion.queue_id,
-        )
 
     def receipt(self, portion: Portion, offset: int) -> Receipt:
         return Receipt(

@@ -68,14 +68,13 @@ class Receipt(NamedTuple):
     offset: int
 
     def text(self) -> str:
-        return f"{receipt_start(*self[:-1])}{self.offset}"
+        return f"{self.text_before_offset}{self.offset}"
 
-
-def receipt_start(
-    start: int, popped_ms: int, invisible_ms: int, number: int, kind: int, broker: str, queue_id: int
-) -> str:
-    """Receipts of one hand-out up to the offset, in which they differ."""
-    return f"{start} {popped_ms} {invisible_ms} {number} {kind} {broker} {queue_id} "
+    @property
+    def text_before_offset(self) -> str:
+        """What the receipts of one portion have in common."""
+        start, popped_ms, invisible_ms, number, kind, broker, queue_id, _ = self
+        return f"{start} {popped_ms} {invisible_ms} {number} {kind} {broker} {queue_id} "
 
 
 def parse_receipt(text: str) -> Receipt:
