@@ -17,6 +17,7 @@ _FOUND = {
     115098: "one of two went on under an older lease: the other waited for its end, which never came, and named no way",
     110121: "copies of failed messages that a broker answered with FLUSH_SLAVE_TIMEOUT were let go of, and then cut",
     61011: "a master alone counted a tail that its disk refused as confirmed: no other member could ever be master",
+    120005: "a change of rights was confirmed because the master that waited for its replicas stopped being one",
     115031: "a master under its next lease kept its connections: replicas cut what they had confirmed over them",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",

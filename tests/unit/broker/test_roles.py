@@ -7,8 +7,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.lease import Lease
+from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.roles import RoleChanges
 from pyromq.replication.leader import Leader, ReplicaLink
@@ -42,24 +45,26 @@ class ManagedMaster:
     """Master under lease 1, with a replica that has everything."""
 
     def __init__(self) -> None:
-        disk, clock, self.lease = FaultyDisk(), ManualClock(), Lease()
+        disk, clock, self.lease, self.have_tables = FaultyDisk(), ManualClock(), Lease(), False
         self.lease.load(disk, ROOT / "config")
         self.lease.promoted(1, 0)
         store = SimpleNamespace(end_position=END, flushed_position=END, first_position=0)
         self.leader = Leader(cast(Any, store), ReplicationSettings(role=Role.SYNC_MASTER), clock)
-        replication = SimpleNamespace(follower=None, leader=self.leader)
+        members = SimpleNamespace(have_metadata=lambda number: self.have_tables)
+        replication = SimpleNamespace(follower=None, leader=self.leader, members=members, metadata_number=7)
         gate = SimpleNamespace(release=lambda: None)
-        parts = SimpleNamespace(replication=replication, write_path=SimpleNamespace(gate=gate))
+        handlers = SimpleNamespace(members=SimpleNamespace(tables_changed=lambda: None))
+        parts = SimpleNamespace(replication=replication, write_path=SimpleNamespace(gate=gate), handlers=handlers)
         around = Environment(settings=BrokerSettings(port=0), clock=clock, disk=disk, rng=Random(0), lease=self.lease)
-        self._roles = RoleChanges(cast(Any, SimpleNamespace(parts=parts, store=store)), around)
+        self.roles = RoleChanges(cast(Any, SimpleNamespace(parts=parts, store=store)), around)
         link = ReplicaLink(self.leader)
         link.connection_made(Wire(link))
         link.data_received(encode_name(2) + encode_report(END))
         link.data_received(encode_report(END))
 
     async def is_promoted(self, number: int) -> None:
-        self._roles.order(Control(action=MemberAction.PROMOTE, number=number))
-        await self._roles.close()
+        self.roles.order(Control(action=MemberAction.PROMOTE, number=number))
+        await self.roles.close()
 
 
 async def test_under_a_newer_lease_a_master_ends_the_connections_of_replicas_that_follow_the_older_one() -> None:
@@ -74,3 +79,22 @@ async def test_an_order_that_comes_again_ends_no_connection() -> None:
     master = ManagedMaster()
     await master.is_promoted(1)
     assert master.leader.replicas.in_sync(END) == [END]
+
+
+async def test_a_change_that_replicas_lack_when_the_role_ends_is_not_confirmed() -> None:
+    master = ManagedMaster()
+    for waiting in (master.roles.replicated(), master.roles.told(asyncio.sleep(0))):
+        assert waiting is not None
+        task = asyncio.ensure_future(waiting)
+        await asyncio.sleep(0)
+        task.cancel()  # as the dispatcher does when the role ends
+        with pytest.raises(RefusedError, match="stopped being master before its replicas had it"):
+            await task
+
+
+async def test_a_change_that_replicas_have_is_confirmed() -> None:
+    master = ManagedMaster()
+    master.have_tables = True
+    waiting = master.roles.replicated()
+    assert waiting is not None
+    await waiting

@@ -268,7 +268,17 @@ class RequestDispatcher(Handler):
         task = asyncio.get_running_loop().create_task(announced, name="tell name servers or replicas")
         self._announcing.add(task)
         task.add_done_callback(self._announcing.discard)
-        task.add_done_callback(lambda _: send_response(connection, request, response))
+        task.add_done_callback(lambda done: self._send_announced(connection, request, response, done))
+
+    def _send_announced(
+        self, connection: Connection, request: Received[Any], response: Response, done: asyncio.Task[None]
+    ) -> None:
+        error = None if done.cancelled() else done.exception()
+        if not isinstance(error, RefusedError):
+            send_response(connection, request, response)
+            return
+        self._times.refuse(request, error.code)
+        send_refusal(connection, request, error.code, error.remark)
 
 
 def new_session(remote: Address, peer_name: str = "") -> Session:
