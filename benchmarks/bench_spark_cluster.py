@@ -1,10 +1,12 @@
 """Throughput of a standalone Spark cluster by the number of its executors, with one broker and with two.
 
-    python -m benchmarks.bench_spark_cluster [messages] [executors] [brokers] [lane]        600000 "1 2 4" "1 2" auto
+    python -m benchmarks.bench_spark_cluster [messages] [executors] [brokers] [lane] [share]   600000 "1 2 4" "1 2" auto
 
 Executors are processes of their own, with one task at a time each. Rows are read with bodies of 1 KiB and thrown away;
 then once more with a wait of 20 µs for each, as work that waits for a database has it: so executors are the limit
-also where cores are few. Beside rows/s stands what the brokers took of a core meanwhile, all together.
+also where cores are few. Beside rows/s stands what the brokers took of a core meanwhile, all together. With a share,
+such as 0.05, each broker gets no more than that of a core (by a control group of Linux; needs root): so brokers are the
+limit before the machine is.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from pyromq.pipeline.spark.java import java_home
 from pyromq.testing import ServerProcess, free_port
 
 ROUNDS = 2
+_PERIOD_US = 20_000
 
 
 def main() -> None:
@@ -36,16 +39,20 @@ def main() -> None:
     executors = [int(each) for each in (sys.argv[2] if len(sys.argv) > 2 else "1 2 4").split()]
     brokers = [int(each) for each in (sys.argv[3] if len(sys.argv) > 3 else "1 2").split()]
     lane = sys.argv[4] if len(sys.argv) > 4 else "auto"
-    print(machine(), f"lane {lane}, load {os.getloadavg()[0]:.1f}", sep="; ")
+    share = float(sys.argv[5]) if len(sys.argv) > 5 else 0.0
+    held = f", {share:g} of a core for each broker" if share else ""
+    print(machine(), f"lane {lane}{held}, load {os.getloadavg()[0]:.1f}", sep="; ")
     print(f"{'brokers':>8} {'executors':>10} {'rows/s':>12} {'of a core':>10} {'with waits':>12} {'of a core':>10}")
     for many in brokers:
         with ExitStack() as stack:
             nameserver, pids = stack.enter_context(_brokers(many))
             fill(nameserver, count)
+            for pid in pids if share else ():
+                stack.enter_context(_held_to(share, pid))
             for each in executors:
                 with _cluster(each) as master:
-                    (rate, share), (slow, little) = _measured(master, each, nameserver, pids, count, lane)
-                shown = f"{many:8} {each:10} {rate:12,.0f} {share:10.2f} {slow:12,.0f} {little:10.2f}"
+                    (rate, taken), (slow, little) = _measured(master, each, nameserver, pids, count, lane)
+                shown = f"{many:8} {each:10} {rate:12,.0f} {taken:10.2f} {slow:12,.0f} {little:10.2f}"
                 print(f"{shown}   load {os.getloadavg()[0]:.1f}", flush=True)
 
 
@@ -61,6 +68,26 @@ def _brokers(count: int) -> Iterator[tuple[str, list[int]]]:
             for number in range(count)
         ]
         yield names.nameserver, [each.pid for each in running]
+
+
+@contextmanager
+def _held_to(share: float, pid: int) -> Iterator[None]:
+    """That process gets no more of a core, in portions of twenty milliseconds, until the end."""
+    version_1, version_2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+    group = (version_1 if version_1.exists() else version_2) / f"pyromq-bench-{pid}"
+    group.mkdir()
+    try:
+        quota_us = round(_PERIOD_US * share)
+        if group.parent == version_1:
+            (group / "cpu.cfs_period_us").write_text(f"{_PERIOD_US}")
+            (group / "cpu.cfs_quota_us").write_text(f"{quota_us}")
+        else:
+            (group / "cpu.max").write_text(f"{quota_us} {_PERIOD_US}")
+        (group / "cgroup.procs").write_text(f"{pid}")
+        yield
+    finally:
+        (group.parent / "cgroup.procs").write_text(f"{pid}")  # a group must be empty to be removed
+        group.rmdir()
 
 
 @contextmanager

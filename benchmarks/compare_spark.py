@@ -1,6 +1,7 @@
 """PyroMQ's Spark source and sink, in both lanes, beside Spark's Kafka source and sink: one Spark, one run.
 
-    make compare ARGUMENTS=spark               needs Java 17 and Maven; "spark 400000 1": messages, rounds
+    make compare ARGUMENTS=spark               needs Java 17 and Maven; "spark 400000 1 Parquet": messages,
+                                               rounds, and what is in the names of the scenarios (default: all)
 
 All three read 1 KiB messages with a key from four queues (partitions), in four batches, and hand the same columns to
 the same sinks of Spark. Brokers run beside and flush when they like, which is Kafka's default; ours would wait for it.
@@ -184,8 +185,9 @@ class KafkaSide:
         return send
 
 
-def main(messages: str = "1200000", rounds: str = "3") -> None:
+def main(messages: str = "1200000", rounds: str = "3", named: str = "") -> None:
     count, begun = int(messages), time.monotonic()
+    chosen = {name: start for name, start in SCENARIOS.items() if named in name or name == SMALL}
     jars = prepare_kafka()
     print(machine())
     from pyspark import __version__ as spark_version
@@ -213,7 +215,7 @@ def main(messages: str = "1200000", rounds: str = "3") -> None:
         sides: list[Side] = [*ours, KafkaSide(theirs.address, theirs.pid)]
         ours[0].make(spark, ["default"])
         print(f"a query that names no lane is read by {default_lane(spark, nameserver)}")
-        for name, lines in _compared(spark, sides, folder, count, int(rounds), begun).items():
+        for name, lines in _compared(spark, sides, chosen, folder, count, int(rounds), begun).items():
             print_lines(lines, name, sides[-1].name)
         print(f"\ntook {time.monotonic() - begun:.0f} s")
 
@@ -226,7 +228,7 @@ def default_lane(spark: Any, nameserver: str, topic: str = "default") -> str:
 
 
 def _compared(
-    spark: Any, sides: Sequence[Side], folder: Path, count: int, rounds: int, begun: float
+    spark: Any, sides: Sequence[Side], chosen: Scenarios, folder: Path, count: int, rounds: int, begun: float
 ) -> dict[str, list[Line]]:
     """Lines of each of ours, beside the last of the sides."""
     body = Random(1).randbytes(1024)
@@ -234,12 +236,12 @@ def _compared(
         side.make(spark, ("orders", "copies", "few", *(f"live-{each.name}" for each in sides)))
         side.fill(spark, "orders", count, body)
         side.fill(spark, "few", SMALL_BATCHES * QUEUES, body)
-    found: dict[str, dict[str, list[Taken]]] = {name: {side.name: [] for side in sides} for name in SCENARIOS}
+    found: dict[str, dict[str, list[Taken]]] = {name: {side.name: [] for side in sides} for name in chosen}
     done = 0
     for turn in range(rounds + 1):
         if turn > 1 and time.monotonic() - begun > BUDGET_S:
             break
-        for number, (name, start) in enumerate(SCENARIOS.items()):
+        for number, (name, start) in enumerate(chosen.items()):
             for side in sides:
                 query = f"{number}-{side.name}-{turn}"
                 limit = QUEUES if name == SMALL else count // BATCHES
@@ -253,15 +255,11 @@ def _compared(
     return {
         name: [
             line
-            for each in SCENARIOS
+            for each in chosen
             for line in _lines(each, *(_alone(found, each, side, count // BATCHES) for side in (name, theirs)))
         ]
         + [
-            less(
-                "latency, 20 messages/s, topic → no-op",
-                unit,
-                *(_percentile(late[side], which) for side in (name, theirs)),
-            )
+            less(LATE, unit, *(_percentile(late[side], which) for side in (name, theirs)))
             for unit, which in (("p50 ms", 49), ("p99 ms", 98))
         ]
         for name in ours
@@ -313,6 +311,9 @@ class Running:
         return self.side.read(self.spark, topic, self.query, self.limit, wanted)
 
 
+Scenarios = dict[str, Callable[[Running], Any]]
+
+
 def _noop(run: Running) -> Any:
     return run.read().writeStream.format("noop")
 
@@ -335,7 +336,7 @@ def _few(run: Running) -> Any:
 
 LATE = "latency, 20 messages/s, topic → no-op"
 SMALL = "a micro-batch of 4 rows in 4 partitions"
-SCENARIOS: dict[str, Callable[[Running], Any]] = {
+SCENARIOS: Scenarios = {
     "topic → no-op, with bodies": _noop,
     "topic → no-op, without bodies": _noop_heads,
     "topic → Parquet": _parquet,
