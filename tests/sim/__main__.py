@@ -106,6 +106,8 @@ class _Tally:
         pace = f"{self.simulated_s:.0f} simulated s in {self.cpu_s:.0f} s of CPU ({ratio:.0f} to 1)"
         totals = self.totals
         load = f"acknowledged {totals['acknowledged']}, read {totals['got']}, faults {totals['fault']}"
+        if stopped := totals["stopped in order"]:
+            load += f", stopped in order {stopped}"
         if by_grpc := totals["acks confirmed, gRPC"]:
             alone, killed = totals["brokers killed alone"], totals["brokers killed"]
             load += f", brokers killed {killed} (alone {alone}, masters {totals['masters killed']})"

@@ -92,6 +92,8 @@ class SimClient:
         self.nameserver = nameserver
         self.machine = world.machine(plan.name, f"10.0.3.{plan.number + 1}")
         self.process: Process | None = None
+        self._work: asyncio.Task[Any] | None = None
+        self._is_stopping = False
         self.lives = 0
         self.is_sending = True
         self.in_burst = asyncio.Event()  # not set: little is sent
@@ -109,6 +111,7 @@ class SimClient:
         if self.process is not None:
             return
         self.lives += 1
+        self._is_stopping = False
         self.under_way = 0
         self.process = self.world.process(f"{self.plan.name}.{self.lives}", self.machine)
         work: dict[str, Callable[[], Awaitable[None]]] = {
@@ -128,10 +131,10 @@ class SimClient:
             "popper5": self._pop_by_grpc,
             "shared popper5": self._pop_by_grpc,
         }
-        self.world.loop.spawn(self.process, self._run(work[self.plan.kind]), self.plan.name)
+        self._work = self.world.loop.spawn(self.process, self._run(work[self.plan.kind]), self.plan.name)
 
     async def _run(self, work: Callable[[], Any]) -> None:
-        while True:
+        while not self._is_stopping:
             try:
                 await work()
                 return
@@ -143,6 +146,28 @@ class SimClient:
         if self.process is not None:
             process, self.process = self.process, None
             self.world.kill(process)
+
+    def stop(self) -> None:
+        """In order: what it does is cancelled, and its producer or consumer closed."""
+        process, work = self.process, self._work
+        if process is None or work is None or self._is_stopping:
+            return
+        self._is_stopping = True
+
+        def exits() -> None:
+            if self.process is process:
+                self.world.history.note("client stopped", self.plan.name)
+                self.world.history.counts["stopped in order"] += 1
+                self.kill()
+
+        work.add_done_callback(lambda _: self.world.loop.call_for(None, self.world.loop.true_s, exits))
+        work.cancel()
+
+    def start_again(self) -> None:
+        """If it has not ended yet it is killed."""
+        if self._is_stopping:
+            self.kill()
+        self.start()
 
     # --- sending ---
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, Final
 from pyromq.broker.base.settings import BrokerSettings, GrpcSettings
 from pyromq.broker.broker import Broker
 from pyromq.broker.lifecycle import Lifecycle
+from pyromq.errors import MQError
 from pyromq.failover.broker_control import BrokerBeside
 from pyromq.failover.opening import open_lease_store
 from pyromq.failover.record import BrokerStatus, LeaseRecord, decode_record
@@ -154,6 +156,9 @@ class Member:
         self.broker: Broker | None = None
         self.process: Process | None = None
         self.agent: Process | None = None
+        self.is_stopping = False  # the broker, because somebody wants it to
+        self._agent_stop = asyncio.Event()
+        self._after_agent: Callable[[], None] = lambda: None  # when it has stopped in order
         self.lives = 0
         self.start_error = ""
         self.is_damaged = False  # its disk has changed something by itself: what it has is no longer judged
@@ -210,6 +215,7 @@ class Member:
         if self.process is not None or not self.machine.has_power:
             return
         self.lives += 1
+        self.is_stopping = False
         self.process = self.world.process(f"{self.name}.{self.lives}", self.machine)
         self.disk.on_operation = lambda kind: None
         self.world.loop.spawn(self.process, self._serve(self.process), "broker")
@@ -233,25 +239,69 @@ class Member:
         if not self.is_managed or self.agent is not None or not self.machine.has_power:
             return
         self.agent = self.world.process(f"{self.name}.agent{self.lives}", self.machine)
-        self.world.loop.spawn(self.agent, self._look_after(), "agent")
+        self._agent_stop, self._after_agent = asyncio.Event(), lambda: None
+        self.world.loop.spawn(self.agent, self._look_after(self.agent, self._agent_stop), "agent")
 
-    async def _look_after(self) -> None:
+    async def _look_after(self, process: Process, stop: asyncio.Event) -> None:
         plan = self.world.plan
 
         def open_store(status: BrokerStatus) -> LeaseStore:
             return open_lease_store(LEASES_AT[plan.lease_store], CLUSTER, status.name)
 
         async with BrokerBeside(self.address) as beside:
-            await look_after(
-                beside, open_store, plan.timing, asyncio.Event(), hands_over=False, on_ready=lambda status: None
-            )
+            await look_after(beside, open_store, plan.timing, stop, hands_over=True, on_ready=lambda status: None)
+        self.world.loop.call_for(None, self.world.loop.true_s, self._agent_exits, process)
 
     def supervise(self) -> None:
         """As a service manager: a broker that has stopped by itself is started again."""
-        if self.broker is not None and self.broker.state is Lifecycle.STOPPED:
+        if self.broker is not None and self.broker.state is Lifecycle.STOPPED and not self.is_stopping:
             self.world.history.note("broker stopped by itself", self.name)
             self.kill_broker()
             self.start_broker()
+
+    # --- stops in order ---
+
+    def stop_broker(self) -> None:
+        """As SIGTERM does it; ``start_again`` does not wait for longer than it is asked to."""
+        if self.process is not None and self.serving is not None and not self.is_stopping:
+            self.is_stopping = True
+            self.world.loop.spawn(self.process, self._stop(self.process, self.serving), "stop")
+
+    async def _stop(self, process: Process, broker: Broker) -> None:
+        loop, said = self.world.loop, ""
+        try:
+            await broker.stop()
+        except (MQError, OSError) as error:  # its disk fails, perhaps: the process ends with an error
+            said = f"{type(error).__name__}: {error}"
+        self.world.history.note("broker stopped", self.name, said)
+        loop.call_for(None, loop.true_s, self._broker_exits, process)
+
+    def _broker_exits(self, process: Process) -> None:
+        if self.process is process:
+            self.world.history.counts["stopped in order"] += 1
+            self._end_broker()
+
+    def stop_agent(self, then: Callable[[], None] = lambda: None) -> None:
+        """As SIGTERM: it hands over if it can, and then ``then`` is called."""
+        if self.agent is None:
+            then()
+            return
+        self._after_agent = then
+        self._agent_stop.set()
+
+    def _agent_exits(self, process: Process) -> None:
+        if self.agent is process:
+            self.world.history.note("agent stopped", self.name)
+            self.kill_agent()
+            self._after_agent()
+
+    def start_again(self) -> None:
+        """What has not ended yet is killed."""
+        if self._agent_stop.is_set():
+            self.kill_agent()
+        if self.is_stopping:
+            self.kill_broker()
+        self.start()
 
     # --- faults ---
 
@@ -259,9 +309,13 @@ class Member:
         """As kill -9: the disk keeps what was written."""
         if self.process is not None:
             self._count_kill()
-            process, self.process, self.broker = self.process, None, None
-            self.world.kill(process)
-            self.disk = self.disk.after(CrashMode.KEEP, self.world.rng("unused"))
+            self._end_broker()
+
+    def _end_broker(self) -> None:
+        assert self.process is not None
+        process, self.process, self.broker = self.process, None, None
+        self.world.kill(process)
+        self.disk = self.disk.after(CrashMode.KEEP, self.world.rng("unused"))
 
     def kill_agent(self) -> None:
         if self.agent is not None:

@@ -5,7 +5,8 @@
     50 000   operators who do more than change masters, and lost disks
     70 000   lives that are mostly quiet, and access control
     90 000   damaged messages, and nothing that takes a member away
-   100 000   a mix: the seed itself says which of these it is (``MIX``); new seeds are drawn from here
+   100 000   a mix: the seed itself says which of these it is (``MIX``)
+   200 000   besides, brokers, machines and clients are stopped in order, as by a deployment; new seeds are of these
 
 A seed that was run once stays what it was: what is added is added to a family of later seeds.
 """
@@ -17,6 +18,7 @@ from random import Random
 from typing import Final
 
 MIX_FROM: Final = 100_000
+STOPS_FROM: Final = 200_000
 NEW_FROM, NEW_TO = 1_000_000, 1_000_000_000  # ``--minutes`` draws one of these, and goes on from there
 
 

@@ -190,6 +190,32 @@ class Faults:
 
         return member.name, back
 
+    def _stop_broker(self, rng: Random) -> Any:
+        member = self._member(rng)
+        if member.serving is None:
+            return None
+        member.stop_broker()
+        return member.name, member.start_again
+
+    def _stop_machine(self, rng: Random) -> Any:
+        """Its agent hands over first, or both are told at once."""
+        member = self._member(rng)
+        if member.serving is None:
+            return None
+        if is_ordered := rng.random() < 0.7:
+            member.stop_agent(then=member.stop_broker)
+        else:
+            member.stop_agent()
+            member.stop_broker()
+        return f"{member.name}{'' if is_ordered else ', both at once'}", member.start_again
+
+    def _stop_client(self, rng: Random) -> Any:
+        client = rng.choice(self.clients)
+        if client.process is None:
+            return None
+        client.stop()
+        return client.plan.name, client.start_again
+
     def _paused(self, processes: list[Process]) -> End:
         for process in processes:
             process.is_paused = True

@@ -35,6 +35,7 @@ from tests.sim.lease_models import EtcdModel, PostgresModel
 from tests.sim.lie import Lie, Planting, replaced, wrapped
 from tests.sim.pop_lies import POP_LIES
 from tests.sim.right_lies import RIGHT_LIES
+from tests.sim.stop_lies import STOP_LIES
 
 
 def _is_master(lease: Lease) -> bool:
@@ -401,6 +402,7 @@ LIES: Final = (
     ),
     *RIGHT_LIES,
     *DAMAGE_LIES,
+    *STOP_LIES,
 )
 BY_NAME: Final = {each.name: each for each in (*LIES, *POP_LIES)}
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyromq.failover.rules import Timing
 from pyromq.replication.settings import ReplicationSettings
-from tests.sim.families import family_of
+from tests.sim.families import STOPS_FROM, family_of
 from tests.sim.lease_models import EtcdModel, PostgresModel
 
 SAFETY, LIVENESS = "safety", "liveness"
@@ -57,6 +57,7 @@ CONSUMERS: Final = ("push", "orderly", "pull", "broadcast")
 POPS: Final = "pop"  # chosen by itself: it came later, and the plans of seeds stayed what they were
 OPERATIONS: Final = ("reset", "redrive", "topics", "pause group")
 DISK: Final = "replaced disk"  # a story, too
+STOPS: Final = ("stop broker", "stop machine", "stop client")  # in order, as a service manager does it
 USERS: Final = "users"  # operators give rights and take them
 DAMAGE: Final = "damaged message"  # a bit of a message that somebody waits for, on a replica that is made master
 _GENTLE: Final = ("kill client", "pause client", "break", "slow", "kill names", "switch")
@@ -195,21 +196,35 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
     if not is_quiet or not family.sends_more:
         return plan
     plan = _with_quiet(plan, Random(f"{seed}/quiet"))
-    return _with_access(plan, Random(f"{seed}/access")) if family.may_have_access else plan
+    if family.may_have_access:
+        plan = _with_access(plan, Random(f"{seed}/access"))
+    return _with_stops(plan, Random(f"{seed}/stops")) if seed >= STOPS_FROM and not family.is_damaged else plan
 
 
 def _with_access(plan: Plan, rng: Random) -> Plan:
     """In some seeds; never where a bit of a file with users may flip, which nobody would notice at once."""
     if rng.random() >= 0.4 or any(fault.kind == FLIP for fault in plan.faults):
         return plan
-    found = list(plan.faults)
+    found = [replace(each, lasts_s=0.0) for each in _in_all_bursts(plan, rng, (USERS,))]
+    return replace(plan, faults=(*plan.faults, *found), has_access=True)
+
+
+def _with_stops(plan: Plan, rng: Random) -> Plan:
+    """In most seeds somebody deploys something."""
+    kinds = tuple(each for each in STOPS if rng.random() < 0.5)
+    return replace(plan, faults=(*plan.faults, *_in_all_bursts(plan, rng, kinds)))
+
+
+def _in_all_bursts(plan: Plan, rng: Random, kinds: tuple[str, ...]) -> list[Fault]:
+    """Numbered behind those of the plan."""
+    found: list[Fault] = []
     ends_s = (plan.faults_end_s - BEGIN_S, *(each.burst_s for each in plan.quiet))
     for burst, end_s in enumerate(ends_s):
         begin_s = BEGIN_S if burst == 0 else 0.0
-        for each in _faults(rng, (USERS,), end_s):
-            at_s = round(each.at_s - BEGIN_S + begin_s, 4)
-            found.append(replace(each, number=len(found), at_s=at_s, lasts_s=0.0, burst=burst))
-    return replace(plan, faults=tuple(found), has_access=True)
+        for each in _faults(rng, kinds, end_s):
+            at_s, number = round(each.at_s - BEGIN_S + begin_s, 4), len(plan.faults) + len(found)
+            found.append(replace(each, number=number, at_s=at_s, burst=burst))
+    return found
 
 
 def _with_quiet(plan: Plan, rng: Random) -> Plan:

@@ -22,7 +22,7 @@ _FOUND = {
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",
 }
-_NEWER = {367133003: "f10,q"}
+_NEWER = {367133003: ",".join(("f10", "q", *(f"f{number}" for number in range(21, 46))))}  # quiet phases, and stops
 
 
 _LONG = (70004, 61011, 115101, 115098, 110028)

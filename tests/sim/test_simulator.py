@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.sim.commands import last_line, run_python, simulate
-from tests.sim.families import DAMAGED, MIX, MIX_FROM, NEW_FROM, family_of
+from tests.sim.families import DAMAGED, MIX, MIX_FROM, NEW_FROM, STOPS_FROM, family_of
 from tests.sim.plan import (
     CONSUMERS,
     DAMAGE,
@@ -18,6 +18,7 @@ from tests.sim.plan import (
     OPERATIONS,
     POPS,
     PRODUCERS,
+    STOPS,
     STORIES,
     USERS,
     make_plan,
@@ -150,7 +151,7 @@ def test_new_seeds_have_every_fault_operation_story_and_client() -> None:
     """What ``--minutes`` draws; each family that it may be occurs, and each has what makes it one."""
     plans = [make_plan(seed) for seed in range(NEW_FROM, NEW_FROM + 1_000)]
     faults = {fault.kind for plan in plans for fault in plan.faults}
-    assert faults == {*KINDS, *STORIES, *OPERATIONS, FLIP, DISK, USERS, DAMAGE}
+    assert faults == {*KINDS, *STORIES, *OPERATIONS, FLIP, DISK, USERS, DAMAGE, *STOPS}
     assert {client.kind for plan in plans for client in plan.clients} == {*PRODUCERS, *CONSUMERS, POPS}
     assert {len(plan.quiet) for plan in plans} == {0, 1, 2} and {plan.is_usual for plan in plans} == {False, True}
     assert {plan.has_access for plan in plans} == {False, True}
@@ -159,6 +160,13 @@ def test_new_seeds_have_every_fault_operation_story_and_client() -> None:
     for plan in plans:
         kinds = {fault.kind for fault in plan.faults}
         assert (family_of(plan.seed) is DAMAGED) == (DAMAGE in kinds), "while a message is damaged nothing else fails"
+
+
+def test_seeds_have_stops_from_their_number_on_and_one_stops_members_and_clients_in_order() -> None:
+    before = [make_plan(seed) for seed in range(STOPS_FROM - 100, STOPS_FROM)]
+    assert not any(fault.kind in STOPS for plan in before for fault in plan.faults)
+    done = simulate("--seeds", "200001..200001")
+    assert done.returncode == 0 and ", stopped in order 2," in last_line(done), done.stdout
 
 
 def test_most_new_seeds_take_brokers_machines_networks_or_the_lease_store_away() -> None:
