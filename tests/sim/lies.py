@@ -28,6 +28,7 @@ from pyromq.operate.resend.outcomes import ItemStatus
 from pyromq.outbox.kept import KeptMessages
 from pyromq.replication import follower
 from pyromq.results import SendStatus
+from pyromq.store.derived.indexer import Indexer
 from pyromq.store.log.flushes import FlushJob
 from pyromq.testing.faulty_disk import FaultyDisk
 from tests.sim.damage_lies import DAMAGE_LIES
@@ -40,6 +41,13 @@ from tests.sim.stop_lies import STOP_LIES
 
 def _is_master(lease: Lease) -> bool:
     return lease.state.role == "master"
+
+
+def _without_gap(plain: Any) -> Any:
+    def init(self: Any, index: Any, log: Any, health: Any, gap_start: int, waiting_max: int) -> None:
+        plain(self, index, log, health, log.end, waiting_max)
+
+    return init
 
 
 def _longer_grant(plain: Any) -> Any:
@@ -334,6 +342,13 @@ LIES: Final = (
         110,
         kinds=_CRASHES,
         clients=("outbox",),
+    ),
+    Lie(
+        "keys have a gap",
+        "keys that a crash took from the index are not put back",
+        wrapped(Indexer, "__init__", _without_gap),
+        1,
+        kinds=_CRASHES,
     ),
     Lie("consumed twice", "a finished message is handed out again", wrapped(QueueBuffer, "finish", _twice), 8),
     Lie(

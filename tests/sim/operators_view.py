@@ -3,6 +3,7 @@
 `pyromq cluster leases`   the master holds the lease, every member is in sync, none has a problem
 `pyromq doctor`           finds nothing bad
 groups, metrics           nothing lags, and there are as many dead letters as lie in the logs
+`pyromq message find`     what was acknowledged is found by its key, where its sender was told that it is
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyromq.aio import Admin
+from pyromq.aio import Admin, ReceivedMessage
 from pyromq.cli.nouns.leases import lease_rows
 from pyromq.errors import MQError
 from pyromq.metrics import broker_table
@@ -22,11 +23,13 @@ from pyromq.store.message_store import MessageStore
 from tests.crash.script import log_records
 from tests.sim.clients import GROUPS
 from tests.sim.cluster import LEASES_AT, Cluster, Member, World
+from tests.sim.history import Sent
 
 SETTLE_S: Final = 8.0  # offsets are committed and saved every two seconds, routes asked for every five
 USUAL_SETTLE_S: Final = 40.0  # by default brokers register every thirty seconds, also with a new name server
 _COMMITTED_S: Final = 6.0  # what was delivered before that is committed
 COMMITTED: Final = ("push", "orderly")  # consumers whose progress is committed by itself
+_ASKED_FOR: Final = 12  # messages, about
 _NAME_TAKEN: Final = "another process registered under its name"
 
 
@@ -35,6 +38,7 @@ class Seen:
     leases: list[dict[str, Any]] = field(default_factory=list)
     findings: list[ClusterFinding] = field(default_factory=list)
     groups: tuple[GroupRow, ...] = ()
+    found: dict[str, list[tuple[str, str, int, int]]] = field(default_factory=dict)  # by key: places of messages
     error: str = ""
 
 
@@ -48,8 +52,21 @@ async def look(world: World, cluster: Cluster, seen: Seen) -> None:
                 seen.leases = await lease_rows(admin, LEASES_AT[world.plan.lease_store], None, managed)
             seen.findings = await admin.health.findings()
             seen.groups = (await admin.groups.list()).rows
+            for sent in _asked_for(world):
+                messages = await admin.messages.find(sent.topic, sent.key)
+                seen.found[sent.key] = [_place_of(each) for each in messages]
     except MQError as error:
         seen.error = f"{type(error).__name__}: {error}"
+
+
+def _asked_for(world: World) -> list[Sent]:
+    """Some of those that have a place, from the first to the last."""
+    promised = [each for each in world.history.sent.values() if each.status == "ok" and each.queue is not None]
+    return promised[:: max(1, len(promised) // _ASKED_FOR)]
+
+
+def _place_of(message: ReceivedMessage) -> tuple[str, str, int, int]:
+    return message.queue.topic, message.queue.broker, message.queue.number, message.offset
 
 
 def compare(
@@ -62,6 +79,11 @@ def compare(
     if seen.error:
         return [f"operators get an error from a cluster that is whole: {seen.error}"]
     wrong = _leases(world, cluster, seen)
+    for key, places in seen.found.items():
+        sent = world.history.sent[key]
+        assert sent.queue is not None
+        if (*sent.queue, sent.offset) not in places:
+            wrong.append(f"{key} is at {sent.queue}, offset {sent.offset}; by its key operators find {places}")
     bad = [each for each in seen.findings if each.severity is ClusterSeverity.BAD]
     wrong += [f"doctor: {each.about} {each.text}" for each in bad if not (was_set_back and _NAME_TAKEN in each.text)]
     for kind in sorted({each.kind for each in world.plan.clients} & set(COMMITTED)):
