@@ -19,13 +19,14 @@ _FOUND = {
     61011: "a master alone counted a tail that its disk refused as confirmed: no other member could ever be master",
     120005: "a change of rights was confirmed because the master that waited for its replicas stopped being one",
     115031: "a master under its next lease kept its connections: replicas cut what they had confirmed over them",
+    200073: "a broker that was stopping was told to follow another one, and its log had a traceback of that",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",
 }
 _NEWER = {367133003: ",".join(("f10", "q", *(f"f{number}" for number in range(21, 46))))}  # quiet phases, and stops
 
 
-_LONG = (70004, 61011, 115101, 115098, 110028)
+_LONG = (70004, 61011, 115101, 115098, 110028, 200073)
 
 
 @pytest.mark.parametrize(

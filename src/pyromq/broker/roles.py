@@ -5,7 +5,8 @@
     follow    grant ends, waiting sends are refused ─▶ store reopened as replica ─▶ finds the master by the lease
     cut       what lies behind the master's log is kept aside ─▶ store reopened as replica
 
-One change at a time; what comes meanwhile is refused, for the agent looks again and orders what is still to be done.
+One change at a time; what comes meanwhile is refused, for the agent looks again and orders what is still to be done. A
+broker that stops changes no more.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class RoleChanges:
         self._given = environment.settings.replication  # as the broker was started
         self._given_id = environment.settings.broker_id
         self._change: asyncio.Task[None] | None = None
+        self._is_closed = False  # the broker stops
         self._problem = ""  # why the last change failed
         self._lost: list[CutReport] = []
 
@@ -120,7 +122,8 @@ class RoleChanges:
             self._broker.parts.write_path.replicas.release_confirmed()  # which refuses what waits there
 
     async def close(self) -> None:
-        """A change under way ends first."""
+        """A change under way ends first, and none is begun any more."""
+        self._is_closed = True
         if self._change is not None and self._change is not asyncio.current_task():
             await asyncio.gather(self._change, return_exceptions=True)
 
@@ -201,9 +204,10 @@ class RoleChanges:
         return self._change is not None and not self._change.done()
 
     def _begin(self, change: Coroutine[Any, Any, None]) -> None:
-        if self._is_changing:
+        if self._is_closed or self._is_changing:
             change.close()
-            raise RefusedError(ResponseCode.SYSTEM_BUSY, "the broker changes its role at this moment")
+            why = "the broker stops" if self._is_closed else "the broker changes its role at this moment"
+            raise RefusedError(ResponseCode.SYSTEM_BUSY, why)
         self._change = asyncio.get_running_loop().create_task(self._guarded(change), name="broker-role")
 
     async def _guarded(self, change: Coroutine[Any, Any, None]) -> None:

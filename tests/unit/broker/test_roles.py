@@ -81,6 +81,15 @@ async def test_an_order_that_comes_again_ends_no_connection() -> None:
     assert master.leader.replicas.in_sync(END) == [END]
 
 
+@pytest.mark.parametrize("action", [MemberAction.PROMOTE, MemberAction.FOLLOW])
+async def test_a_broker_that_stops_begins_no_change_of_its_role(action: MemberAction) -> None:
+    master = ManagedMaster()
+    await master.roles.close()
+    with pytest.raises(RefusedError, match="the broker stops"):
+        master.roles.order(Control(action=action, number=2, master="10.0.0.2:10911"))
+    assert master.lease.state.number == 1
+
+
 async def test_a_change_that_replicas_lack_when_the_role_ends_is_not_confirmed() -> None:
     master = ManagedMaster()
     for waiting in (master.roles.replicated(), master.roles.told(asyncio.sleep(0))):
