@@ -376,7 +376,10 @@ class SimClient:
                 self.world.witness.begun(group, message)
             await asyncio.sleep(self.world.loop.rng.uniform(0.0, 0.05))
             self.world.witness.ended(group, message)
-            if message.delivery_attempt < failures_of(key, percent):
+            failures = failures_of(key, percent)
+            if self.world.plan.keeps_ms:
+                failures = min(failures, 2)  # dead letters that nobody reads expire
+            if message.delivery_attempt < failures:
                 raise ValueError("this one fails")
             self._finished(key, group)
 

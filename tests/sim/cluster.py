@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -58,6 +58,9 @@ STORE: Final = StoreSettings(
     seal_interval_ms=15_000,
     body_bytes_max=64 << 10,
 )
+_EXPIRING: Final = replace(
+    STORE, segment_bytes=32 << 10, body_bytes_max=4 << 10, delete_hours=tuple(range(24)), delete_unread=False
+)
 _SHORT: Final[dict[str, Any]] = {  # intervals of brokers: more happens in a minute than by default
     "register_interval_ms": 5_000,
     "client_expiry_ms": 30_000,
@@ -65,6 +68,10 @@ _SHORT: Final[dict[str, Any]] = {  # intervals of brokers: more happens in a min
     "offsets_save_ms": 2_000,
     "idle_ms": 30_000,
 }
+
+
+def store_of(plan: Plan) -> StoreSettings:
+    return replace(_EXPIRING, keep_ms=plan.keeps_ms) if plan.keeps_ms else STORE
 
 
 @dataclass
@@ -198,7 +205,7 @@ class Member:
             transaction_check_interval_ms=2_000,
             default_topic_queues=2,
             **({} if plan.is_usual else _SHORT),
-            store=STORE,
+            store=store_of(plan),
             replication=replication,
             access=ACCESS if plan.has_access else AccessSettings(),
             grpc=GrpcSettings(enabled=plan.has_grpc, port=GRPC_PORT),

@@ -24,6 +24,7 @@ from tests.crash.script import log_records
 from tests.sim.clients import GROUPS
 from tests.sim.cluster import LEASES_AT, Cluster, Member, World
 from tests.sim.history import Sent
+from tests.sim.witness import may_be_gone
 
 SETTLE_S: Final = 8.0  # offsets are committed and saved every two seconds, routes asked for every five
 USUAL_SETTLE_S: Final = 40.0  # by default brokers register every thirty seconds, also with a new name server
@@ -61,7 +62,8 @@ async def look(world: World, cluster: Cluster, seen: Seen) -> None:
 
 def _asked_for(world: World) -> list[Sent]:
     """Some of those that have a place, from the first to the last."""
-    promised = [each for each in world.history.sent.values() if each.status == "ok" and each.queue is not None]
+    has_place = (each for each in world.history.sent.values() if each.status == "ok" and each.queue is not None)
+    promised = [each for each in has_place if not may_be_gone(world, each)]
     return promised[:: max(1, len(promised) // _ASKED_FOR)]
 
 

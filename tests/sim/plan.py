@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyromq.failover.rules import Timing
 from pyromq.replication.settings import ReplicationSettings
-from tests.sim.families import STOPS_FROM, family_of
+from tests.sim.families import RETENTION_FROM, STOPS_FROM, family_of
 from tests.sim.lease_models import EtcdModel, PostgresModel
 
 SAFETY, LIVENESS = "safety", "liveness"
@@ -113,6 +113,7 @@ class Plan:
     fail_percent: int  # of messages that listeners fail with at least once
     dropped: tuple[str, ...] = field(default=())
     pops_saved_ms: int = 30_000  # between two snapshots of what is in flight
+    keeps_ms: int = 0  # files of the log, unless some group has not read them; 0: for longer than any seed lasts
     watch_s: float = 0.0  # after everything is consumed: nothing that was acknowledged may come again
     quiet: tuple[Quiet, ...] = ()  # phases of little traffic and no faults, each with a burst of faults after it
     is_usual: bool = False  # intervals are those that the product has by default; else they are short
@@ -198,7 +199,11 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
     plan = _with_quiet(plan, Random(f"{seed}/quiet"))
     if family.may_have_access:
         plan = _with_access(plan, Random(f"{seed}/access"))
-    return _with_stops(plan, Random(f"{seed}/stops")) if seed >= STOPS_FROM and not family.is_damaged else plan
+    if seed >= STOPS_FROM and not family.is_damaged:
+        plan = _with_stops(plan, Random(f"{seed}/stops"))
+    if seed >= RETENTION_FROM and not family.is_damaged:
+        plan = _with_retention(plan, Random(f"{seed}/retention"))
+    return plan
 
 
 def _with_access(plan: Plan, rng: Random) -> Plan:
@@ -213,6 +218,14 @@ def _with_stops(plan: Plan, rng: Random) -> Plan:
     """In most seeds somebody deploys something."""
     kinds = tuple(each for each in STOPS if rng.random() < 0.5)
     return replace(plan, faults=(*plan.faults, *_in_all_bursts(plan, rng, kinds)))
+
+
+def _with_retention(plan: Plan, rng: Random) -> Plan:
+    """In some seeds. Brokers do not know how far a broadcasting consumer is: there is none."""
+    if rng.random() >= 0.4 or any(fault.kind == FLIP for fault in plan.faults):
+        return plan
+    clients = tuple(each for each in plan.clients if each.kind != "broadcast")
+    return replace(plan, clients=clients, keeps_ms=rng.choice((45_000, 60_000, 90_000)))
 
 
 def _in_all_bursts(plan: Plan, rng: Random, kinds: tuple[str, ...]) -> list[Fault]:

@@ -20,6 +20,8 @@ _FOUND = {
     120005: "a change of rights was confirmed because the master that waited for its replicas stopped being one",
     115031: "a master under its next lease kept its connections: replicas cut what they had confirmed over them",
     200073: "a broker that was stopping was told to follow another one, and its log had a traceback of that",
+    200122: "a delayed message that was late at one master was noted as done, and the next one passed over it",
+    300007: "a member that had just become a replica took a change of users that its new master never got",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",
 }

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from pyromq.aio import ReceivedMessage
 from pyromq.wire.message_id import decode_offset_id
-from tests.sim.clients import body_of
-from tests.sim.cluster import FOLDER, STORE, Cluster, Member, World
+from tests.sim.clients import GROUPS, READS, body_of
+from tests.sim.cluster import FOLDER, Cluster, Member, World, store_of
 from tests.sim.history import Sent
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Witness:
     def acknowledged(self, sent: Sent, offset_message_id: str, broker: str) -> None:
         position = int(decode_offset_id(offset_message_id)[1])
         for member in self._named(broker):
-            if not _has(member, position, sent.key):
+            if not self._has(member, position, sent.key):
                 now_s = self._world.loop.true_s
                 self._verdict.fail(f"{sent.key} was acknowledged at {now_s:.3f} s, {member.name} has not flushed it")
 
@@ -48,7 +48,7 @@ class Witness:
         if message.body != body_of(key):
             self._verdict.fail(f"{key} was read by {group} with another body than it was sent with")
         for member in self._named(message.broker):
-            if not _has(member, position, key):
+            if not self._has(member, position, key):
                 now_s = self._world.loop.true_s
                 self._verdict.fail(f"{key} was read at {now_s:.3f} s, {member.name} has not flushed it")
 
@@ -94,14 +94,23 @@ class Witness:
             return []
         return [each for each in members if each.address in record.in_sync and not each.is_damaged]
 
+    def _has(self, member: Member, position: int, key: str) -> bool:
+        size = store_of(self._world.plan).segment_bytes
+        base, at = position - position % size, position % size
+        log = member.disk.durable_bytes(FOLDER / "commitlog" / f"{base:020d}")
+        length = int.from_bytes(log[at : at + 4], "big")
+        if f"{key}|".encode() in bytes(log[at : at + length]):
+            return True
+        return may_be_gone(self._world, self._world.history.sent[key])
+
+
+def may_be_gone(world: World, sent: Sent) -> bool:
+    """Whether retention may have taken it: every group that reads it is done with it."""
+    if not world.plan.keeps_ms:
+        return False
+    groups = {GROUPS[each.kind] for each in world.plan.clients if sent.topic in READS.get(each.kind, ())}
+    return sent.outcome == "rollback" or all(sent.key in world.history.consumed[each] for each in groups)
+
 
 def _place(group: str, message: ReceivedMessage) -> Place:
     return group, message.queue.topic, message.queue.broker, message.queue.number
-
-
-def _has(member: Member, position: int, key: str) -> bool:
-    base = position - position % STORE.segment_bytes
-    log = member.disk.durable_bytes(FOLDER / "commitlog" / f"{base:020d}")
-    at = position - base
-    size = int.from_bytes(log[at : at + 4], "big")
-    return f"{key}|".encode() in bytes(log[at : at + size])

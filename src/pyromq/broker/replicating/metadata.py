@@ -77,7 +77,8 @@ class MetadataSync:
         access = environment.access
         self._book = access.guard.book if isinstance(access, GuardedAccess) else None
         self._inner = environment.settings.access.inner
-        self.has_masters_users = False  # users are the master's, and changed there
+        is_managed = environment.lease is not None  # then it is so from the beginning: its master may just have changed
+        self.has_masters_users = is_managed and self._inner is not None  # users are the master's, and changed there
         self._taken: dict[str, tuple[bytes, DataVersion | None]] = {}  # what was taken over last, with its version here
         self._undecided = False  # topics that are gone wait for another round
         self._kept: set[str] = set()  # topics that the master has lost rather than deleted

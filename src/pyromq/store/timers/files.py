@@ -4,8 +4,10 @@
     (the truth)
 
 They are derived from the timer topic, whose queue is followed from ``queue_offset``. Opening drops what is behind the
-last note, and mends chains that point there. Files that are missing or make no sense are rebuilt from the topic:
-what the note says was done, by its place and time, is passed over.
+last note, and mends chains that point there. Files that are missing or make no sense, as those of a replica that is
+master now, are rebuilt from the topic: what the note says was done, by its place and time, is passed over. So a note
+names no time behind that of a message that came too late for its own second, as long as the second that it got instead
+is not over.
 """
 
 from __future__ import annotations
@@ -78,6 +80,7 @@ class TimerFiles:
         self.queue_offset = 0  # of the timer topic: what is to be followed next
         self.read_second = 0  # everything due before it is done
         self._done_before = (0, 0)  # offsets and seconds before these are done, if the files are rebuilt
+        self._late: dict[int, int] = {}  # seconds that got late messages, and the earliest in which one of them was due
 
     # --- opening ---
 
@@ -116,6 +119,7 @@ class TimerFiles:
             self._rebuild(queue, now_second)
             return
         self._mend(now_second)
+        self._late = {now_second: self.read_second}  # an earlier life may have had some
         self.queue_offset = max(queue.first, min(offset, queue.end))
         if self.read_second > now_second:  # the clock went back: what was done stays done
             for slot in list(self._wheel.occupied(now_second, self.read_second)):
@@ -194,7 +198,9 @@ class TimerFiles:
         done_offset, done_second = self._done_before
         if offset < done_offset and due_ms // SECOND_MS < done_second:
             return None
-        due_ms = max(due_ms, self.read_second * SECOND_MS)  # too late for its own second
+        if due_ms // SECOND_MS < self.read_second:  # too late for its own second
+            self._late[self.read_second] = min(self._late.get(self.read_second, 1 << 62), due_ms // SECOND_MS)
+            due_ms = self.read_second * SECOND_MS
         written_ms = waiting.stored_ms - (waiting.stored_ms % SECOND_MS == 0)
         if waiting.by_second:
             written_ms, due_ms = waiting.stored_ms - waiting.stored_ms % SECOND_MS, due_ms - due_ms % SECOND_MS
@@ -224,8 +230,9 @@ class TimerFiles:
         """What a worker has to do so that the present state outlives a crash; ``flushed`` follows. Raises OSError."""
         self._log.write()
         self._wheel.write()
+        self._late = {second: due for second, due in self._late.items() if second >= self.read_second}
         check = TimerCheck(
-            read_ms=self.read_second * SECOND_MS,
+            read_ms=min((self.read_second, *self._late.values())) * SECOND_MS,
             log_end=self._log.end,
             queue_offset=self.queue_offset,
             master_queue_offset=self.queue_offset,

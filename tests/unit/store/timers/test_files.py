@@ -11,7 +11,7 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import QueueRange
 from pyromq.store.settings import StoreSettings
 from pyromq.store.timers.check import TimerCheck, load_timer_check, save_timer_check
-from pyromq.store.timers.files import TimerFiles, Waiting
+from pyromq.store.timers.files import TimerFiles, Waiting, remove_timer_files
 from pyromq.store.timers.log import TimerAction, TimerLog, TimerUnit
 from pyromq.store.timers.metrics import TimerMetrics
 from pyromq.store.timers.wheel import TimerWheel, WheelSlot
@@ -209,3 +209,47 @@ def test_a_delay_that_fits_no_unit_is_written_as_one_that_does() -> None:
     files = Files().open()
     _, late = files.add(Waiting(5_000, 0, 100, 4_000), 0) or (0, unit())  # due 53 years ago
     assert late.second == NOW_MS // 1_000 and 0 <= late.delay_ms < 1 << 31
+
+
+# --- what came too late for its second ---
+
+
+def on_a_replica_that_is_master_now(made: Files, now_ms: int) -> TimerFiles:
+    """It has the topic and the note."""
+    remove_timer_files(made.disk, ROOT)
+    return made.open(now_ms)
+
+
+def test_a_late_message_is_not_noted_as_done_before_its_new_second_is_over() -> None:
+    made = Files()
+    files = made.open()
+    add(files, 1, NOW_MS - 5_000)  # all members were away when it was due
+    flush(files)
+    next_master = on_a_replica_that_is_master_now(made, NOW_MS + 2_000)
+    assert next_master.add(Waiting(NOW_MS - 5_000, 0, 100, NOW_MS - 9_000), 0) is not None, "nobody has delivered it"
+
+
+def test_a_late_message_is_noted_as_done_when_its_new_second_is_over() -> None:
+    made = Files()
+    files = made.open()
+    add(files, 1, NOW_MS - 5_000)
+    flush(files)
+    files.read_second += 1
+    flush(files)
+    assert files.noted.read_ms == files.read_second * 1_000
+    next_master = on_a_replica_that_is_master_now(made, NOW_MS + 2_000)
+    assert next_master.add(Waiting(NOW_MS - 5_000, 0, 100, NOW_MS - 9_000), 0) is None
+
+
+def test_what_was_late_in_an_earlier_life_is_not_noted_as_done_either() -> None:
+    made = Files()
+    files = made.open()
+    add(files, 1, NOW_MS - 5_000)
+    flush(files)
+    files = made.open(NOW_MS + 2_000)  # the same broker again
+    files.read_second = NOW_MS // 1_000  # nothing was due before that; the late one waits still
+    flush(files)
+    assert files.noted.read_ms == (NOW_MS - 5_000) // 1_000 * 1_000
+    files.read_second = NOW_MS // 1_000 + 3
+    flush(files)
+    assert files.noted.read_ms == files.read_second * 1_000
