@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ class SimDisk(FaultyDisk):
 
     def __init__(self) -> None:
         super().__init__()
+        self._clock_ms = lambda: int(time.time() * 1000)  # of the machine whose process writes
         self.is_full = False
         self.is_quota = False  # that is used up: the disk itself has room, so nothing is deleted to make some
         self.needs_restart = False  # a sync has failed: what is opened on it never trusts it again

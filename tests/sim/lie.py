@@ -25,6 +25,7 @@ class Lie:
     store: str = ""
     is_of_sets: bool = False
     needs_failures: bool = False  # of listeners
+    needs_retention: bool = False
     without: str = ""  # faults that the plan of its seed has got since then
 
     def may_show(self, plan: Plan) -> bool:
@@ -36,6 +37,7 @@ class Lie:
             and (not self.store or self.store == plan.lease_store)
             and (not self.is_of_sets or plan.sets["a"] > 1)
             and (not self.needs_failures or plan.fail_percent > 0)
+            and (not self.needs_retention or plan.keeps_ms > 0)
         )
 
 

@@ -1,4 +1,4 @@
-"""Planted mistakes of stops in order."""
+"""Planted mistakes of stops in order, and of retention."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import Any, Final
 
+from pyromq.broker.state.unread_watch import UnreadWatch
 from pyromq.client.consumer.push_consumer import PushConsumer
 from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
 from pyromq.model.queue import Offset
-from tests.sim.lie import Lie, wrapped
+from tests.sim.lie import Lie, replaced, wrapped
 from tests.sim.plan import STOPS
 
 _CLOSES: ContextVar[bool] = ContextVar("closes", default=False)
@@ -45,5 +46,12 @@ STOP_LIES: Final = (
         200_003,
         kinds=STOPS[2:],
         clients=("push",),
+    ),
+    Lie(
+        "retention knows no groups",
+        "files are deleted that some group has not read",
+        replaced(UnreadWatch, "readers", lambda self: lambda topic, queue_id: None),
+        300_026,
+        needs_retention=True,
     ),
 )

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.sim.commands import last_line, run_python, simulate
-from tests.sim.families import DAMAGED, MIX, MIX_FROM, NEW_FROM, STOPS_FROM, family_of
+from tests.sim.families import DAMAGED, MIX, MIX_FROM, NEW_FROM, RETENTION_FROM, STOPS_FROM, family_of
 from tests.sim.plan import (
     CONSUMERS,
     DAMAGE,
@@ -155,6 +155,7 @@ def test_new_seeds_have_every_fault_operation_story_and_client() -> None:
     assert {client.kind for plan in plans for client in plan.clients} == {*PRODUCERS, *CONSUMERS, POPS}
     assert {len(plan.quiet) for plan in plans} == {0, 1, 2} and {plan.is_usual for plan in plans} == {False, True}
     assert {plan.has_access for plan in plans} == {False, True}
+    assert 100 < sum(plan.keeps_ms > 0 for plan in plans) < 400
     counts = Counter(family_of(plan.seed) for plan in plans)
     assert all(abs(counts[family] - 10 * percent) < 50 for family, percent in MIX), counts
     for plan in plans:
@@ -165,6 +166,9 @@ def test_new_seeds_have_every_fault_operation_story_and_client() -> None:
 def test_seeds_have_stops_from_their_number_on_and_one_stops_members_and_clients_in_order() -> None:
     before = [make_plan(seed) for seed in range(STOPS_FROM - 100, STOPS_FROM)]
     assert not any(fault.kind in STOPS for plan in before for fault in plan.faults)
+    between = [make_plan(seed) for seed in range(RETENTION_FROM - 100, RETENTION_FROM)]
+    assert any(fault.kind in STOPS for plan in between for fault in plan.faults)
+    assert not any(plan.keeps_ms for plan in between)
     done = simulate("--seeds", "200001..200001")
     assert done.returncode == 0 and ", stopped in order 2," in last_line(done), done.stdout
 
