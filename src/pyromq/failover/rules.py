@@ -1,7 +1,8 @@
 """What an agent does next, given what it sees. Pure: the same sight gives the same step.
 
-An agent is *sure* of the lease store while it has watched it without a gap, or has seen the master renew. One that is
-not, after a restart or because the store went back, asks the other members before its broker acknowledges (``doubt``).
+An agent is *sure* of the lease store while it has watched it without a gap since the holder said that it is master by
+this record. A record that moves says less: backups may be restored one after the other. One that is not sure, after a
+restart or because the store went back, asks the other members before its broker acknowledges (``doubt``).
 
 A replica joins in three steps: it comes near (``JOIN_BYTES_MAX``), its master is asked to wait for it, and only when it
 has everything acknowledged the record names it. It leaves in the other order: the record first, then the waiting.
@@ -75,6 +76,7 @@ class Sight:
     held_s: float | None = None  # since when our broker takes no sends
     wanted_s: float = float("-inf")  # since when another master is wanted
     is_sure: bool = True  # the store was watched without a gap since it was known to be current
+    is_holder_asked: bool = False  # about this very record
     mine: LeaseRecord | None = None  # the newest one that we wrote or found as holder
     census: Census | None = None  # what the other members said, if they were asked
     asked_s: float = float("inf")  # since when they are asked without having answered
@@ -132,7 +134,14 @@ class ReleaseSends:
     """Take sends again: the planned change is given up."""
 
 
-Step = KeepWaiting | Write | Promote | Follow | HoldSends | ReleaseSends | Ask
+@dataclass(frozen=True, slots=True)
+class AskHolder:
+    """Ask the holder whether it is master by this record, as a replica that is not sure of the store."""
+
+    holder: str
+
+
+Step = KeepWaiting | Write | Promote | Follow | HoldSends | ReleaseSends | Ask | AskHolder
 
 
 def decide(sight: Sight) -> Step:
@@ -155,6 +164,8 @@ def decide(sight: Sight) -> Step:
         return KeepWaiting(doubt.forked(record))
     if broker.role is MemberRole.MASTER or broker.master != record.holder or broker.number != record.number:
         return Follow(record.holder, record.number)
+    if not sight.is_sure and not sight.is_holder_asked:
+        return AskHolder(record.holder)
     return KeepWaiting(f"{record.holder} is master")
 
 

@@ -94,6 +94,11 @@ def test_with_a_store_that_is_set_back_or_emptied_at_any_time_nothing_acknowledg
             run(seed, members=members, kind=AnyTime)
 
 
+def test_a_record_that_moves_because_a_newer_backup_was_restored_is_no_renewal() -> None:
+    """A member was sure that the holder lives, and took over without what two others had: found by this seed."""
+    assert run(1006, members=3, kind=AnyTime).store_hurt > 1
+
+
 def test_an_old_master_that_returns_first_to_a_store_that_was_set_back_loses_nothing() -> None:
     acknowledged = hurt = 0
     for members in (2, 3, 5):
