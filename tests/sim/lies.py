@@ -289,7 +289,7 @@ LIES: Final = (
         "PostgreSQL does not compare",
         "every write of the lease succeeds",
         wrapped(PostgresModel, "execute", _not_versioned),
-        2,
+        37,
         *_CRASHES,
         store="postgresql",
     ),

@@ -180,18 +180,24 @@ def required_members(record: LeaseRecord, broker: BrokerStatus, slow: Collection
 
 
 def _written_again(sight: Sight, broker: BrokerStatus) -> Step | None:
-    """The record of a master whose time is running, when the store was set back or emptied under it."""
+    """The record of a master whose time is running, when the store was set back, emptied or set forward under it.
+
+    Nobody can have taken the lease meanwhile. One that another holds is of a state that this set had left behind; who
+    follows it already knows its number, so the next one is written.
+    """
     mine, record = sight.mine, sight.record
     if mine is None or broker.role is not MemberRole.MASTER or broker.number != mine.number:
         return None
-    is_older = record is None or record.number < mine.number
-    if record is not None and record.holder == mine.holder and record.is_older_than(mine):
-        is_older = True
-    if not is_older:
-        return None
+    number = mine.number
+    if record is not None and record.number >= mine.number:
+        if record.holder != mine.holder and not record.forced:
+            number = record.number + 1
+        elif record.holder != mine.holder or not record.is_older_than(mine):
+            return None
     members = _in_sync(sight, broker, mine)
-    again = _renewed(sight, broker, replace(mine, in_sync=members, members=mine.everybody, wanted=""))
-    return Write(again, f"the lease store was set back: lease {mine.number} is written again")
+    again = replace(mine, number=number, in_sync=members, members=mine.everybody, wanted="")
+    text = "set back" if number == mine.number else "set to a state that was left behind"
+    return Write(_renewed(sight, broker, again), f"the lease store was {text}: lease {number} is written")
 
 
 def _begin(sight: Sight, broker: BrokerStatus) -> Step:

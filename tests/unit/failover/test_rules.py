@@ -359,6 +359,17 @@ def test_a_holder_that_is_not_master_by_the_record_says_nothing_about_the_store(
     assert not state.is_sure
 
 
+def test_a_master_whose_time_runs_writes_over_a_lease_that_nobody_can_have_taken() -> None:
+    mine = replace(RECORD, renewals=7)
+    elsewhere = LeaseRecord(holder=C, number=5, in_sync=(C,), duration_ms=9000, renewals=9)
+    found = written(decide(sight(A, MASTER, elsewhere, mine=mine)))
+    assert (found.holder, found.number, found.in_sync, found.confirmed) == (A, 6, (A, B), 115)
+    assert written(decide(sight(A, MASTER, replace(elsewhere, number=3), mine=mine))).number == 4
+    assert decide(sight(A, MASTER, elsewhere, mine=mine, renewed_s=90.0)) == Follow(C, 5), "its time is over"
+    assert decide(sight(A, MASTER, elsewhere)) == Follow(C, 5), "it has handed over, or has just started"
+    assert decide(sight(A, MASTER, replace(elsewhere, forced=True), mine=mine)) == Follow(C, 5), "an operator chose"
+
+
 def test_a_replica_that_is_not_sure_asks_the_holder_once_about_each_record() -> None:
     assert decide(sight(B, REPLICA, is_sure=False)) == AskHolder(A)
     assert isinstance(decide(sight(B, REPLICA, is_sure=False, is_holder_asked=True)), KeepWaiting)
