@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -48,3 +49,14 @@ def replaced(target: Any, name: str, value: Any) -> Planting:
 def wrapped(target: Any, name: str, wrap: Callable[[Any], Any]) -> Planting:
     """``wrap`` is given what was there before."""
     return lambda: patch.object(target, name, wrap(target.__dict__[name]))
+
+
+def both(first: Planting, second: Planting) -> Planting:
+    """Two places that have to be wrong together."""
+
+    @contextmanager
+    def plant() -> Iterator[None]:
+        with first(), second():
+            yield
+
+    return plant

@@ -27,13 +27,14 @@ from pyromq.operate.resend.engine import Resender
 from pyromq.operate.resend.outcomes import ItemStatus
 from pyromq.outbox.kept import KeptMessages
 from pyromq.replication import follower
+from pyromq.replication.leader import Leader
 from pyromq.results import SendStatus
 from pyromq.store.derived.indexer import Indexer
 from pyromq.store.log.flushes import FlushJob
 from pyromq.testing.faulty_disk import FaultyDisk
 from tests.sim.damage_lies import DAMAGE_LIES
 from tests.sim.lease_models import EtcdModel, PostgresModel
-from tests.sim.lie import Lie, Planting, replaced, wrapped
+from tests.sim.lie import Lie, Planting, both, replaced, wrapped
 from tests.sim.pop_lies import POP_LIES
 from tests.sim.right_lies import RIGHT_LIES
 from tests.sim.stop_lies import STOP_LIES
@@ -140,6 +141,14 @@ def _cut_too_late(plain: Any) -> Any:
         return found if found is None else max(each.start for each in epochs)
 
     return cut_position
+
+
+def _kept_connections(plain: Any) -> Any:
+    def part(self: Leader, reason: str) -> None:
+        if reason == "the master stops":
+            plain(self, reason)
+
+    return part
 
 
 def _sure(plain: Any) -> Any:
@@ -273,7 +282,7 @@ LIES: Final = (
         "lease not on disk",
         "what a broker knows of leases dies with its process",
         replaced(Lease, "save", _unsaved),
-        14,
+        1,
         *_CRASHES,
     ),
     Lie(
@@ -289,7 +298,7 @@ LIES: Final = (
         "PostgreSQL does not compare",
         "every write of the lease succeeds",
         wrapped(PostgresModel, "execute", _not_versioned),
-        2,
+        37,
         *_CRASHES,
         store="postgresql",
     ),
@@ -373,17 +382,27 @@ LIES: Final = (
         "strand",
     ),
     _of_sets(
+        "connections kept",
+        "under its next lease a master keeps its replicas, which follow the former one",
+        both(
+            wrapped(Leader, "part", _kept_connections),
+            replaced(ReplicaMembers, "_is_current", lambda self, known: True),
+        ),
+        50353,
+        "leases away",
+    ),
+    _of_sets(
         "always sure",
         "an agent believes a store that was set back",
         wrapped(agent.AgentState, "note_record", _sure),
-        5,
+        33,
         "old lease",
     ),
     _of_sets(
         "members are not asked",
         "silence counts as consent",
         replaced(doubt, "lacks_answers", lambda *_, **__: ""),
-        5,
+        33,
         "old lease",
     ),
     _of_sets(

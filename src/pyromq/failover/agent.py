@@ -11,10 +11,11 @@ from typing import Final, Protocol
 
 from pyromq.clock import SystemClock, machine_s
 from pyromq.errors import MQError
-from pyromq.failover.doubt import Ask, Census
+from pyromq.failover.doubt import Ask, Census, is_current
 from pyromq.failover.record import BrokerStatus, LeaseConflictError, LeaseError, LeaseRecord, MemberRole
 from pyromq.failover.rules import (
     RENEWED,
+    AskHolder,
     Follow,
     HoldSends,
     KeepWaiting,
@@ -90,6 +91,7 @@ class AgentState:
     broker: BrokerStatus | None = None  # as it was seen last
     read_s: float = float("-inf")  # when the record was read last
     is_sure: bool = False  # that the store was not set back since it was known to be current
+    holder_asked: StoredLease | None = None  # the record about which its holder was asked last
     asked_s: float = float("inf")  # since when other members are asked
     since_s: float = float("-inf")  # when the broker was promoted
     failing_s: float = float("inf")  # since when its store takes no messages
@@ -104,20 +106,19 @@ class AgentState:
             self.seen_s = now_s  # after the read: it cannot be older than that
         if is_blind or (before is not None and (found is None or found.record.is_older_than(before.record))):
             self.is_sure = False
-        elif before is not None and found is not None and _is_renewal(before.record, found.record):
-            self.is_sure = True  # its holder lives, and is sure
         self.read_s, self.found = now_s, found
 
     def note_broker(self, broker: BrokerStatus) -> None:
-        """A master that still has its time, by a record that is not newer than the one found, has lost nothing."""
+        """Remember the broker; one that has seen a newer lease than the store has makes its agent unsure."""
         self.broker = broker
-        record = self.found.record if self.found else None
-        if record is None:
-            return
-        if record.number < broker.number:
+        if self.found is not None and self.found.record.number < broker.number:
             self.is_sure = False
-        elif record.holder == broker.address and record.number == broker.number and broker.granted_s > 0:
-            self.is_sure |= 0 < broker.renewals <= record.renewals
+        self.note_holder(broker)
+
+    def note_holder(self, holder: BrokerStatus | None) -> None:
+        """Be sure of the store if this member is master by the record that was found."""
+        if self.found is not None and holder is not None:
+            self.is_sure |= is_current(self.found.record, holder)
 
     def note_wanted(self, now_s: float) -> None:
         """Remember since when another master is asked for."""
@@ -143,11 +144,6 @@ class AgentState:
         if record.wanted or record.handed or broker.number != record.number:
             return False
         return (broker.role is MemberRole.MASTER and broker.granted_s > 0) == (record.holder == broker.address)
-
-
-def _is_renewal(before: LeaseRecord, after: LeaseRecord) -> bool:
-    is_same = (before.holder, before.number) == (after.holder, after.number)
-    return is_same and after.renewals > before.renewals and not after.wanted
 
 
 class Agent:
@@ -272,6 +268,7 @@ class Agent:
             held_s=state.held_s,
             wanted_s=state.wanted[1],
             is_sure=state.is_sure,
+            is_holder_asked=state.found == state.holder_asked,
             mine=state.mine,
             since_s=state.since_s,
             wall_ms=self._wall_ms(),
@@ -293,6 +290,11 @@ class Agent:
         match step:
             case Ask(members=members):
                 return f"asking {', '.join(members)}"
+            case AskHolder(holder):
+                self.state.holder_asked = self.state.found
+                census = await self._peers.census((holder,), broker, only=True)
+                self.state.note_holder(census.answers.get(holder))
+                return f"{holder} is master"
             case KeepWaiting(reason):
                 return reason
             case Write(record, reason):

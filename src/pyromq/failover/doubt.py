@@ -49,6 +49,15 @@ def _length(broker: BrokerStatus) -> tuple[int, int]:
     return broker.log_number, broker.end
 
 
+def is_current(record: LeaseRecord, holder: BrokerStatus) -> bool:
+    """Whether this member is master by this record at this moment, so that the store was not set back.
+
+    It still has time, from this record or an earlier one of its lease. No backup can say that: its holder may be dead.
+    """
+    is_holder = (record.holder, record.number) == (holder.address, holder.number)
+    return is_holder and holder.granted_s > 0 and 0 < holder.renewals <= record.renewals
+
+
 def known(me: str, broker: BrokerStatus, record: LeaseRecord | None, census: Census | None = None) -> tuple[str, ...]:
     """All members of this broker name that anybody has reported."""
     found = {me, *broker.members, *({broker.master} - {""}), *(record.everybody if record is not None else ())}

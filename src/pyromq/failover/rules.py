@@ -1,7 +1,8 @@
 """What an agent does next, given what it sees. Pure: the same sight gives the same step.
 
-An agent is *sure* of the lease store while it has watched it without a gap, or has seen the master renew. One that is
-not, after a restart or because the store went back, asks the other members before its broker acknowledges (``doubt``).
+An agent is *sure* of the lease store while it has watched it without a gap since the holder said that it is master by
+this record. A record that moves says less: backups may be restored one after the other. One that is not sure, after a
+restart or because the store went back, asks the other members before its broker acknowledges (``doubt``).
 
 A replica joins in three steps: it comes near (``JOIN_BYTES_MAX``), its master is asked to wait for it, and only when it
 has everything acknowledged the record names it. It leaves in the other order: the record first, then the waiting.
@@ -75,6 +76,7 @@ class Sight:
     held_s: float | None = None  # since when our broker takes no sends
     wanted_s: float = float("-inf")  # since when another master is wanted
     is_sure: bool = True  # the store was watched without a gap since it was known to be current
+    is_holder_asked: bool = False  # about this very record
     mine: LeaseRecord | None = None  # the newest one that we wrote or found as holder
     census: Census | None = None  # what the other members said, if they were asked
     asked_s: float = float("inf")  # since when they are asked without having answered
@@ -132,7 +134,14 @@ class ReleaseSends:
     """Take sends again: the planned change is given up."""
 
 
-Step = KeepWaiting | Write | Promote | Follow | HoldSends | ReleaseSends | Ask
+@dataclass(frozen=True, slots=True)
+class AskHolder:
+    """Ask the holder whether it is master by this record, as a replica that is not sure of the store."""
+
+    holder: str
+
+
+Step = KeepWaiting | Write | Promote | Follow | HoldSends | ReleaseSends | Ask | AskHolder
 
 
 def decide(sight: Sight) -> Step:
@@ -155,6 +164,8 @@ def decide(sight: Sight) -> Step:
         return KeepWaiting(doubt.forked(record))
     if broker.role is MemberRole.MASTER or broker.master != record.holder or broker.number != record.number:
         return Follow(record.holder, record.number)
+    if not sight.is_sure and not sight.is_holder_asked:
+        return AskHolder(record.holder)
     return KeepWaiting(f"{record.holder} is master")
 
 
@@ -169,18 +180,24 @@ def required_members(record: LeaseRecord, broker: BrokerStatus, slow: Collection
 
 
 def _written_again(sight: Sight, broker: BrokerStatus) -> Step | None:
-    """The record of a master whose time is running, when the store was set back or emptied under it."""
+    """The record of a master whose time is running, when the store was set back, emptied or set forward under it.
+
+    Nobody can have taken the lease meanwhile. One that another holds is of a state that this set had left behind; who
+    follows it already knows its number, so the next one is written.
+    """
     mine, record = sight.mine, sight.record
     if mine is None or broker.role is not MemberRole.MASTER or broker.number != mine.number:
         return None
-    is_older = record is None or record.number < mine.number
-    if record is not None and record.holder == mine.holder and record.is_older_than(mine):
-        is_older = True
-    if not is_older:
-        return None
+    number = mine.number
+    if record is not None and record.number >= mine.number:
+        if record.holder != mine.holder and not record.forced:
+            number = record.number + 1
+        elif record.holder != mine.holder or not record.is_older_than(mine):
+            return None
     members = _in_sync(sight, broker, mine)
-    again = _renewed(sight, broker, replace(mine, in_sync=members, members=mine.everybody, wanted=""))
-    return Write(again, f"the lease store was set back: lease {mine.number} is written again")
+    again = replace(mine, number=number, in_sync=members, members=mine.everybody, wanted="")
+    text = "set back" if number == mine.number else "set to a state that was left behind"
+    return Write(_renewed(sight, broker, again), f"the lease store was {text}: lease {number} is written")
 
 
 def _begin(sight: Sight, broker: BrokerStatus) -> Step:

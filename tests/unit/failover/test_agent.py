@@ -49,3 +49,27 @@ def test_who_took_the_lease_after_asking_goes_on_at_once() -> None:
         return agent._pause_s()
 
     assert asyncio.run(take()) == pytest.approx(0.05)
+
+
+def test_a_replica_that_starts_is_sure_of_the_store_with_its_first_look() -> None:
+    """The holder says that it is master by this record; a failover that follows asks nobody."""
+
+    async def start() -> Agent:
+        store, broker, peers = AsyncMock(), AsyncMock(), AsyncMock()
+        record = LeaseRecord(holder=MASTER, number=3, in_sync=(MASTER, ME), duration_ms=4_000, renewals=9)
+        store.read.return_value = StoredLease(record, "7")
+        broker.status.return_value = BrokerStatus(
+            address=ME, role=MemberRole.REPLICA, number=3, end=0, metadata=1, master=MASTER
+        )
+        holder = BrokerStatus(
+            address=MASTER, role=MemberRole.MASTER, number=3, end=0, metadata=1, granted_s=3.0, renewals=9
+        )
+        peers.census.return_value = Census(answers={MASTER: holder})
+        agent = Agent(ME, store, broker, peers, now_s=lambda: 1_000.0)
+        await agent.look()
+        peers.census.assert_awaited_once_with((MASTER,), broker.status.return_value, only=True)
+        return agent
+
+    agent = asyncio.run(start())
+    assert agent.state.is_sure
+    assert agent.state.asked_s == float("inf"), "nothing is waited for"

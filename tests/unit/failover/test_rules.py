@@ -12,6 +12,7 @@ from pyromq.failover.doubt import Ask, Census
 from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberRole, MemberStatus, decode_record
 from pyromq.failover.rules import (
     JOIN_BYTES_MAX,
+    AskHolder,
     Follow,
     HoldSends,
     KeepWaiting,
@@ -318,23 +319,62 @@ def test_an_operators_choice_waits_for_the_end_of_earlier_leases_and_asks_nobody
     assert decide(sight(A, MASTER, forced, **UNSURE, seen_s=0.0)) == Promote(9)
 
 
-def test_an_agent_is_sure_of_what_it_watched_and_of_a_master_that_renews() -> None:
-    state, first = AgentState(), StoredLease(RECORD, "1")
-    state.note_record(first, 10.0, 4.0)
+def test_an_agent_is_sure_of_what_it_watched_since_the_holder_was_master_by_the_record() -> None:
+    state, holder = AgentState(), replace(MASTER, granted_s=2.0, renewals=1)
+    state.note_record(StoredLease(replace(RECORD, renewals=1), "1"), 10.0, 4.0)
     assert not state.is_sure
-    state.note_record(StoredLease(replace(RECORD, renewals=1), "2"), 11.0, 4.0)
+    state.note_holder(holder)
+    assert state.is_sure
+    state.note_record(StoredLease(replace(RECORD, renewals=2), "2"), 11.0, 4.0)
     assert state.is_sure and state.seen_s == 11.0
-    state.note_record(first, 12.0, 4.0)
+    state.note_record(StoredLease(RECORD, "0"), 12.0, 4.0)
     assert not state.is_sure, "it went back"
-    state.note_record(StoredLease(replace(RECORD, renewals=2, wanted=B), "3"), 13.0, 4.0)
-    assert not state.is_sure, "an operator wrote it, not its holder"
     state.note_record(StoredLease(replace(RECORD, renewals=3), "4"), 14.0, 4.0)
+    assert not state.is_sure, "another backup may have been restored"
+    state.note_holder(holder)
     state.note_record(StoredLease(replace(RECORD, renewals=3), "4"), 20.0, 4.0)
     assert not state.is_sure and state.seen_s == 20.0, "nobody looked for longer than a lease"
     state.note_broker(replace(MASTER, granted_s=2.0, renewals=3))
-    assert state.is_sure, "a master still has its time"
+    assert state.is_sure, "our own broker is that master"
     state.note_broker(replace(MASTER, number=4))
     assert not state.is_sure
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        replace(MASTER, granted_s=0.0, renewals=5),
+        replace(MASTER, granted_s=2.0, renewals=6),
+        replace(MASTER, granted_s=2.0, renewals=0),
+        replace(MASTER, granted_s=2.0, renewals=5, number=4),
+        replace(MASTER, granted_s=2.0, renewals=5, address=C),
+        None,
+    ],
+    ids=["its time is over", "it wrote a newer record", "not known from which", "newer lease", "another", "no answer"],
+)
+def test_a_holder_that_is_not_master_by_the_record_says_nothing_about_the_store(holder: BrokerStatus | None) -> None:
+    state = AgentState()
+    state.note_record(StoredLease(replace(RECORD, renewals=5), "1"), 10.0, 4.0)
+    state.note_holder(holder)
+    assert not state.is_sure
+
+
+def test_a_master_whose_time_runs_writes_over_a_lease_that_nobody_can_have_taken() -> None:
+    mine = replace(RECORD, renewals=7)
+    elsewhere = LeaseRecord(holder=C, number=5, in_sync=(C,), duration_ms=9000, renewals=9)
+    found = written(decide(sight(A, MASTER, elsewhere, mine=mine)))
+    assert (found.holder, found.number, found.in_sync, found.confirmed) == (A, 6, (A, B), 115)
+    assert written(decide(sight(A, MASTER, replace(elsewhere, number=3), mine=mine))).number == 4
+    assert decide(sight(A, MASTER, elsewhere, mine=mine, renewed_s=90.0)) == Follow(C, 5), "its time is over"
+    assert decide(sight(A, MASTER, elsewhere)) == Follow(C, 5), "it has handed over, or has just started"
+    assert decide(sight(A, MASTER, replace(elsewhere, forced=True), mine=mine)) == Follow(C, 5), "an operator chose"
+
+
+def test_a_replica_that_is_not_sure_asks_the_holder_once_about_each_record() -> None:
+    assert decide(sight(B, REPLICA, is_sure=False)) == AskHolder(A)
+    assert isinstance(decide(sight(B, REPLICA, is_sure=False, is_holder_asked=True)), KeepWaiting)
+    assert isinstance(decide(sight(B, REPLICA)), KeepWaiting)
+    assert isinstance(decide(sight(B, replace(REPLICA, master=C), is_sure=False)), Follow)
 
 
 def test_a_planned_change_holds_sends_until_the_wanted_member_has_everything() -> None:

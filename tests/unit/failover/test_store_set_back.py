@@ -81,6 +81,40 @@ class DroppedMember(Group):
                 node.is_alive = True
 
 
+class TwoLines(Group):
+    """One is master alone; the store is set back, the others go on without it; then the store names the one again."""
+
+    turn = 0
+
+    def pause_s(self) -> float:
+        return 15.0
+
+    def _something_happens(self) -> None:
+        self.turn += 1
+        first, second, alone = self.nodes
+        if self.turn == 1:
+            second.cut_off = {"store"}
+            self.crash(first)
+        elif self.turn == 2:
+            self.crash(alone)
+        elif self.turn == 3:
+            alone.is_alive = True
+        elif self.turn == 4:
+            self.crash(alone)
+            numbers = [record.number for record, _ in self.store.history]
+            self.backup = len(numbers) - 1
+            self.hurt(numbers.index(numbers[0] + 1) - 1)
+            second.cut_off, first.is_alive = set(), True
+        elif self.turn == 6:
+            self.hurt(self.backup)
+        elif self.turn == 7:
+            alone.is_alive = True
+
+    def hurt(self, to: int) -> None:
+        self.store_hurt += 1
+        self.store.set_back(to)
+
+
 def test_a_member_that_an_older_record_names_takes_over_with_the_longest_log_only() -> None:
     for seed in range(SEEDS):
         print(f"seed={seed}")
@@ -92,6 +126,18 @@ def test_with_a_store_that_is_set_back_or_emptied_at_any_time_nothing_acknowledg
         for seed in range(SEEDS):
             print(f"members={members} seed={seed}")
             run(seed, members=members, kind=AnyTime)
+
+
+def test_a_record_that_moves_because_a_newer_backup_was_restored_is_no_renewal() -> None:
+    """A member was sure that the holder lives, and took over without what two others had: found by this seed."""
+    assert run(1006, members=3, kind=AnyTime).store_hurt > 1
+
+
+def test_a_state_that_the_set_had_left_behind_takes_nothing_from_a_master_that_runs() -> None:
+    for seed in range(SEEDS):
+        print(f"seed={seed}")
+        group = run(seed, kind=TwoLines, for_s=130)
+        assert group.store_hurt == 2 and len(group.acknowledged) > 50
 
 
 def test_an_old_master_that_returns_first_to_a_store_that_was_set_back_loses_nothing() -> None:
