@@ -22,6 +22,7 @@ _FOUND = {
     200073: "a broker that was stopping was told to follow another one, and its log had a traceback of that",
     200122: "a delayed message that was late at one master was noted as done, and the next one passed over it",
     300007: "a member that had just become a replica took a change of users that its new master never got",
+    300151: "a master that nobody sent to said that no replica was in sync, long after the lease named it again",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",
 }

@@ -67,16 +67,20 @@ class ReplicaMembers:
         """Whether it belongs to a member that the lease waited for under this master, and does not wait for now, or to
         one that follows another lease.
         """
+        self._note_required()
         gone = (each for name, each in self._known.items() if name in self._dropped or not self._is_current(each))
         return any(connection in self._links(each) for each in gone)
 
     def required_position(self) -> int | None:
         """All replicas that the lease names have everything before it; None when it names none."""
+        self._note_required()
+        return min(self.position(each) or 0 for each in self._required) if self._required else None
+
+    def _note_required(self) -> None:
         required = self._lease.required
         if required != self._required:
             self._dropped = (self._dropped | set(self._required)) - set(required)
             self._required = required
-        return min(self.position(each) or 0 for each in required) if required else None
 
     def have_metadata(self, number: int) -> bool:
         """Whether all replicas that the lease names have these tables, or newer ones."""
