@@ -164,6 +164,26 @@ def test_pandas_and_arrow_functions_take_the_rows_of_both_lanes(spark: Any, topi
         spark.conf.unset(setting)
 
 
+def test_functions_that_get_batches_as_they_are_get_several_responses_at_once(spark: Any, topics: Topics) -> None:
+    """Sessions of others have that setting on, since Spark 4.3; a function is called for each batch."""
+
+    @F.pandas_udf("long")  # type: ignore[call-overload,untyped-decorator]
+    def together(offsets: pd.Series) -> pd.Series:
+        return offsets * 0 + len(offsets)
+
+    topic = topics.make(queues=1)
+    topics.send(topic, range(300))
+    setting = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+    spark.conf.set(setting, "true")
+    try:
+        frame = read(spark, topics.options(topic), "jvm", pullBatchSize="20")
+        sizes = [row.size for row in frame.select(together("queue_offset").alias("size")).collect()]
+        assert len(sizes) == 300 and min(sizes) > 20
+        assert sorted(row.queue_offset for row in frame.select("queue_offset").collect()) == list(range(300))
+    finally:
+        spark.conf.unset(setting)
+
+
 def test_what_the_lane_cannot_do_is_left_to_python_or_refused(spark: Any, topics: Topics, tmp_path: Path) -> None:
     topic = topics.make(queues=1)
     topics.send(topic, ['{"price": 3}'])

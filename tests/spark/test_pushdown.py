@@ -65,7 +65,9 @@ def test_a_condition_of_one_query_is_not_one_of_the_next(spark: Any, topics: Top
         assert (paid.count(), frame.count(), paid.union(frame).count()) == (10, 20, 30)
 
 
-def test_rows_with_certain_keys_are_found_by_the_index(spark: Any, topics: Topics, lane: str) -> None:
+def test_rows_with_certain_keys_are_found_by_the_index(
+    spark: Any, topics: Topics, lane: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     topic = topics.make(queues=3)
     rng = random.Random(271)
     words = ["a", "b", "k1", "k2", "k3", "Aa", "BB", "é"]  # of which two have one hash
@@ -88,6 +90,8 @@ def test_rows_with_certain_keys_are_found_by_the_index(spark: Any, topics: Topic
         frame = spark.read.format("pyromq").options(**options).load()
         rare = frame.where("keys = 'rare a'")
         assert (rare.rdd.getNumPartitions(), rare.count()) == (1, 1), "the queue that has it, and no other"
+        rare.explain("formatted")
+        assert "EqualTo(keys,rare a)" in capsys.readouterr().out
 
 
 def test_what_is_pushed_stands_in_the_plan(spark: Any, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
