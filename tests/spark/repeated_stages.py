@@ -48,6 +48,8 @@ class Acting:
                 (self.folder / "slow").write_text(str(executor))
                 await_that(lambda: len(list(self.folder.glob(f"begun-{SLOW}-*"))) > 1)
                 time.sleep(2)  # the other one has no more to wait for, and could send everything
+            if part == PLAIN and number == KILLS_AFTER:
+                await_that(self.is_killed)  # it is its executor
             if part == KILLER and number == KILLS_AFTER and not self.is_killed():
                 await_that(lambda: (self.folder / "slow").exists())
                 self._kill_another(executor)
