@@ -64,6 +64,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     started.stop()
 
 
+@pytest.fixture(params=["jvm", "python"])
+def lane(spark: Any, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each lane in turn, for the queries of a test."""
+    spark.conf.set("spark.pyromq.lane", request.param)
+    yield request.param
+    spark.conf.unset("spark.pyromq.lane")
+
+
 @pytest.fixture
 def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Topics]:
     name = f"{request.node.originalname}-{time.time_ns():x}"[len("test_") :]
@@ -101,8 +109,8 @@ def queue_ends(topics: Topics, topic: str) -> dict[int, int]:
 # --- source ----------------------------------------------------------------------------------------------------------
 
 
-@case("source: a batch, every column")
-def test_a_batch_read(spark: Any, topics: Topics) -> None:
+@case("source: a batch, every column, lane {lane}")
+def test_a_batch_read(spark: Any, topics: Topics, lane: str) -> None:
     topic = topics.make(queues=3)
     sent = topics.send(topic, range(60), tags="new", keys="k1 k2", properties={"colour": "green"}, flag=7)
     sent += topics.send(topic, ["x" * 9_000])  # compressed on its way
@@ -119,8 +127,10 @@ def test_a_batch_read(spark: Any, topics: Topics) -> None:
     assert len({tuple(row) for row in places}) == 61
 
 
-@case("source: a stream in batches of a size, its group shown by mqadmin consumerProgress")
-def test_a_stream(spark: Any, topics: Topics, cluster: Cluster, checkpoint: str, jars: Jars, tmp_path: Path) -> None:
+@case("source: a stream in batches of a size, its group shown by mqadmin consumerProgress, lane {lane}")
+def test_a_stream(
+    spark: Any, topics: Topics, lane: str, cluster: Cluster, checkpoint: str, jars: Jars, tmp_path: Path
+) -> None:
     topic = topics.make(queues=2)
     topics.send(topic, range(50))
     options = topics.options(topic, group=topics.group, startingOffsets="earliest", maxOffsetsPerTrigger=20)
@@ -138,8 +148,8 @@ def test_a_stream(spark: Any, topics: Topics, cluster: Cluster, checkpoint: str,
     assert sum(int(line[3]) for line in lines) == 58 and sum(int(line[4]) for line in lines) == 57, printed
 
 
-@case("source: a stream from latest hears what comes, and of new queues")
-def test_a_stream_from_latest(spark: Any, topics: Topics, checkpoint: str) -> None:
+@case("source: a stream from latest hears what comes, and of new queues, lane {lane}")
+def test_a_stream_from_latest(spark: Any, topics: Topics, lane: str, checkpoint: str) -> None:
     topic = topics.make(queues=1)
     topics.send(topic, ["before"])
     sink = Collected()
@@ -157,8 +167,8 @@ def test_a_stream_from_latest(spark: Any, topics: Topics, checkpoint: str) -> No
         query.stop()
 
 
-@case("source: filters by tags and by SQL, in batch and stream")
-def test_filters(spark: Any, topics: Topics, tmp_path: Path) -> None:
+@case("source: filters by tags and by SQL, in batch and stream, lane {lane}")
+def test_filters(spark: Any, topics: Topics, lane: str, tmp_path: Path) -> None:
     topic = topics.make(queues=2)
     for number in range(60):
         topics.send(topic, [f"m-{number}"], tags="odd" if number % 2 else "even", properties={"size": str(number)})
@@ -175,8 +185,26 @@ def test_filters(spark: Any, topics: Topics, tmp_path: Path) -> None:
     until(lambda: topics.committed(topic, f"{topics.group}-sql") == ends, what="progress passes what SQL left out")
 
 
-@case("source: a stretch between two times, between two offsets, and what a group has not read")
-def test_places(spark: Any, topics: Topics, checkpoint: str) -> None:
+@case("source: conditions on keys, with push-down and without, lane {lane}")
+def test_conditions_on_keys(spark: Any, topics: Topics, lane: str) -> None:
+    topic = topics.make(queues=3)
+    keys = [f"k{number % 7} all" if number % 2 else f"k{number % 7}" for number in range(60)]
+    for number, each in enumerate(keys):
+        topics.send(topic, [str(number)], queue=number % 3, keys=each)
+    setting = "spark.sql.python.filterPushdown.enabled"
+    before = spark.conf.get(setting)
+    for wanted in (["k3"], ["k3 all", "k4", "none"], ["all"]):
+        where = "keys in ('" + "', '".join(wanted) + "') and queue_id < 2"
+        expected = Counter(str(number) for number, each in enumerate(keys) if each in wanted and number % 3 < 2)
+        for pushes in ("false", "true"):
+            spark.conf.set(setting, pushes)
+            frame = spark.read.format("pyromq").options(**topics.options(topic, pushFilters=pushes)).load()
+            assert bodies(frame.where(where).collect()) == expected, (where, pushes)
+    spark.conf.set(setting, before)
+
+
+@case("source: a stretch between two times, between two offsets, and what a group has not read, lane {lane}")
+def test_places(spark: Any, topics: Topics, lane: str, checkpoint: str) -> None:
     topic = topics.make(queues=2)
     parts, times = [], []
     for part in range(3):
@@ -195,8 +223,8 @@ def test_places(spark: Any, topics: Topics, checkpoint: str) -> None:
     assert texts_of(spark, topics, topic, group=topics.group, startingOffsets="group") == more
 
 
-@case("source: wrong names end a query with a text that says so")
-def test_what_is_not_there(spark: Any, topics: Topics, checkpoint: str) -> None:
+@case("source: wrong names end a query with a text that says so, lane {lane}")
+def test_what_is_not_there(spark: Any, topics: Topics, lane: str, checkpoint: str) -> None:
     topic = topics.make(queues=1)
     topics.send(topic, ["one"])
     with pytest.raises(PySparkException, match="no-such-topic"):
@@ -208,8 +236,8 @@ def test_what_is_not_there(spark: Any, topics: Topics, checkpoint: str) -> None:
 # --- sink ------------------------------------------------------------------------------------------------------------
 
 
-@case("sink: a batch with all columns, to queues of its choice and by sharding key, delayed rows")
-def test_a_batch_write(spark: Any, topics: Topics) -> None:
+@case("sink: a batch with all columns, to queues of its choice and by sharding key, delayed rows, lane {lane}")
+def test_a_batch_write(spark: Any, topics: Topics, lane: str) -> None:
     target = topics.make(queues=3)
     common = ("concat('row-', id) as body", "'new' as tags", "array('a', string(id)) as keys", "int(id) as flag")
     sharded = (
@@ -232,9 +260,16 @@ def test_a_batch_write(spark: Any, topics: Topics) -> None:
     assert [message.body for message in topics.admin.messages.find(target, "9")] == [b"row-9"]
 
 
-@case("sink: {mode}, topic to topic; a batch that is run again")
-@pytest.mark.parametrize("mode", ["at-least-once", "idempotent", "transactional"])
-def test_topic_to_topic(spark: Any, topics: Topics, checkpoint: str, mode: str) -> None:
+@case("sink: {mode}, topic to topic; a batch that is run again, lane {lane}")
+@pytest.mark.parametrize(
+    ("mode", "lane"),
+    [
+        *[("at-least-once", "jvm"), ("at-least-once", "python"), ("idempotent", "jvm"), ("idempotent", "python")],
+        ("transactional", "python"),
+    ],
+    indirect=["lane"],
+)
+def test_topic_to_topic(spark: Any, topics: Topics, checkpoint: str, mode: str, lane: str) -> None:
     topic, target = topics.make(), topics.make("-to")
     sent = Counter(topics.send(topic, range(80), tags="t"))
     copy(spark, topics, topic, target, checkpoint, mode=mode)

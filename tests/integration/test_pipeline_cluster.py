@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 
 from pyromq import Admin, Message, Producer
+from pyromq.broker.admin.lookup_requests import LookupHandler
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.errors import BrokerError, GroupNotFoundError, NoPermissionError, TopicNotFoundError
 from pyromq.model.names import retry_topic
@@ -20,8 +24,10 @@ from pyromq.pipeline.core.places import RelativeOffset
 from pyromq.pipeline.reading.batch import plan_batch
 from pyromq.pipeline.reading.broker_ranges import BrokerRanges
 from pyromq.pipeline.reading.cluster import Cluster
+from pyromq.pipeline.reading.filters import Condition
 from pyromq.settings import Credentials
 from pyromq.testing import LoopbackBroker
+from pyromq.wire.headers.consumer import QueryMessageHeader
 from tests.integration.guarded import ROOT, guarded_broker
 from tests.integration.waiting import until_on_thread
 from tests.unit.security.people import secret_of
@@ -122,3 +128,29 @@ def test_who_reads_in_no_group_needs_no_right_on_a_group() -> None:
         (planned,) = plan_batch(replace(options, starting=RelativeOffset.EARLIEST), Cluster(options))
         assert [len(each) for each in planned] == [1]
         close_all()
+
+
+def test_messages_with_a_key_are_found_by_the_index_of_brokers_that_say_it_is_whole(
+    broker: LoopbackBroker, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Producer(broker.nameserver, group="shop") as producer:
+        receipts = [
+            producer.send(Message("orders", b"x", keys=(f"k{number % 50}", "all") if number % 2 else (f"k{number}",)))
+            for number in range(100)
+        ]
+    asked = cluster(broker)
+    queues = list(asked.held())
+    wanted: dict[QueueId, set[int]] = {queue: set() for queue in queues}
+    for number in (7, 8, 57):
+        wanted[receipts[number].queue].add(receipts[number].offset)
+    assert asked.with_keys(queues, {"k7", "k8"}) == wanted
+    planned = plan_batch(asked._options, asked, [Condition("keys", "=", ("k7 all",))])
+    found = {part.queue: set(range(part.start, part.end)) for parts in planned for part in parts}
+    assert receipts[7].offset in found[receipts[7].queue] and receipts[57].offset in found[receipts[57].queue]
+    assert sum(map(len, found.values())) < 100
+    monkeypatch.setattr(LookupHandler, "_places", lambda self, header: self.query(None, of_rocketmq(header)))
+    assert asked.with_keys(queues, {"k7"}) == {}, "a broker that answers with messages does not say that these are all"
+
+
+def of_rocketmq(header: QueryMessageHeader) -> Any:
+    return SimpleNamespace(header=msgspec.structs.replace(header, places_only=None))

@@ -34,7 +34,7 @@ class ScriptedBroker:
         self._records, self._rng, self._first, self._cuts = records, rng, first, cuts
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        self.pulls = 0
+        self.pulls = self.responses = 0
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -64,7 +64,8 @@ class ScriptedBroker:
 
     def _response(self, request: Command) -> bytes:
         code, more = self._outcome(request)
-        form = FORMS[self.pulls % len(FORMS)] if request.code == RequestCode.PULL_MESSAGE else SerializeType.JSON
+        form = FORMS[self.responses % len(FORMS)]
+        self.responses += 1
         return encode_response(code, request.correlation_id, serialize_type=form, **more)
 
     def _outcome(self, request: Command) -> tuple[int, dict[str, Any]]:

@@ -77,6 +77,26 @@ def test_damaged_and_missing_records_end_both_lanes_with_the_same_words(spark: A
                     assert sorted(row.queue_offset for row in found) == list(range(9, 30))
 
 
+@pytest.mark.parametrize("lane", LANES)
+def test_options_of_another_read_and_of_kafka_are_refused_in_words(spark: Any, topics: Topics, lane: str) -> None:
+    """A group makes it possible that a stream is meant: then it is the first action that refuses."""
+    topic = topics.make(queues=1)
+    options = topics.options(topic, lane=lane)
+    mistaken: list[tuple[dict[str, str], str]] = [
+        ({"maxOffsetsPerTrigger": "5"}, "a batch has no triggers"),
+        ({"subscribe": topic}, "that is Kafka's name; here it is topic"),
+        ({"kafka.bootstrap.servers": "a:1"}, "that is Kafka's name; here it is nameserver"),
+    ]
+    for more, words in mistaken:
+        with pytest.raises(PySparkException, match=words):
+            spark.read.format("pyromq").options(**options, **more).load()
+    frame = spark.read.format("pyromq").options(**options, group="g", maxOffsetsPerTrigger="5").load()
+    with pytest.raises((PySparkException, Py4JJavaError), match="a batch has no triggers"):
+        frame.collect()
+    with pytest.raises(PySparkException, match="that is Kafka's name; here it is topic"):
+        spark.readStream.format("pyromq").options(**options, group="g", subscribe=topic).load()
+
+
 def test_connections_that_break_lose_and_repeat_nothing(spark: Any) -> None:
     rng = Random(2)
     records = [odd_record(rng, offset, oddness=0) for offset in range(300)]
@@ -140,6 +160,26 @@ def test_pandas_and_arrow_functions_take_the_rows_of_both_lanes(spark: Any, topi
                 "red",
                 None,
             ]
+    finally:
+        spark.conf.unset(setting)
+
+
+def test_functions_that_get_batches_as_they_are_get_several_responses_at_once(spark: Any, topics: Topics) -> None:
+    """Sessions of others have that setting on, since Spark 4.3; a function is called for each batch."""
+
+    @F.pandas_udf("long")  # type: ignore[call-overload,untyped-decorator]
+    def together(offsets: pd.Series) -> pd.Series:
+        return offsets * 0 + len(offsets)
+
+    topic = topics.make(queues=1)
+    topics.send(topic, range(300))
+    setting = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+    spark.conf.set(setting, "true")
+    try:
+        frame = read(spark, topics.options(topic), "jvm", pullBatchSize="20")
+        sizes = [row.size for row in frame.select(together("queue_offset").alias("size")).collect()]
+        assert len(sizes) == 300 and min(sizes) > 20
+        assert sorted(row.queue_offset for row in frame.select("queue_offset").collect()) == list(range(300))
     finally:
         spark.conf.unset(setting)
 

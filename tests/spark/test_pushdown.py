@@ -65,6 +65,35 @@ def test_a_condition_of_one_query_is_not_one_of_the_next(spark: Any, topics: Top
         assert (paid.count(), frame.count(), paid.union(frame).count()) == (10, 20, 30)
 
 
+def test_rows_with_certain_keys_are_found_by_the_index(
+    spark: Any, topics: Topics, lane: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = topics.make(queues=3)
+    rng = random.Random(271)
+    words = ["a", "b", "k1", "k2", "k3", "Aa", "BB", "é"]  # of which two have one hash
+    for _ in range(150):
+        topics.producer.send(Message(topic, b"x", keys=tuple(rng.sample(words, rng.randrange(3)))))
+    topics.producer.send(Message(topic, b"x", keys=("rare", "a")))
+    options = topics.options(topic) | {"pushFilters": "true"}
+    some = [
+        *[f"keys = '{word}'" for word in words],
+        *["keys in ('k1 k2', 'k2 k1', 'a', 'none')", "keys = 'rare a'", "keys = 'a rare'", "keys = 'rare'"],
+        *["keys = ''", "keys = ' '", "keys = 'k3' and queue_offset > 20", "keys = 'k3' or keys is null"],
+        *["keys like 'k%' and keys >= 'k2'", "keys = 'Aa' and keys = 'BB'"],
+    ]
+    for where in some:
+        with pushing(spark, "false"):
+            expected = rows_of(spark, options, where)
+        with pushing(spark, "true"):
+            assert rows_of(spark, options, where) == expected, where
+    with pushing(spark, "true"):
+        frame = spark.read.format("pyromq").options(**options).load()
+        rare = frame.where("keys = 'rare a'")
+        assert (rare.rdd.getNumPartitions(), rare.count()) == (1, 1), "the queue that has it, and no other"
+        rare.explain("formatted")
+        assert "EqualTo(keys,rare a)" in capsys.readouterr().out
+
+
 def test_what_is_pushed_stands_in_the_plan(spark: Any, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
     topic = topics.make()
     options = topics.options(topic) | {"pushFilters": "true", "lane": "python"}

@@ -24,10 +24,11 @@ _WORK_BYTES: Final = 8_192  # likewise the checksum of so many bytes, and one me
 
 
 class FoundKeys(NamedTuple):
-    """Positions of messages with a key, newest first; ``is_all``: older ones do not have it."""
+    """Positions of messages with a key, newest first; ``is_all``: those that were compared are all that may have it."""
 
     positions: list[int]
     is_all: bool
+    damaged: int = 0  # messages that may have it, too, and cannot be read
 
 
 class KeySearch:
@@ -46,12 +47,12 @@ class KeySearch:
         yield from self._index_all()
         wanted_topic, wanted_key, visible = topic.encode(), key.encode(), self._visible_end()
         found: list[int] = []
-        work, rest_at = 0, WORK_AT_ONCE
+        work, rest_at, damaged = 0, WORK_AT_ONCE, 0
         for position in self._indexer.index.candidates(topic, key, begin_ms, end_ms):
             if len(found) == count_max or (position is not None and position < self._log.first):
                 break
             if work >= work_max:
-                return FoundKeys(found, is_all=False)
+                return FoundKeys(found, is_all=False, damaged=damaged)
             if work >= rest_at:
                 rest_at = work + WORK_AT_ONCE
                 yield None
@@ -63,13 +64,16 @@ class KeySearch:
             work += 1
             try:
                 record = self._records.verify(position)
-            except (CorruptRecordError, PositionOutOfRangeError):
+            except PositionOutOfRangeError:
+                continue
+            except CorruptRecordError:
+                damaged += 1
                 continue
             work += record.size // _WORK_BYTES
             in_time = begin_ms <= record.stored_ms <= end_ms
             if in_time and record.topic == wanted_topic and wanted_key in message_keys(record.properties):
                 found.append(position)
-        return FoundKeys(found, is_all=True)
+        return FoundKeys(found, is_all=True, damaged=damaged)
 
     def _index_all(self) -> InSteps[None]:
         """Bring everything stored up to now into the index, as far as the disk lets it."""

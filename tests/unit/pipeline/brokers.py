@@ -16,6 +16,8 @@ class FakeCluster:
     def __init__(self, held: dict[QueueId, HeldRange], group: Offsets | None = None) -> None:
         self.held_now, self.group = held, group if group is not None else {}
         self.by_time: Offsets = {}
+        self.keys: dict[str, dict[QueueId, set[int]]] = {}
+        self.unindexed: set[QueueId] = set()  # queues of brokers whose index may lack something
         self.bytes_each = 100.0
         self.commits: list[Offsets] = []
         self.is_deaf = False
@@ -40,6 +42,14 @@ class FakeCluster:
 
     def at_times(self, times_ms: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange]) -> Offsets:
         return {queue: self.by_time[queue] for queue in times_ms}
+
+    def with_keys(self, queues: Iterable[QueueId], keys: Iterable[str]) -> dict[QueueId, set[int]]:
+        wanted = list(keys)
+        return {
+            queue: set().union(*(self.keys.get(key, {}).get(queue, set()) for key in wanted))
+            for queue in queues
+            if queue not in self.unindexed
+        }
 
     def commit(self, offsets: Mapping[QueueId, int]) -> None:
         if self.is_deaf:

@@ -110,8 +110,8 @@ def test_headers_are_frozen_hold_scalars_and_stay_out_of_the_garbage_collectors_
             "consumerGroup topic queueId queueOffset maxMsgNums sysFlag commitOffset suspendTimeoutMillis subscription "
             "subVersion expressionType maxMsgBytes requestSource proxyFrowardClientId bname",
         ),
-        (consumer.QueryMessageHeader, "topic key maxNum beginTimestamp endTimestamp _UNIQUE_KEY_QUERY"),
-        (consumer.QueryMessageResponseHeader, "indexLastUpdateTimestamp indexLastUpdatePhyoffset olderUnseen"),
+        (consumer.QueryMessageHeader, "topic key maxNum beginTimestamp endTimestamp _UNIQUE_KEY_QUERY placesOnly"),
+        (consumer.QueryMessageResponseHeader, "indexLastUpdateTimestamp indexLastUpdatePhyoffset olderUnseen allFound"),
         (consumer.UnregisterClientHeader, "clientID producerGroup consumerGroup"),
         (
             consumer.HeartbeatResponseHeader,

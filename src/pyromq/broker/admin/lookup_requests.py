@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from pyromq.broker.base.access import OPEN, Access
@@ -9,10 +10,10 @@ from pyromq.broker.base.long_responses import Steps
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.state.subscriptions import is_by_tags, tag_filter
 from pyromq.broker.state.tables import Tables
-from pyromq.errors import StoreError
+from pyromq.errors import PositionOutOfRangeError, StoreError
 from pyromq.net.connection import Connection
 from pyromq.security.resources import Action
-from pyromq.store.key_search import FoundKeys
+from pyromq.store.key_search import WORK_AT_ONCE, FoundKeys
 from pyromq.store.message_store import MessageStore
 from pyromq.store.queue_scan import TagFilter
 from pyromq.wire.codes import ResponseCode
@@ -20,10 +21,12 @@ from pyromq.wire.headers.admin import QueryConsumeQueueHeader
 from pyromq.wire.headers.consumer import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
 from pyromq.wire.json import bodies, java_json
 from pyromq.wire.json.heartbeat import Subscription
+from pyromq.wire.json.queue_ranges import KeyPlace
+from pyromq.wire.json.queue_ranges import encode as encode_places
 from pyromq.wire.received import Received
 
 _NOTHING: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}  # clients read both in any case
-_FOUND_MAX, _FOUND_BY_UNIQUE_KEY_MAX, _ENTRIES_MAX = 64, 32, 1_000
+_FOUND_MAX, _FOUND_BY_UNIQUE_KEY_MAX, _ENTRIES_MAX, _PLACES_MAX = 64, 32, 1_000, 1_000
 _GAP_BYTES_MAX = 32 << 20  # of the log; indexing that much takes some tenths of a second
 
 
@@ -38,12 +41,14 @@ class LookupHandler:
         self._filters = tables.filters
 
     def query(self, connection: Connection, request: Received[QueryMessageHeader]) -> Steps:
-        """Messages with a key, oldest first, as stored bytes."""
+        """Messages with a key, oldest first, as stored bytes; or only where they are."""
         header, gap_bytes = request.header, self._store.indexer.gap_bytes
         if gap_bytes > _GAP_BYTES_MAX and self._store.health.writable:  # else no task works on it
             left = f"{gap_bytes >> 20} MiB of the log are left"
             text = f"the key index is not complete yet, {left}: try again in a few seconds"
             raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
+        if header.places_only:
+            return (yield from self._places(header))
         count_max = _FOUND_BY_UNIQUE_KEY_MAX if header.unique_key_query else min(header.max_num, _FOUND_MAX)
         found = yield from self._store.key_search.find(
             header.topic,
@@ -61,6 +66,31 @@ class LookupHandler:
             older_unseen=None if found.is_all else True,
         )
         return lambda: (response, body)
+
+    def _places(self, header: QueryMessageHeader) -> Steps:
+        """Places of messages with a key, and whether these are all: so that a reader can do without the rest."""
+        end, count_max = self._store.end_position, max(0, min(header.max_num, _PLACES_MAX))
+        found = yield from self._store.key_search.find(
+            header.topic,
+            header.key,
+            count_max=count_max + 1,
+            begin_ms=header.begin_timestamp,
+            end_ms=header.end_timestamp,
+        )
+        is_all = found.is_all and not found.damaged and len(found.positions) <= count_max
+        places: list[KeyPlace] = []
+        for number, position in enumerate(sorted(found.positions[:count_max])):
+            if number % WORK_AT_ONCE == WORK_AT_ONCE - 1:
+                yield None
+            with suppress(PositionOutOfRangeError):  # retention may remove it meanwhile
+                record = self._store.reader.record_at(position)
+                places.append(KeyPlace(record.queue_id, record.offset))
+        response = QueryMessageResponseHeader(
+            index_last_update_timestamp=self._store.last_stored_ms,
+            index_last_update_phyoffset=self._store.end_position,
+            all_found=is_all and self._store.indexer.position >= end,  # a disk that refuses ends indexing
+        )
+        return lambda: (response, encode_places(places))
 
     def view(self, connection: Connection, request: Received[ViewMessageHeader]) -> bytes:
         try:

@@ -11,7 +11,7 @@ from pyromq.pipeline.core.errors import BackwardRangeError, DataLossError
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, queue_text
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.places import AtTime, AtTimes
-from pyromq.pipeline.reading.filters import Condition, may_match, narrowed, store_times_ms
+from pyromq.pipeline.reading.filters import Condition, indexed_keys, may_match, narrowed, runs_of, store_times_ms
 from pyromq.pipeline.reading.plan import Partition, planned_ranges
 from pyromq.pipeline.reading.starts import (
     backward_ranges,
@@ -71,7 +71,12 @@ def _fewer(
         )
         for each in found
     ]
-    return [part for each in timed if len(part := narrowed(conditions, each))]
+    parts = [part for each in timed if len(part := narrowed(conditions, each))]
+    keys = indexed_keys(conditions)
+    if not parts or keys is None:
+        return parts
+    offsets = cluster.with_keys([each.queue for each in parts], keys) if keys else {}
+    return [run for each in parts for run in (runs_of(each, offsets[each.queue]) if each.queue in offsets else [each])]
 
 
 def _as_rows_have_it(queue: QueueId, options: SourceOptions) -> QueueId:

@@ -3,6 +3,7 @@
     31050  everything, and the id of a watch          a request, however many queues there are
     31051  waits at the broker until something changed, for up to ten seconds; kept open while a stream is idle
     202    one request for each topic, again and again: Apache's brokers, and ours before 31050
+    12     where the messages are that have a key, and whether the index knows them all
 
 A watch ends with its connection, and when topics, rights or retention change something: then all is asked again.
 """
@@ -19,7 +20,13 @@ from pyromq.errors import BrokerError, TopicNotFoundError
 from pyromq.pipeline.core.offsets import HeldRange
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
-from pyromq.wire.headers.consumer import AwaitRangesHeader, QueryRangesHeader, RangesResponseHeader
+from pyromq.wire.headers.consumer import (
+    AwaitRangesHeader,
+    QueryMessageHeader,
+    QueryMessageResponseHeader,
+    QueryRangesHeader,
+    RangesResponseHeader,
+)
 from pyromq.wire.headers.shared import ConsumerGroupHeader, TopicHeader
 from pyromq.wire.json import bodies
 from pyromq.wire.json.bodies import TopicStats
@@ -28,14 +35,18 @@ from pyromq.wire.json.queue_ranges import (
     TOPICS_MAX,
     CommitRow,
     CommitsRequest,
+    KeyPlace,
     QueueRow,
     RangesRequest,
+    decode_places,
     decode_ranges,
     encode,
 )
 from pyromq.wire.received import Received
 
 _WAIT_MS: Final = 10_000
+_PLACES_MAX: Final = 1_000  # of one key; who wants more reads everything
+_ANY_TIME: Final = (1 << 63) - 1
 _UNKNOWN: Final = frozenset((ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION))
 """Brokers that do not know a request may refuse it as one that nobody may send."""
 
@@ -167,6 +178,26 @@ class BrokerRanges:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+
+    # --- keys ---
+
+    async def places(self, topic: str, key: str) -> list[KeyPlace] | None:
+        """Where the messages are that have a key; None when others may have it too.
+
+        Brokers that do not know ``placesOnly`` answer with messages, and do not say that these are all.
+        """
+        if self._is_plain:
+            return None
+        header = QueryMessageHeader(
+            topic=topic, key=key, max_num=_PLACES_MAX, begin_timestamp=0, end_timestamp=_ANY_TIME, places_only=True
+        )
+        try:
+            response = await self._ask(RequestCode.QUERY_MESSAGE, header)
+        except BrokerError:
+            return None
+        if not response.header_as(QueryMessageResponseHeader).all_found:
+            return None
+        return decode_places(response.body)
 
     # --- progress ---
 

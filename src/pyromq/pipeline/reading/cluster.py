@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
@@ -311,6 +312,31 @@ class Cluster:
             queue: min(max(int(offset), held[queue].first), held[queue].end)
             for queue, offset in zip(times_ms, found, strict=True)
         }
+
+    def with_keys(self, queues: Iterable[QueueId], keys: Iterable[str]) -> dict[QueueId, set[int]]:
+        """Offsets of the messages that have one of the keys, for the queues of whose brokers the index knows them all.
+
+        Those brokers are asked that reported last what queues hold: what they said then is in their index.
+        """
+        return self._surely("looking up keys", lambda: self._with_keys(list(queues), sorted(keys)))
+
+    async def _with_keys(self, queues: list[QueueId], keys: list[str]) -> dict[QueueId, set[int]]:
+        found: dict[QueueId, set[int]] = {}
+        addresses = {self._names[address]: address for address in self._brokers}
+        for topic, broker in sorted({(queue.topic, queue.broker) for queue in queues}):
+            asked = self._broker(addresses[broker])
+            places = await asyncio.gather(*(asked.places(topic, key) for key in keys))
+            if any(each is None for each in places):
+                continue
+            own = {
+                queue.number: found.setdefault(queue, set())
+                for queue in queues
+                if (queue.topic, queue.broker) == (topic, broker)
+            }
+            for place in chain.from_iterable(each or () for each in places):
+                if place.number in own:
+                    own[place.number].add(place.offset)
+        return found
 
     def commit(self, offsets: Mapping[QueueId, int]) -> None:
         """The group stands there from now on."""

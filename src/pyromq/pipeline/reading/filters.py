@@ -4,6 +4,7 @@
     queue_offset              ranges get shorter
     store_time                ranges get shorter, by the brokers' search by time
     tags                      brokers filter (= and IN), unless the query has a filter of its own
+    keys                      ranges are what the brokers' key index names (= and IN), where it knows all
     every column of these, born_time, keys, delivery_attempt      rows are compared before they leave the worker
 
 Rows are compared in the end whatever was done before, so the result is exactly what Spark would have kept.
@@ -36,8 +37,12 @@ IS_IN, IS_THERE = "in", "is not null"
 STORE_TIME_SLACK_MS: Final = 60_000
 """By so much may the clock of a broker have gone back: store times are searched as if they only grew."""
 _VALUES_MAX: Final = 1_000
+_LOOKED_UP_MAX: Final = 64
+RUN_GAP_MAX: Final = 32
+"""So many messages that are not wanted are read between two that are: they come with one pull."""
 _ARROW: Final = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 _KINDS: Final = {pa.string(): str, pa.int32(): int, pa.int64(): int}
+_REPLACED: Final = "\ufffd"  # stands in a column for bytes that are no text; the index has the bytes
 _is_plain_tag = re.compile(r"[^|\s*\x01\x02]+").fullmatch
 
 
@@ -147,6 +152,34 @@ def _whole(value: Any, *, up: bool) -> int:
     since = value - datetime(1970, 1, 1, tzinfo=UTC)
     whole, rest = divmod(since, timedelta(milliseconds=1))
     return int(whole) + (1 if up and rest else 0)
+
+
+def indexed_keys(conditions: Iterable[Condition]) -> frozenset[str] | None:
+    """Keys of which every message has one that passes; None where the key index does not help.
+
+    The column holds all keys of a message, the index each of them: who has "a b" has "a" as well as "b".
+    """
+    wanted: set[str] | None = None
+    for each in conditions:
+        if each.column == "keys" and each.comparison in ("=", IS_IN):
+            wanted = set(each.values) if wanted is None else wanted & set(each.values)
+    if not wanted or len(wanted) > _LOOKED_UP_MAX:
+        return None
+    words = [max(value.split(" "), key=len) for value in wanted]
+    is_exact = all(words) and not any(_REPLACED in word for word in words)
+    return frozenset(words) if is_exact else None
+
+
+def runs_of(wanted: OffsetRange, offsets: Iterable[int]) -> list[OffsetRange]:
+    """The parts of a range that hold these offsets; those that lie near each other are in one part."""
+    inside = sorted(offset for offset in offsets if wanted.start <= offset < wanted.end)
+    runs: list[OffsetRange] = []
+    for offset in inside:
+        if runs and offset - runs[-1].end <= RUN_GAP_MAX:
+            runs[-1] = OffsetRange(wanted.queue, runs[-1].start, offset + 1)
+        else:
+            runs.append(OffsetRange(wanted.queue, offset, offset + 1))
+    return runs
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------

@@ -49,12 +49,14 @@ class QueryMessageHeader(Header, frozen=True, kw_only=True):
     begin_timestamp: Int64
     end_timestamp: Int64
     unique_key_query: bool | None = msgspec.field(name="_UNIQUE_KEY_QUERY", default=None)
+    places_only: bool | None = None  # ours: queues and offsets are wanted, no messages
 
 
 class QueryMessageResponseHeader(Header, frozen=True, kw_only=True):
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64
     older_unseen: bool | None = None  # ours: older messages may have the key, too; there were too many with its hash
+    all_found: bool | None = None  # ours, to a request for places: no other message of the topic has the key
 
 
 class ViewMessageHeader(Header, frozen=True, kw_only=True):

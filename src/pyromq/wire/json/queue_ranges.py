@@ -1,8 +1,9 @@
-"""Bodies of requests about many queues at once (31050 to 31052); RocketMQ has no such requests.
+"""Bodies of requests about many queues at once (31050 to 31052, and 12 with ``placesOnly``); RocketMQ has none of them.
 
 31050 asks       {"topics": ["orders"], "group": "billing"}
 31050 and 31051  {"topics": {"orders": [[0, 0, 12, 7]]}}     answer: number, first offset, end, committed
 31052            {"group": "billing", "topics": {"orders": [[0, 7]]}}     number, offset
+12               [[0, 7], [3, 1071]]     answer: number and offset of each message that has the key
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class CommitRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The next offset that a group wants of one queue."""
+
+    number: int
+    offset: int
+
+
+class KeyPlace(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where a message with the key is, in its topic at one broker."""
 
     number: int
     offset: int
@@ -77,6 +85,11 @@ def decode_ranges(data: bytes) -> RangesResponse:
     return _decode(data, _ranges)
 
 
+def decode_places(data: bytes) -> list[KeyPlace]:
+    """Decode places of messages. Raises RemoteProtocolError."""
+    return _decode(data, _places)
+
+
 def _decode(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """Plain JSON, straight into structs: there may be many thousand rows. Raises RemoteProtocolError."""
     try:
@@ -87,6 +100,7 @@ def _decode(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 _ranges_request: Final = msgspec.json.Decoder(RangesRequest)
 _ranges: Final = msgspec.json.Decoder(RangesResponse)
+_places: Final = msgspec.json.Decoder(list[KeyPlace])
 _commits: Final = msgspec.json.Decoder(CommitsRequest)
 
 

@@ -21,9 +21,11 @@ from pyromq.broker.base.stats import Stats
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.filters import Filters
 from pyromq.broker.state.members import Members
+from pyromq.errors import CorruptRecordError
 from pyromq.net import Connection
 from pyromq.store import key_search, message_store
 from pyromq.store.derived import index_file
+from pyromq.store.key_search import FoundKeys
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
@@ -40,6 +42,7 @@ from pyromq.wire.headers.consumer import (
 from pyromq.wire.headers.shared import TopicHeader
 from pyromq.wire.json import bodies
 from pyromq.wire.json.heartbeat import ConsumerData, Heartbeat, Subscription
+from pyromq.wire.json.queue_ranges import decode_places
 from pyromq.wire.json.route import TopicList, decode_topics
 from pyromq.wire.record import Draft, split_records
 from tests.unit.broker.builders import ROOT, Wire, producer_heartbeat, progress, request, tables, topics
@@ -192,7 +195,7 @@ def test_a_long_way_between_two_candidates_counts_too(monkeypatch: pytest.Monkey
     store.indexer.index_all()
     assert len(list(store.key_search.find("orders", "k0", **bounds))) == links, "a rest after each stretch"
     steps = store.key_search.find("orders", "k0", **bounds, work_max=2 * key_search.WORK_OF_LINKS)
-    assert all_steps(steps) == ([], False)
+    assert all_steps(steps) == FoundKeys([], is_all=False)
 
 
 def test_an_unknown_key_is_answered_with_the_fields_that_clients_read(store: MessageStore) -> None:
@@ -326,3 +329,60 @@ def test_topics_of_a_group_come_with_the_address_of_the_broker() -> None:
     asked = request(header=GroupHeader(group="readers"))
     told = decode_topics(handler.topics_of(Wire().as_connection, asked))
     assert told == TopicList(topic_list=["orders"], broker_addr="here:1")
+
+
+def keyed(store: MessageStore, *keys: str) -> None:
+    for number, key in enumerate(keys):
+        properties = f"KEYS\x01{key}\x02".encode()
+        store.append(
+            [Draft(topic="orders", queue_id=number % 2, body=b"%d" % number, properties=properties, born_ms=0)]
+        )
+    store.flush()
+
+
+def places(store: MessageStore, key: str, count_max: int = 1_000) -> tuple[list[tuple[int, int]], bool | None]:
+    asked = QueryMessageHeader(
+        topic="orders", key=key, max_num=count_max, begin_timestamp=0, end_timestamp=1 << 60, places_only=True
+    )
+    header, body = queried(lookups(store, Members(ManualClock())).query, asked)
+    return [(place.number, place.offset) for place in decode_places(body)], header.all_found
+
+
+def test_places_of_a_key_come_with_whether_these_are_all(store: MessageStore) -> None:
+    one, other = alike(2)
+    keyed(store, f"x {one}", other, "x", "y", f"{one} {one}")
+    assert places(store, one) == ([(0, 0), (0, 2)], True), "keys with the same hash are others"
+    assert places(store, "x") == ([(0, 0), (0, 1)], True)
+    assert places(store, "x", count_max=2)[1], "as many as are wanted, and no more"
+    assert places(store, "x", count_max=1) == ([(0, 1)], False)
+    assert places(store, f"x {one}") == ([], True), "the index has each key for itself"
+    assert places(store, "z") == ([], True)
+
+
+def test_places_are_not_all_when_too_many_have_the_hash_or_a_message_is_damaged(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = alike(20)
+    keyed(store, *keys)
+    with monkeypatch.context() as patch:
+        patch.setattr(key_search.KeySearch.find, "__kwdefaults__", {"work_max": 10})
+        assert places(store, keys[0]) == ([], False)
+        assert places(store, keys[19]) == ([(1, 9)], False)
+    assert places(store, keys[0]) == ([(0, 0)], True)
+    verify = store.key_search._records.verify
+
+    def damaged(position: int) -> Any:
+        if position == 0:
+            raise CorruptRecordError(position=0, reason="bits have changed")
+        return verify(position)
+
+    monkeypatch.setattr(store.key_search._records, "verify", damaged)
+    assert places(store, keys[19]) == ([(1, 9)], False), "what cannot be read may have the key, too"
+
+
+def test_places_are_not_all_while_the_disk_refuses_the_index(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed(store, "a", "b")
+    monkeypatch.setattr(store.indexer, "index_some", lambda: False)
+    assert places(store, "b") == ([], False)

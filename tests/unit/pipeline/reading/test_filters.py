@@ -29,6 +29,7 @@ from pyromq.pipeline.reading.filters import (
     with_tags,
 )
 from pyromq.pipeline.spark.pushed import as_condition
+from pyromq.wire.properties import message_keys
 from tests.unit.pipeline.brokers import FakeCluster
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -110,6 +111,51 @@ def test_ranges_get_shorter() -> None:
     ]
     found = plan_batch(SourceOptions(topics=("orders",)), brokers, plan)
     assert found == [(OffsetRange(queue, 10, 60),) for queue in list(queues)[1:]]
+
+
+_keys = st.lists(st.sampled_from(["a", "b", "ab", "", "é", "\ufffd"]), max_size=3).map(" ".join)
+
+
+@given(
+    st.lists(_keys, max_size=80),
+    st.lists(
+        st.one_of(
+            _keys.map(lambda value: Condition("keys", "=", (value,))),
+            st.lists(_keys, min_size=1, max_size=3).map(lambda values: Condition("keys", "in", tuple(values))),
+            st.integers(0, 50).map(lambda value: Condition("queue_offset", ">=", (value,))),
+        ),
+        max_size=3,
+    ),
+    st.booleans(),
+)
+def test_by_the_key_index_the_rows_are_the_same(columns: list[str], wanted: list[Condition], is_indexed: bool) -> None:
+    brokers = FakeCluster({QUEUE: HeldRange(0, len(columns))})
+    brokers.unindexed = set() if is_indexed else {QUEUE}
+    for offset, column in enumerate(columns):
+        stored = b"\xff" if column == "\ufffd" else column.encode()  # a column shows bytes that are no text so
+        for key in message_keys(b"KEYS\x01" + stored + b"\x02"):
+            brokers.keys.setdefault(key.decode(errors="surrogateescape"), {}).setdefault(QUEUE, set()).add(offset)
+    planned = plan_batch(SourceOptions(topics=("orders",)), brokers, wanted)
+    read = [offset for (part,) in planned for offset in range(part.start, part.end)]
+    rows = {offset: {"keys": column or None, "queue_offset": offset} for offset, column in enumerate(columns)}
+    assert len(read) == len(set(read))
+    assert [offset for offset in sorted(read) if kept(wanted, rows[offset])] == [
+        offset for offset, row in rows.items() if kept(wanted, row)
+    ]
+
+
+def test_ranges_are_what_the_key_index_names() -> None:
+    near, far = QueueId("orders", "broker-a", 0), QueueId("orders", "broker-b", 0)
+    brokers = FakeCluster({near: HeldRange(0, 1_000), far: HeldRange(0, 1_000)})
+    brokers.keys = {"order-7": {near: {3, 20, 500, 5_000}}, "x": {near: {1}}}
+    brokers.unindexed = {far}
+    options, both = SourceOptions(topics=("orders",)), Condition("keys", "=", ("x order-7",))
+    found = [part for partition in plan_batch(options, brokers, [both]) for part in partition]
+    assert found == [OffsetRange(near, 3, 21), OffsetRange(near, 500, 501), OffsetRange(far, 0, 1_000)]
+    many = Condition("keys", "in", tuple(f"k{number}" for number in range(100)))
+    assert [plan_batch(options, brokers, [each]) for each in (many, Condition("keys", ">", ("x",)))] == [
+        [(OffsetRange(queue, 0, 1_000),) for queue in (near, far)]
+    ] * 2
 
 
 def test_names_of_topics_are_compared_as_rows_have_them() -> None:

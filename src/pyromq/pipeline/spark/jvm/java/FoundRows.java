@@ -30,9 +30,9 @@ final class FoundRows {
   }
 
   /** Keys with that beginning, and checksums of their bodies: of an earlier life, or of an earlier attempt of the task. */
-  Map<String, Integer> before(String prefix, int attempt) throws LaneError {
+  Map<String, Integer> before(String prefix, boolean isRepeated) throws LaneError {
     List<PullPlan.Range> ranges = replay.ranges();
-    if (attempt > 0) {
+    if (isRepeated) {
       pause(plan.sink().settleMs()); // what the earlier attempt sent may still be on its way
       ranges = untilNow();
     }

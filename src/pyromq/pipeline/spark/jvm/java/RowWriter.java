@@ -3,7 +3,6 @@ package pyromq.lane;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
-import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
@@ -50,7 +49,7 @@ final class RowWriter implements DataWriter<InternalRow> {
     this.checks = this.replay == null ? null : new FoundRows(plan, this.replay);
     this.sender = new Sender(plan, checks);
     this.packer = new Packer(plan.sink(), columns, sender, checks != null);
-    this.bad = plan.sink().setsAside() ? new BadRows(plan, schema, batch + "-" + partition + "-" + attempt()) : null;
+    this.bad = plan.sink().setsAside() ? new BadRows(plan, schema, batch + "-" + partition + "-" + Attempts.number()) : null;
   }
 
   /** What a task tells the driver; {@code next} is the number of the next row, {@code found} are rows of an earlier run. */
@@ -112,13 +111,9 @@ final class RowWriter implements DataWriter<InternalRow> {
 
   private void findEarlier() throws LaneError {
     if (found == null) {
-      found = checks.before(columns.uniqueKey >= 0 ? keys.digest : keys.head, attempt());
+      Attempts.awaitTurn();
+      found = checks.before(columns.uniqueKey >= 0 ? keys.digest : keys.head, Attempts.number() > 0);
     }
-  }
-
-  private static int attempt() {
-    TaskContext task = TaskContext.get();
-    return task == null ? 0 : task.attemptNumber();
   }
 
   private void sendWhatIsDue() throws LaneError {
