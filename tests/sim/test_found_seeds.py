@@ -23,13 +23,14 @@ _FOUND = {
     200122: "a delayed message that was late at one master was noted as done, and the next one passed over it",
     300007: "a member that had just become a replica took a change of users that its new master never got",
     300151: "a master that nobody sent to said that no replica was in sync, long after the lease named it again",
+    300188: "kept messages of an outbox were put aside for good, because a member with an empty disk had no users yet",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",
 }
 _NEWER = {367133003: ",".join(("f10", "q", *(f"f{number}" for number in range(21, 46))))}  # quiet phases, and stops
 
 
-_LONG = (70004, 61011, 115101, 115098, 110028, 200073)
+_LONG = (70004, 61011, 115101, 115098, 110028, 200073, 300188)
 
 
 @pytest.mark.parametrize(

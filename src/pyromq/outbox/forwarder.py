@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pyromq.client.core.retry_advice import may_retry_later
 from pyromq.clock import Clock
-from pyromq.errors import ClientClosedError, MQError, NoRouteError, SendFailedError
+from pyromq.errors import ClientClosedError, MQError, NoPermissionError, NoRouteError, SendFailedError
 from pyromq.model.message import UNSURE_STATUSES, Message, SendReceipt
 from pyromq.outbox.kept import KeptMessages
 from pyromq.waiting import set_within
@@ -45,6 +45,12 @@ def may_be_taken_later(error: MQError) -> bool:
     if isinstance(error, SendFailedError):
         return bool(error.attempts) and may_be_taken_later(error.attempts[-1].error)
     return may_retry_later(error)
+
+
+def _is_denied(error: MQError) -> bool:
+    """Whether the sender lacks a right at this moment: it may be given, and a broker without its users gets them."""
+    last = error.attempts[-1].error if isinstance(error, SendFailedError) and error.attempts else error
+    return isinstance(last, NoPermissionError)
 
 
 class Forwarder:
@@ -149,7 +155,7 @@ class Forwarder:
                 except MQError as error:
                     if isinstance(error, ClientClosedError):
                         raise
-                    if may_be_taken_later(error):
+                    if may_be_taken_later(error) or _is_denied(error):
                         self._hold(lane, error)
                         return
                     await self._refuse(row.id, lane, str(error))

@@ -295,6 +295,19 @@ async def test_a_master_that_is_alone_has_it_for_good(bench: Bench) -> None:
     assert bodies(bench.outbox.kept) == []
 
 
+async def test_a_sender_without_a_right_waits_for_it(bench: Bench, quiet: None) -> None:
+    """Seed 300188 of the simulator: a member with an empty disk had no users yet, and all were refused for good."""
+    bench.keep(Message("orders", b"1"), Message("orders", b"2"))
+    denied = NoPermissionError(code=16, remark="User:clients is not found.")
+    bench.broker.failures[b"1"] = SendFailedError("orders", [Attempt("a", denied)])
+    await bench.round()
+    assert bench.broker.taken == [] and bench.forwarder.refused == 0
+    bench.broker.failures.clear()
+    bench.clock.advance_ms(500)
+    await bench.round()
+    assert bench.broker.taken == [b"1", b"2"]
+
+
 async def test_a_message_that_no_broker_takes_stays_and_holds_nothing_up(bench: Bench, quiet: None) -> None:
     bench.keep(Message("orders", b"1"), Message("orders", b"2"))
     bench.broker.failures[b"1"] = MessageRefusedError("too strange")
