@@ -42,7 +42,7 @@ demo: $(READY)  ## orders, a crash, retries, dead letters sent again; the store 
 demo-console: $(READY)  ## the console on what make demo left, with a shop at work; prints address and password, Ctrl-C ends it
 	@$(BIN)/python examples/demo_console.py $(DEMO)
 
-test: $(READY) $(CORE)  ## every promise once, in the mode that is installed, Spark included: a quarter of an hour on two cores
+test: $(READY) $(CORE)  ## every promise once, in the mode that is installed, Spark included: some twenty minutes on two cores
 	$(BIN)/python -m tests.running test $(ARGUMENTS)
 
 test-more: $(READY) $(CORE)  ## after make test: the mode that is not installed, the documentation site, browsers, long rounds of kills

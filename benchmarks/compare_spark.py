@@ -43,7 +43,7 @@ from pyromq import Admin, Message, Producer
 QUEUES = 4
 BATCHES = 4  # of a query; the first is not counted
 SMALL_BATCHES = 40
-LATENCY_MESSAGES = 200
+LATENCY_MESSAGES = 600
 LATENCY_PAUSE_S = 0.05
 LANE = "spark.pyromq.lane"
 HEAP = "700m"  # of Spark's JVM; 2 cores, batches of 100 MB that nobody keeps
