@@ -144,6 +144,7 @@ class Operators:
         async def redrive(admin: Admin) -> None:
             async for outcome in admin.dead_letters.redriving(group, count_max=5):
                 self._world.history.note("redriven", outcome.keys, outcome.status.value)
+                self._world.history.redriven.add(outcome.keys)
                 if outcome.status is ItemStatus.SENT and outcome.stored is SendStatus.SEND_OK:
                     self.deeds.redriven.append((outcome.keys, self._world.loop.true_s))
 

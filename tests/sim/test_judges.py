@@ -12,9 +12,9 @@ from tests.sim.operators_view import _whole_copy
 QUEUE = ("orders", "a", 0)
 
 
-def _judged(*sent: Sent, reads: tuple[str, ...], was_set_back: bool) -> list[str]:
+def _judged(*sent: Sent, reads: tuple[str, ...], was_set_back: bool, redriven: str = "") -> list[str]:
     """All are read at one place of one queue."""
-    history, verdict = History(), Verdict()
+    history, verdict = History(redriven={redriven}), Verdict()
     history.sent = {each.key: each for each in sent}
     history.deliveries = [Delivery(key, "g", "m", 1.0, QUEUE, 7, 0, QUEUE[0]) for key in reads]
     world, faults = SimpleNamespace(history=history), SimpleNamespace(was_ever_set_back=was_set_back)
@@ -29,6 +29,15 @@ def test_an_offset_is_one_message() -> None:
     assert _judged(first, second, reads=("x", "x"), was_set_back=False) == []
     assert len(_judged(first, second, reads=("x", "y"), was_set_back=False)) == 1
     assert len(_judged(first, second, reads=("x", "y"), was_set_back=True)) == 1, "its receipt named another place"
+
+
+def test_dead_letters_that_were_sent_again_have_no_promised_place() -> None:
+    """Seed 200187: one of two members went on alone and got them, and the other one gave their place to others."""
+    first, second = (
+        Sent(key, QUEUE[0], "plain", 0.0, status="ok", queue=QUEUE, offset=at) for key, at in (("x", 7), ("y", 8))
+    )
+    assert _judged(first, second, reads=("x", "y"), was_set_back=True, redriven="y") == []
+    assert len(_judged(first, second, reads=("x", "y"), was_set_back=False, redriven="y")) == 1
 
 
 def test_copies_of_prepared_messages_have_no_promised_place() -> None:
