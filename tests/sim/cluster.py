@@ -260,11 +260,24 @@ class Member:
         self.world.loop.call_for(None, self.world.loop.true_s, self._agent_exits, process)
 
     def supervise(self) -> None:
-        """As a service manager: a broker that has stopped by itself is started again."""
+        """As a service manager: a broker that has stopped by itself is started again.
+
+        And as an operator, who does what a replica asks for that was away for longer than its master keeps files.
+        """
         if self.broker is not None and self.broker.state is Lifecycle.STOPPED and not self.is_stopping:
             self.world.history.note("broker stopped by itself", self.name)
             self.kill_broker()
             self.start_broker()
+        elif self.world.plan.keeps_ms and self._needs_empty_folder:
+            self.world.history.note("folder emptied", self.name)
+            self.lose_disk()
+            self.start_broker()
+
+    @property
+    def _needs_empty_folder(self) -> bool:
+        tenure = self.serving._tenure if self.serving is not None else None
+        follower = tenure.parts.replication.follower if tenure is not None else None
+        return follower is not None and "start this replica with an empty folder" in follower.reason
 
     # --- stops in order ---
 
