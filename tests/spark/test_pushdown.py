@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,6 +31,15 @@ def rows_of(spark: Any, options: dict[str, str], where: str) -> list[Any]:
     return sorted(tuple(row) for row in frame.select("queue_id", "queue_offset", "tags", "keys").collect())
 
 
+def same_rows(spark: Any, options: dict[str, str], conditions: Iterable[str]) -> None:
+    """Of each condition, with push-down and without."""
+    for where in conditions:
+        with pushing(spark, "false"):
+            expected = rows_of(spark, options, where)
+        with pushing(spark, "true"):
+            assert rows_of(spark, options, where) == expected, where
+
+
 def test_rows_are_the_same_with_and_without_push_down(spark: Any, topics: Topics) -> None:
     topic = topics.make()
     for number in range(120):
@@ -47,11 +56,7 @@ def test_rows_are_the_same_with_and_without_push_down(spark: Any, topics: Topics
         *[f"store_time >= timestamp'{rng.choice(times)}'", f"store_time < timestamp'{rng.choice(times)}'"],
         *[f"store_time = timestamp'{rng.choice(times)}' and tags = 'paid'", "queue_offset = 4 and queue_offset = 5"],
     ]
-    for where in some:
-        with pushing(spark, "false"):
-            expected = rows_of(spark, options, where)
-        with pushing(spark, "true"):
-            assert rows_of(spark, options, where) == expected, where
+    same_rows(spark, options, some)
     assert len(rows_of(spark, options, "tags = 'paid'")) == 40
 
 
@@ -81,11 +86,7 @@ def test_rows_with_certain_keys_are_found_by_the_index(
         *["keys = ''", "keys = ' '", "keys = 'k3' and queue_offset > 20", "keys = 'k3' or keys is null"],
         *["keys like 'k%' and keys >= 'k2'", "keys = 'Aa' and keys = 'BB'"],
     ]
-    for where in some:
-        with pushing(spark, "false"):
-            expected = rows_of(spark, options, where)
-        with pushing(spark, "true"):
-            assert rows_of(spark, options, where) == expected, where
+    same_rows(spark, options, some)
     with pushing(spark, "true"):
         frame = spark.read.format("pyromq").options(**options).load()
         rare = frame.where("keys = 'rare a'")

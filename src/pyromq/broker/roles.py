@@ -40,10 +40,6 @@ _UNHEARD_LOOK_S: Final = 0.15  # of one that was not heard for a while: it is id
 _UNHEARD_MS: Final = 1_000
 _REPORTED_S: Final = 3.0  # a change of topics or groups waits so long until replicas have it
 _LOOK_AGAIN_S: Final = 0.02
-_NOT_REPLICATED: Final = (
-    "the change was made, but this broker stopped being master before its replicas had it: look at the new master "
-    "whether it is there, and repeat it if not"
-)
 _LOST_REPORTED_MAX: Final = 20
 _HUNG_DISK_MS: Final = 3_000  # a flush that takes so long may never end
 
@@ -145,12 +141,12 @@ class RoleChanges:
             await registered
             await _until_replicated(members, number)
 
-        return _in_this_role(both())
+        return both()
 
     def replicated(self) -> Coroutine[Any, Any, None] | None:
         """Wait until the replicas that the lease names have the topics and groups of now; None without a lease."""
         members, number = self._tell_replicas()
-        return _in_this_role(_until_replicated(members, number)) if members is not None else None
+        return _until_replicated(members, number) if members is not None else None
 
     def _complete(self, status: BrokerStatus) -> BrokerStatus:
         lost = [
@@ -303,11 +299,3 @@ async def _until_replicated(members: ReplicaMembers, number: int) -> None:
         async with asyncio.timeout(_REPORTED_S):
             while not members.have_metadata(number):  # noqa: ASYNC110, reports come several times a second
                 await asyncio.sleep(_LOOK_AGAIN_S)
-
-
-async def _in_this_role(waiting: Coroutine[Any, Any, None]) -> None:
-    """Wait while the role lasts. Raises RefusedError when that ends before: the next master may lack the change."""
-    try:
-        await waiting
-    except asyncio.CancelledError as error:
-        raise RefusedError(ResponseCode.SYSTEM_ERROR, _NOT_REPLICATED) from error

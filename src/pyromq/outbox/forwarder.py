@@ -43,14 +43,18 @@ def may_be_taken_later(error: MQError) -> bool:
     if isinstance(error, NoRouteError):  # the name server forgets topics whose brokers are down
         return True
     if isinstance(error, SendFailedError):
-        return bool(error.attempts) and may_be_taken_later(error.attempts[-1].error)
+        return bool(error.attempts) and may_be_taken_later(_cause(error))
     return may_retry_later(error)
 
 
 def _is_denied(error: MQError) -> bool:
     """Whether the sender lacks a right at this moment: it may be given, and a broker without its users gets them."""
-    last = error.attempts[-1].error if isinstance(error, SendFailedError) and error.attempts else error
-    return isinstance(last, NoPermissionError)
+    return isinstance(_cause(error), NoPermissionError)
+
+
+def _cause(error: MQError) -> MQError:
+    """What the last attempt of a send failed with, if there was one."""
+    return error.attempts[-1].error if isinstance(error, SendFailedError) and error.attempts else error
 
 
 class Forwarder:

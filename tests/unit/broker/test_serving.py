@@ -217,3 +217,19 @@ async def test_who_creates_a_topic_is_answered_when_name_servers_know_it(code: R
     registrar.knows.set()
     await turn()
     assert peer.codes() == [(0, ResponseCode.SUCCESS)]
+
+
+@pytest.mark.parametrize("turns", [0, 1], ids=["in the same moment", "while it is waited for"])
+async def test_a_change_that_nobody_knows_of_when_the_role_ends_is_not_confirmed(turns: int) -> None:
+    """Seed 120005 of the simulator: a user was confirmed because the master that waited for replicas handed over."""
+    peer, registrar, code = Peer(), Registrar(), RequestCode.UPDATE_AND_CREATE_TOPIC
+    dispatcher = RequestDispatcher(ManualClock())
+    dispatcher.serve(
+        service(announced=registrar.told), plan_requests({code: lambda connection, request: None}, {}, [], Lanes())
+    )
+    dispatcher.on_requests(cast(Connection, peer), requests(1, code))
+    for _ in range(turns):
+        await turn()
+    await dispatcher.finish()
+    await turn()
+    assert peer.codes() == [(0, ResponseCode.SYSTEM_ERROR)]

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Container, Coroutine, Generator, Iterator
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pyromq.broker.base.access import Access, GuardedAccess
 from pyromq.broker.base.long_responses import LongResponses, Steps
@@ -43,6 +43,11 @@ from pyromq.wire.message_id import Host
 from pyromq.wire.received import Received, decode_received
 
 logger = logging.getLogger(__name__)
+
+_UNHEARD_OF: Final = (
+    "the change was made, but this broker stopped, or stopped being master, before others had heard of it: look "
+    "whether it is there, and repeat it if not"
+)
 
 
 class Service(Protocol):
@@ -273,12 +278,12 @@ class RequestDispatcher(Handler):
     def _send_announced(
         self, connection: Connection, request: Received[Any], response: Response, done: asyncio.Task[None]
     ) -> None:
-        error = None if done.cancelled() else done.exception()
-        if not isinstance(error, RefusedError):
+        """Refuse if the role ended before everybody knew of the change: the next master may lack it."""
+        if not done.cancelled():
             send_response(connection, request, response)
             return
-        self._times.refuse(request, error.code)
-        send_refusal(connection, request, error.code, error.remark)
+        self._times.refuse(request, ResponseCode.SYSTEM_ERROR)
+        send_refusal(connection, request, ResponseCode.SYSTEM_ERROR, _UNHEARD_OF)
 
 
 def new_session(remote: Address, peer_name: str = "") -> Session:
