@@ -3,7 +3,7 @@
 The product reads clocks through ``time`` and ``SystemClock``, makes random numbers with ``random``, ``secrets`` and
 ``uuid``, and hands jobs to executors and to ``OneThread``. All of these are replaced for the process that runs a
 simulation; ``tests/sim`` runs in processes of its own for that reason. The order of sets of text depends on
-PYTHONHASHSEED, which must be fixed before Python starts: ``require_fixed_hashes``.
+PYTHONHASHSEED, which must be fixed before Python starts: ``commands.require_fixed_hashes``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import builtins
 import os
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,15 +30,6 @@ from tests.sim.loop import Numbered, SimLoop
 from tests.sim.servers import SimHttp2Server
 
 WALL_MS: Final = 1_790_000_000_000  # of the first moment of every simulation
-_HASH_SEED: Final = "0"
-
-
-def require_fixed_hashes(arguments: list[str]) -> None:
-    """Starts Python again if the order of sets is left to chance, or times are not in UTC."""
-    if os.environ.get("PYTHONHASHSEED") == _HASH_SEED and os.environ.get("TZ") == "UTC":
-        return
-    os.environ.update(PYTHONHASHSEED=_HASH_SEED, TZ="UTC")
-    os.execv(sys.executable, [sys.executable, *arguments])
 
 
 class _Times:
