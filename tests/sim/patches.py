@@ -107,8 +107,7 @@ def simulated(loop: SimLoop, entropy: random.Random, tick_s: float) -> Iterator[
         replaced(duties, "_TICK_S", tick_s)
         replaced(grpc_front, "Http2Server", SimHttp2Server)
         replaced(grpc_front, "grpc_tls", lambda *_: ServerContext())
-        stack.enter_context(_numbered(Connection))
-        stack.enter_context(_numbered(Http2Connection))
+        stack.enter_context(_numbered(Connection, Http2Connection))
         before = random.getstate()
         random.seed(entropy.getrandbits(64))
         stack.callback(random.setstate, before)
@@ -134,10 +133,10 @@ def _run_on(loop: SimLoop) -> Callable[..., None]:
 
 
 @contextmanager
-def _numbered(kind: type) -> Iterator[None]:
-    """Objects of the class have hashes and ids in the order in which they are asked for: some are sorted by them."""
+def _numbered(*kinds: type) -> Iterator[None]:
+    """Objects of the classes have hashes and ids in the order in which they are asked for: some are sorted by them."""
     numbers: dict[int, tuple[object, int]] = {}
-    plain_id, plain_hash = id, kind.__hash__
+    plain_id, plain_hashes = id, [kind.__hash__ for kind in kinds]
 
     def number(self: object) -> int:
         found = numbers.get(plain_id(self))
@@ -146,11 +145,13 @@ def _numbered(kind: type) -> Iterator[None]:
         return found[1]
 
     def numbered_id(each: object) -> int:
-        return number(each) if type(each) is kind else plain_id(each)
+        return number(each) if type(each) in kinds else plain_id(each)
 
-    kind.__hash__ = number  # type: ignore[method-assign, assignment]
+    for kind in kinds:
+        kind.__hash__ = number  # type: ignore[method-assign, assignment]
     try:
         with patch.object(builtins, "id", numbered_id):
             yield
     finally:
-        kind.__hash__ = plain_hash  # type: ignore[method-assign]
+        for kind, plain_hash in zip(kinds, plain_hashes, strict=True):
+            kind.__hash__ = plain_hash  # type: ignore[method-assign]
