@@ -275,9 +275,19 @@ class Member:
 
     @property
     def _needs_empty_folder(self) -> bool:
+        return "start this replica with an empty folder" in self._reason
+
+    @property
+    def refuses(self) -> bool:
+        """To cut what was acknowledged, before an operator says so."""
+        return "decide with pyromq cluster recover" in self._reason
+
+    @property
+    def _reason(self) -> str:
+        """Why it does not follow."""
         tenure = self.serving._tenure if self.serving is not None else None
         follower = tenure.parts.replication.follower if tenure is not None else None
-        return follower is not None and "start this replica with an empty folder" in follower.reason
+        return follower.reason if follower is not None else ""
 
     # --- stops in order ---
 
@@ -458,6 +468,11 @@ class Cluster:
     def is_split(self, set_name: str) -> bool:
         """Whether two members have been promoted, and neither has followed the other."""
         return sum(each.was_promoted for each in self.of_set(set_name)) > 1
+
+    def needs_decision(self, set_name: str) -> bool:
+        """Whether agents leave it to an operator who is master."""
+        refusing = any(each.refuses for each in self.of_set(set_name))
+        return refusing or not self.masters(set_name) or self.is_split(set_name)
 
     def member(self, name: str) -> Member:
         return next(each for each in self.members if each.name == name)

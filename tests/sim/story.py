@@ -130,5 +130,5 @@ class Story:
     def _let_operators_decide(self) -> None:
         cluster = self._cluster
         for name in self._world.plan.sets:
-            if self._world.plan.is_managed(name) and (not cluster.masters(name) or cluster.is_split(name)):
+            if self._world.plan.is_managed(name) and cluster.needs_decision(name):
                 self._faults.recover(name)

@@ -54,8 +54,11 @@ class BrokerControl(Protocol):
     async def promote(self, number: int, waits: bool | None) -> None:
         """Be master, and wait for replicas or not; nothing is acknowledged before the first grant."""
 
-    async def follow(self, master: str, number: int) -> None:
-        """Be a replica of that broker; what the log has beyond the master's is put aside."""
+    async def follow(self, master: str, number: int, decided: int) -> None:
+        """Be a replica of that broker; what the log has beyond the master's is put aside.
+
+        Not if that was acknowledged under a lease after ``decided``, the newest one whose holder an operator chose.
+        """
 
     async def hold(self) -> None: ...
 
@@ -304,8 +307,8 @@ class Agent:
                 await self._broker.promote(number, waits)
                 self.state.is_sure, self.state.renewed_s, self.state.since_s = True, float("-inf"), self._now_s()
                 return f"promoting the broker under lease {number}"
-            case Follow(master, number):
-                await self._broker.follow(master, number)
+            case Follow(master, number, decided):
+                await self._broker.follow(master, number, decided)
                 return f"following {master} under lease {number}"
             case HoldSends():
                 await self._broker.hold()

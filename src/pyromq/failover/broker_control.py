@@ -61,10 +61,9 @@ class BrokerBeside:
         control = Control(action=MemberAction.PROMOTE, number=number, waits=waits)
         await self._report(RequestCode.CONTROL_MEMBER, control)
 
-    async def follow(self, master: str, number: int) -> None:
-        await self._report(
-            RequestCode.CONTROL_MEMBER, Control(action=MemberAction.FOLLOW, number=number, master=master)
-        )
+    async def follow(self, master: str, number: int, decided: int) -> None:
+        control = Control(action=MemberAction.FOLLOW, number=number, master=master, decided=decided)
+        await self._report(RequestCode.CONTROL_MEMBER, control)
 
     async def hold(self) -> None:
         await self._report(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.HOLD))

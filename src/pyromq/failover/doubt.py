@@ -39,6 +39,11 @@ class Census:
         """The newest lease that anybody has seen."""
         return max([broker.number, *(each.number for each in self.answers.values())])
 
+    def that_remember(self, broker: BrokerStatus) -> frozenset[str]:
+        """The members whose answers count: one that has seen no lease is new, or has lost its disk, if others have."""
+        is_first = not self.highest(broker)
+        return frozenset(address for address, each in self.answers.items() if each.number or is_first)
+
     def longer_log(self, broker: BrokerStatus) -> BrokerStatus | None:
         """The member with the longest log of the newest lease, if it is longer than that of this broker."""
         longest = max(self.answers.values(), key=_length, default=broker)
@@ -62,22 +67,23 @@ def known(me: str, broker: BrokerStatus, record: LeaseRecord | None, census: Cen
     """All members of this broker name that anybody has reported."""
     found = {me, *broker.members, *({broker.master} - {""}), *(record.everybody if record is not None else ())}
     if census is not None:
-        found |= census.named | census.answers.keys()
         for each in census.answers.values():
             found |= set(each.members)
+        new = census.answers.keys() - census.that_remember(broker)  # or without their disk, if others know them
+        found |= (census.named | census.answers.keys()) - new
     return tuple(sorted(found))
 
 
-def lacks_answers(me: str, known: Collection[str], census: Census, *, is_patient: bool) -> str:
+def lacks_answers(me: str, known: Collection[str], heard: Collection[str], *, is_patient: bool) -> str:
     """Why there are too few answers to go on; empty when there are enough."""
-    missing = sorted(set(known) - census.answers.keys() - {me})
+    missing = sorted(set(known) - set(heard) - {me})
     if not missing or (len(known) > 2 and len(missing) == 1) or (len(known) == 2 and not is_patient):
         return ""
     names = ", ".join(missing)
     if len(known) == 2:
         return f"not sure that the lease store is current: waiting a while for {names}, {OVERRULE}"
     text = f"not sure that the lease store is current: {len(known) - 1} of {len(known)} members have to say what they "
-    return f"{text}have seen, and {names} do not answer; start them, {OVERRULE}"
+    return f"{text}have seen, and {names} do not answer, or have an empty disk; start them, {OVERRULE}"
 
 
 def not_last_master(me: str, broker: BrokerStatus, census: Census, record: LeaseRecord | None) -> str:

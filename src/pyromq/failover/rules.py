@@ -122,6 +122,7 @@ class Promote:
 class Follow:
     master: str
     number: int
+    decided: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ def decide(sight: Sight) -> Step:
     if doubt.is_forked(broker, record):
         return KeepWaiting(doubt.forked(record))
     if broker.role is MemberRole.MASTER or broker.master != record.holder or broker.number != record.number:
-        return Follow(record.holder, record.number)
+        return Follow(record.holder, record.number, record.decided)
     if not sight.is_sure and not sight.is_holder_asked:
         return AskHolder(record.holder)
     return KeepWaiting(f"{record.holder} is master")
@@ -222,6 +223,7 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
         metadata=broker.metadata,
         duration_ms=round(sight.timing.duration_s * 1000),
         renewals=sight.record.renewals + 1 if sight.record else 0,
+        decided=sight.record.decided if sight.record else 0,
         members=doubt.known(sight.me, broker, sight.record, census),
         waits=broker.waits,
     )
@@ -255,17 +257,21 @@ def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step |
 def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:
     is_patient = sight.now_s - sight.asked_s < sight.timing.alone_s
     known = doubt.known(sight.me, broker, sight.record, census)
-    return doubt.lacks_answers(sight.me, known, census, is_patient=is_patient)
+    return doubt.lacks_answers(sight.me, known, census.that_remember(broker), is_patient=is_patient)
 
 
 def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
+    is_promoted = broker.role is MemberRole.MASTER and broker.number >= record.number
+    if not is_promoted and not record.forced:
+        if not broker.number and record.renewals:
+            return KeepWaiting(f"the lease is ours, but this disk is new: another member takes over, {doubt.OVERRULE}")
+        if sight.me not in record.in_sync or broker.end < record.confirmed:
+            return KeepWaiting(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
     if not sight.is_sure and _is_one_missing(sight, broker):
         return Write(
             _taken(sight, broker, record), "a member is missing: what it may have alone is under an older lease"
         )
-    if broker.role is MemberRole.REPLICA or broker.number < record.number:
-        if sight.me not in record.in_sync or broker.end < record.confirmed:
-            return KeepWaiting(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
+    if not is_promoted:
         return Promote(record.number, record.waits)
     if record.wanted and record.wanted != sight.me:
         return _hand_over(sight, broker, record)
@@ -289,7 +295,7 @@ def _is_one_missing(sight: Sight, broker: BrokerStatus) -> bool:
     if sight.census is None:
         return False
     known = doubt.known(sight.me, broker, sight.record, sight.census)
-    return len(known) > 2 and len(sight.census.answers) + 1 < len(known)
+    return len(known) > 2 and len(sight.census.that_remember(broker)) + 1 < len(known)
 
 
 def _away(sight: Sight, record: LeaseRecord) -> dict[str, int]:

@@ -510,3 +510,52 @@ def test_a_lease_of_ours_does_not_promote_a_log_that_it_does_not_call_in_sync() 
     record = replace(RECORD, holder=B, in_sync=(A,))
     assert isinstance(decide(sight(B, REPLICA, record)), KeepWaiting)
     assert decide(sight(B, REPLICA, replace(record, in_sync=(A, B)))) == Promote(record.number)
+
+
+# --- disks that were replaced ---
+
+
+def test_a_holder_with_a_new_disk_waits_for_a_member_that_has_something() -> None:
+    """The others cut what they had: found by seed 300676 of the simulator, with one of three members away."""
+    empty = replace(MASTER, number=0, end=0, flushed=0, acknowledged=0, required=(), replicas=())
+    renewed = replace(KNOWN, renewals=5)
+    most = Census(answers={B: REPLICA})
+    assert isinstance(decide(sight(A, empty, renewed, **UNSURE, census=most)), KeepWaiting)
+    nothing_yet = replace(renewed, confirmed=0)
+    assert isinstance(decide(sight(A, empty, nothing_yet, **UNSURE, census=most)), KeepWaiting)
+    assert isinstance(decide(sight(A, empty, nothing_yet)), KeepWaiting), "sure of the store or not"
+    shorter = replace(MASTER, number=2, end=99, flushed=99)
+    assert isinstance(decide(sight(A, shorter, renewed, **UNSURE, census=most)), KeepWaiting)
+    forced = replace(nothing_yet, forced=True, in_sync=(A,))
+    assert decide(sight(A, empty, forced, **{**UNSURE, "seen_s": 0.0})) == Promote(3, None), "an operator knows better"
+
+
+def test_the_first_lease_is_that_of_a_new_disk() -> None:
+    first = LeaseRecord(holder=A, number=1, in_sync=(A,), duration_ms=9000)
+    assert decide(sight(A, replace(MASTER, number=0), first)) == Promote(1, None)
+
+
+def test_a_member_with_a_new_disk_has_nothing_to_say() -> None:
+    """One member was master of a newer lease with it, and is away: found by seed 301102 of the simulator."""
+    known = replace(MASTER, members=(A, B, C))
+    empty = replace(REPLICA, number=0, end=0, flushed=0, master="")
+    for record in (None, KNOWN):
+        step = decide(sight(A, known, record, **UNSURE, census=Census(answers={B: empty}), seen_s=0.0))
+        assert isinstance(step, KeepWaiting) and f"{B}, {C}" in step.reason
+        one_remembers = Census(answers={B: empty, C: replace(REPLICA, address=C)})
+        assert written(decide(sight(A, known, record, **UNSURE, census=one_remembers, seen_s=0.0))).number == 4
+
+
+def test_a_member_that_is_new_is_not_waited_for() -> None:
+    new = replace(REPLICA, address="d:1", number=0, end=0, flushed=0, master="")
+    both = Census(answers={B: REPLICA, "d:1": new}, named=frozenset(("d:1",)))
+    again = written(decide(sight(A, replace(MASTER, members=(A, B)), None, **UNSURE, census=both, seen_s=0.0)))
+    assert again.number == 4 and "d:1" not in again.members
+
+
+def test_members_hear_which_lease_an_operator_chose() -> None:
+    chosen = replace(RECORD, holder=B, number=5, in_sync=(B,), decided=5, forced=True)
+    later = replace(chosen, number=6, forced=False, renewals=9)
+    assert decide(sight(A, MASTER, chosen)) == Follow(B, 5, 5) and decide(sight(A, MASTER, later)) == Follow(B, 6, 5)
+    holder = replace(MASTER, address=B, number=5, required=(), replicas=())
+    assert written(decide(sight(B, holder, chosen, renewed_s=0.0))).decided == 5
