@@ -54,7 +54,7 @@ class BrokerControl(Protocol):
     async def promote(self, number: int, waits: bool | None) -> None:
         """Be master, and wait for replicas or not; nothing is acknowledged before the first grant."""
 
-    async def follow(self, master: str, number: int, decided: int) -> None:
+    async def follow(self, master: str, number: int, decided: int = 0) -> None:
         """Be a replica of that broker; what the log has beyond the master's is put aside.
 
         Not if that was acknowledged under a lease after ``decided``, the newest one whose holder an operator chose.

@@ -61,7 +61,7 @@ class BrokerBeside:
         control = Control(action=MemberAction.PROMOTE, number=number, waits=waits)
         await self._report(RequestCode.CONTROL_MEMBER, control)
 
-    async def follow(self, master: str, number: int, decided: int) -> None:
+    async def follow(self, master: str, number: int, decided: int = 0) -> None:
         control = Control(action=MemberAction.FOLLOW, number=number, master=master, decided=decided)
         await self._report(RequestCode.CONTROL_MEMBER, control)
 

@@ -222,7 +222,7 @@ class SimulatedBroker:
             self.granted_until_s, self.required, self.reports = 0.0, (), {}
             self.acknowledged = len(self.log)  # any of it may have been acknowledged
 
-    async def follow(self, master: str, number: int, decided: int) -> None:
+    async def follow(self, master: str, number: int, decided: int = 0) -> None:
         await self._asked()
         if number < self.number:
             raise MQError("it has seen a newer lease")
