@@ -99,6 +99,7 @@ class AgentState:
     since_s: float = float("-inf")  # when the broker was promoted
     failing_s: float = float("inf")  # since when its store takes no messages
     mine: LeaseRecord | None = None  # the newest one that was written for this broker as holder
+    newest: LeaseRecord | None = None  # of all that were seen
     reported_s: dict[str, float] = field(default_factory=dict)  # when each sentence was logged
     noted: tuple[str, float] = ("", float("-inf"))  # what the broker got last, and when
 
@@ -110,6 +111,8 @@ class AgentState:
         if is_blind or (before is not None and (found is None or found.record.is_older_than(before.record))):
             self.is_sure = False
         self.read_s, self.found = now_s, found
+        if found is not None and (self.newest is None or self.newest.is_older_than(found.record)):
+            self.newest = found.record
 
     def note_broker(self, broker: BrokerStatus) -> None:
         """Remember the broker; one that has seen a newer lease than the store has makes its agent unsure."""
@@ -273,6 +276,7 @@ class Agent:
             is_sure=state.is_sure,
             is_holder_asked=state.found == state.holder_asked,
             mine=state.mine,
+            newest=state.newest,
             since_s=state.since_s,
             wall_ms=self._wall_ms(),
             failing_s=state.failing_s,

@@ -86,6 +86,24 @@ def lacks_answers(me: str, known: Collection[str], heard: Collection[str], *, is
     return f"{text}have seen, and {names} do not answer, or have an empty disk; start them, {OVERRULE}"
 
 
+def lacks_any(me: str, known: Collection[str], heard: Collection[str]) -> str:
+    """Why the first lease of all is not made; empty when everybody who is known has seen none either.
+
+    A broker that has seen no lease may have lost its disk, so what it has seen says nothing.
+    """
+    missing = ", ".join(sorted(set(known) - set(heard) - {me}))
+    text = "the first lease is made when every member that is known has answered: start"
+    return f"{text} {missing}, {OVERRULE}" if missing else ""
+
+
+def forgotten(newest: LeaseRecord) -> str:
+    """The sentence about a store and a disk that both have lost what was seen."""
+    return (
+        f"lease {newest.number} of {newest.holder} was seen, but neither the lease store nor this disk has it: "
+        f"another member has to answer, {OVERRULE}"
+    )
+
+
 def not_last_master(me: str, broker: BrokerStatus, census: Census, record: LeaseRecord | None) -> str:
     """Why this broker does not make the lease again that the store has lost; empty when it may."""
     highest = census.highest(broker)

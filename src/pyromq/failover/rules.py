@@ -78,6 +78,7 @@ class Sight:
     is_sure: bool = True  # the store was watched without a gap since it was known to be current
     is_holder_asked: bool = False  # about this very record
     mine: LeaseRecord | None = None  # the newest one that we wrote or found as holder
+    newest: LeaseRecord | None = None  # of all that we have seen
     census: Census | None = None  # what the other members said, if they were asked
     asked_s: float = float("inf")  # since when they are asked without having answered
     since_s: float = float("-inf")  # when our broker was promoted: members that it was given come within a moment
@@ -205,13 +206,13 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
     """There is no lease, or an older one than this broker has seen."""
     census = sight.census
     if census is None:
-        return Ask(doubt.known(sight.me, broker, sight.record))
+        return Ask(doubt.known(sight.me, broker, sight.record or sight.newest))
     highest = census.highest(broker)
-    if highest and (problem := doubt.not_last_master(sight.me, broker, census, sight.record)):
-        return KeepWaiting(problem)
-    if not highest and broker.role is not MemberRole.MASTER:
-        return KeepWaiting("there is no lease yet: the broker that was started as master makes it")
-    if problem := _lacks_answers(sight, broker, census):
+    if not highest:
+        problem = _not_first(sight, broker, census)
+    else:
+        problem = doubt.not_last_master(sight.me, broker, census, sight.record) or _lacks_answers(sight, broker, census)
+    if problem:
         return KeepWaiting(problem)
     if highest and not sight.is_expired:
         return KeepWaiting("the lease is made again when every earlier one has ended")
@@ -229,6 +230,16 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
     )
     record = replace(record, away=_away(sight, record))
     return Write(record, "the store has lost the lease: it is made again" if highest else "the first lease")
+
+
+def _not_first(sight: Sight, broker: BrokerStatus, census: Census) -> str:
+    """Why this broker does not make the first lease of all; empty when it may."""
+    if broker.role is not MemberRole.MASTER:
+        return "there is no lease yet: the broker that was started as master makes it"
+    newest = sight.newest
+    if newest is not None and (newest.renewals or newest.holder != sight.me):
+        return doubt.forgotten(newest)
+    return doubt.lacks_any(sight.me, doubt.known(sight.me, broker, newest, census), census.answers)
 
 
 def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step | None:

@@ -535,6 +535,31 @@ def test_the_first_lease_is_that_of_a_new_disk() -> None:
     assert decide(sight(A, replace(MASTER, number=0), first)) == Promote(1, None)
 
 
+def test_the_first_lease_needs_an_answer_of_everybody_who_is_known() -> None:
+    """One of two lost its disk and the store its lease, and it went on alone: found by seed 302046 of the simulator."""
+    empty = replace(MASTER, number=0, end=0, flushed=0, acknowledged=0, required=(), replicas=())
+    waited = {**UNSURE, "asked_s": 0.0, "seen_s": 0.0}
+    step = decide(sight(A, empty, None, **waited, census=Census(named=frozenset((B,)))))
+    assert isinstance(step, KeepWaiting) and f"start {B}" in step.reason
+    other = Census(answers={B: replace(REPLICA, number=0, master="")}, named=frozenset((B,)))
+    assert written(decide(sight(A, empty, None, **waited, census=other))).number == 1
+
+
+def test_an_agent_remembers_a_lease_that_store_and_disk_have_lost() -> None:
+    empty = replace(MASTER, number=0, end=0, flushed=0, acknowledged=0, required=(), replicas=())
+    state = AgentState()
+    state.note_record(StoredLease(replace(RECORD, renewals=4), "1"), 10.0, 9.0)
+    state.note_record(StoredLease(replace(RECORD, renewals=3), "2"), 11.0, 9.0)
+    state.note_record(None, 12.0, 9.0)
+    assert state.newest == replace(RECORD, renewals=4)
+    assert decide(sight(A, empty, None, **UNSURE, newest=state.newest)) == Ask((A, B))
+    step = decide(sight(A, empty, None, **UNSURE, newest=state.newest, census=Census(), seen_s=0.0))
+    assert isinstance(step, KeepWaiting) and "lease 3 of a:1 was seen" in step.reason
+    never_granted = LeaseRecord(holder=A, number=1, in_sync=(A,), duration_ms=9000)
+    again = written(decide(sight(A, empty, None, **UNSURE, newest=never_granted, census=Census(), seen_s=0.0)))
+    assert again.number == 1
+
+
 def test_a_member_with_a_new_disk_has_nothing_to_say() -> None:
     """One member was master of a newer lease with it, and is away: found by seed 301102 of the simulator."""
     known = replace(MASTER, members=(A, B, C))
