@@ -167,6 +167,7 @@ class Member:
         self._agent_stop = asyncio.Event()
         self._after_agent: Callable[[], None] = lambda: None  # when it has stopped in order
         self.lives = 0
+        self.disks = 1
         self.start_error = ""
         self.is_damaged = False  # its disk has changed something by itself: what it has is no longer judged
 
@@ -378,6 +379,7 @@ class Member:
         """The broker dies with its disk, and will find an empty one; its agent lives."""
         self.kill_broker()
         self.disk = SimDisk()
+        self.disks += 1
         self.is_damaged = True
 
     def lose_power_at_operation(self, count: int, rng: Random) -> None:

@@ -89,6 +89,7 @@ class Story:
         await asyncio.sleep(pause_s)
         look_now(self._world, self._cluster, self._verdict)
         self._world.witness.look()
+        self._world.witness.look_at_promises()
 
     def _look_at_disks(self) -> None:
         self._seen_on_disk = len(self._world.history.sent)
