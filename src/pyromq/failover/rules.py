@@ -20,6 +20,7 @@ from pyromq.errors import ConfigError
 from pyromq.failover import doubt
 from pyromq.failover.doubt import Ask, Census
 from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberRole, MemberStatus
+from pyromq.wire.json.membership import parting
 
 LEASE_S_MIN: Final = 1.0
 LEASE_S_MAX: Final = 300.0
@@ -260,9 +261,20 @@ def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step |
     if problem := _lacks_answers(sight, broker, census):
         return KeepWaiting(problem)
     if (broker.role is MemberRole.REPLICA or broker.number < record.number) and (longer := census.longer_log(broker)):
-        if record.holder != sight.me or longer.log_number >= record.number:
+        if record.holder != sight.me:
+            return _given_way(sight, broker, record, longer)
+        if longer.log_number >= record.number:
             return KeepWaiting(doubt.behind(longer))
     return None  # also a holder that was never promoted: what is longer is an older master's, never acknowledged tail
+
+
+def _given_way(sight: Sight, broker: BrokerStatus, record: LeaseRecord, longer: BrokerStatus) -> Step:
+    """The next lease for a member that has all that this one has, and more, whether the record names it or not."""
+    parted = parting(broker.epochs, longer.epochs)
+    if (parted is not None and parted < broker.end) or longer.metadata < record.metadata or longer.unfit:
+        return KeepWaiting(doubt.behind(longer))
+    given = replace(_taken(sight, broker, record), holder=longer.address, in_sync=(longer.address, sight.me))
+    return Write(replace(given, away=_away(sight, given)), f"{longer.address} has a longer log: the lease is its")
 
 
 def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:

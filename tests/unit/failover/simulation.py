@@ -192,6 +192,7 @@ class SimulatedBroker:
             changing=self._change is not None and not self._change.done(),
             granted_s=max(0.0, self.granted_until_s - now_s()),
             log_number=self.log_number,
+            epochs=self.kept.epochs,
             members=self.members,
             renewals=self.renewals,
         )

@@ -25,6 +25,7 @@ from pyromq.failover.rules import (
     required_members,
 )
 from pyromq.failover.store import StoredLease
+from pyromq.wire.json.membership import Epoch
 
 A, B, C = "a:1", "b:1", "c:1"
 TIMING = Timing(duration_s=9.0, renew_s=3.0, margin_s=2.0, look_s=0.5, absent_s=6.0)
@@ -292,9 +293,26 @@ def test_who_takes_over_without_being_sure_has_the_longest_log() -> None:
     assert decide(sight(B, REPLICA, KNOWN, **expired)) == Ask((A, B, C))
     shorter = Census(answers={C: replace(REPLICA, address=C, end=110)})
     assert written(decide(sight(B, REPLICA, KNOWN, **expired, census=shorter))).number == 4
-    longer = Census(answers={C: replace(REPLICA, address=C, end=116)})
-    step = decide(sight(B, REPLICA, KNOWN, **expired, census=longer))
-    assert isinstance(step, KeepWaiting) and f"{C} has a longer log" in step.reason
+    third = replace(REPLICA, address=C, end=116)
+    given = written(decide(sight(B, REPLICA, KNOWN, **expired, census=Census(answers={C: third}), wall_ms=9)))
+    assert (given.holder, given.number, given.in_sync, given.confirmed) == (C, 4, (C, B), 115)
+    assert given.away == {A: 9}, "the one that was in sync gives it the lease: neither could go on by itself"
+
+
+def test_a_longer_log_that_is_no_copy_of_ours_is_waited_for() -> None:
+    expired = {**UNSURE, "seen_s": 0.0}
+    ours, theirs = (Epoch(number=3, start=100, mark=mark) for mark in (7, 8))
+    replica, third = replace(REPLICA, epochs=(ours,)), replace(REPLICA, address=C, end=116)
+    others = (
+        replace(third, epochs=(theirs,)),
+        replace(third, metadata=6),
+        replace(third, failing="the disk is full"),
+    )
+    for other in others:
+        step = decide(sight(B, replica, KNOWN, **expired, census=Census(answers={C: other})))
+        assert isinstance(step, KeepWaiting) and f"{C} has a longer log" in step.reason, other
+    copy = Census(answers={C: replace(third, epochs=(ours,))})
+    assert written(decide(sight(B, replica, KNOWN, **expired, census=copy))).holder == C
 
 
 def test_a_holder_that_was_never_promoted_goes_on_whatever_tail_the_master_before_it_has() -> None:
