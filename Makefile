@@ -136,7 +136,7 @@ HOURS ?= 3
 soak: $(READY) $(CORE)  ## hours of mixed load on three members, a fault every few minutes, ledger, memory, descriptors, disk; runs add up (HOURS=3, ARGUMENTS="--record docs/reliability.md")
 	$(BIN)/python -m tests.soak --hours $(HOURS) $(ARGUMENTS)
 
-sim: $(READY) $(CORE)  ## the whole cluster in a simulator, with faults by seed: SEED=7, SEEDS=100..149 or MINUTES=10 (JOBS=2 processes)
+sim: $(READY) $(CORE)  ## the whole cluster in a simulator, with faults by seed: SEED=7, SEEDS=100..149 or MINUTES=10 (JOBS=2 processes at a time)
 	$(BIN)/python -m tests.sim $(if $(JOBS),--jobs $(JOBS)) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--minutes $(MINUTES))) $(ARGUMENTS)
 
 porcupine: $(READY) $(CORE)  ## Porcupine's opinion on histories of the simulator, good and spoiled ones: needs Go; SEEDS=1..20

@@ -9,7 +9,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +17,8 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from tests.sim.children import Children
+from tests.sim.commands import require_fixed_hashes
 from tests.sim.families import NEW_FROM, NEW_TO
-from tests.sim.patches import require_fixed_hashes
 
 if TYPE_CHECKING:
     from tests.sim.run import Outcome
@@ -39,10 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--shrink", action="store_true", help="leave out what is not needed for the failure of --seed")
     parser.add_argument("--lines", type=int, default=_LINES, help="lines of the history to show for a failure")
     parser.add_argument("--stop", action="store_true", help="end with the first seed that fails")
-    parser.add_argument("-j", "--jobs", type=int, default=0, help="run so many child processes, with a few seeds each")
-    parser.add_argument("--each", type=int, default=10, help="seeds of one child")
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="child processes at the same time")
+    parser.add_argument("--each", type=int, default=1, help="seeds of one child")
     parser.add_argument("--log", type=Path, help="append a line of JSON for each run to this file")
-    parser.add_argument("--as-child", action="store_true", help="end with the tally as a line of JSON")
     return parser
 
 
@@ -127,9 +126,10 @@ def _run_seed(given: argparse.Namespace, seed: int, tally: _Tally) -> Outcome | 
     if given.lie and given.seed is None and not BY_NAME[given.lie].may_show(plan):
         return None
     outcomes = []
+    is_last = given.seed is None and given.each == given.repeat == 1  # of its process
     for _ in range(given.repeat):
         with planted(given.lie):
-            outcomes.append(run(plan))
+            outcomes.append(run(plan, is_last=is_last))
         tally.add(outcomes[-1])
         if given.log:
             with given.log.open("a") as log:
@@ -159,11 +159,17 @@ def _tell_failure(given: argparse.Namespace, outcome: Outcome, *, is_single: boo
     return outcome
 
 
-def _run_here(given: argparse.Namespace, seeds: Iterator[int], tally: _Tally) -> None:
-    import tests.sim.run  # noqa: F401 - what is imported lives as long as the process: no collection looks at it again
+def _prepare() -> None:
+    """What every seed needs is imported once; it lives as long as the process, and no collection looks at it again."""
+    import tests.sim.run  # noqa: F401
+    from pyromq.filters.sql import load_parser
 
+    load_parser()
     gc.collect()
     gc.freeze()
+
+
+def _run_some(given: argparse.Namespace, seeds: Iterable[int], tally: _Tally) -> None:
     is_single = given.seed is not None and given.repeat == 1
     for seed in seeds:
         outcome = _run_seed(given, seed, tally)
@@ -175,19 +181,16 @@ def _run_here(given: argparse.Namespace, seeds: Iterator[int], tally: _Tally) ->
             print(outcome.line(), flush=True)
         if tally.failed and given.stop:
             break
-    if given.as_child:
-        print(json.dumps(vars(tally)))
-    elif not is_single:
-        print(tally.line())
 
 
 def _run_children(given: argparse.Namespace, seeds: Iterator[int], tally: _Tally) -> None:
-    kept = ["--mode", given.mode] if given.mode else []
-    kept += ["--lie", given.lie] if given.lie else []
-    kept += ["--pops"] if given.pops else []
-    kept += ["--stop"] if given.stop else []
-    kept += ["--log", str(given.log)] if given.log else []
-    children = Children([*kept, "--without", given.without, "--repeat", str(given.repeat)], given.jobs, given.each)
+    def work(few: list[int]) -> None:
+        """Ends with the tally as a line of JSON."""
+        own = _Tally(tally.name)
+        _run_some(given, few, own)
+        print(json.dumps(vars(own)))
+
+    children = Children(work, given.jobs, given.each)
     with suppress(KeyboardInterrupt):
         for printed in children.run(seeds):
             *lines, last = printed.splitlines() or [""]
@@ -205,13 +208,16 @@ def _run_children(given: argparse.Namespace, seeds: Iterator[int], tally: _Tally
 def main() -> int:
     given = _parser().parse_args()
     require_fixed_hashes(["-m", "tests.sim", *sys.argv[1:]])
+    _prepare()
     name, seeds = _seeds(given)
     tally = _Tally(name)
-    if given.jobs and given.seed is None:
+    if given.seed is None:
         _run_children(given, seeds, tally)
     else:
         with suppress(KeyboardInterrupt):
-            _run_here(given, seeds, tally)
+            _run_some(given, seeds, tally)
+        if given.repeat > 1:
+            print(tally.line())
     return bool(tally.failed)
 
 

@@ -85,6 +85,7 @@ class World:
     machines: dict[str, Machine] = field(default_factory=dict)
     witness: Any = None  # a Witness, when the cluster is whole
     graveyard: list[Any] = field(default_factory=list)  # objects of dead processes: not freed while the world lives
+    known_logs: dict[str, Any] = field(default_factory=dict)  # of members, by name, as judges saw them last
     numbers: int = 100
     in_burst: bool = True  # else little is sent
 

@@ -39,8 +39,11 @@ class SimDisk(FaultyDisk):
 
     def durable_bytes(self, path: Path) -> Sparse:
         """What a machine would find in that file after it lost power now; empty when there would be none."""
+        return self.durable_at(path.parts[1:])
+
+    def durable_at(self, parts: tuple[str, ...]) -> Sparse:
         node: _Contents | _Folder | None = self._root
-        for part in path.parts[1:]:
+        for part in parts:
             node = node.durable.get(part) if isinstance(node, _Folder) else None
         return node.durable if isinstance(node, _Contents) else zeroes(0)
 

@@ -26,13 +26,13 @@ from pyromq.testing.faulty_disk import CrashMode
 from pyromq.wire.record import FIXED, MAGIC_BLANK, MAGIC_V1, PREFIX, SYS_FLAG_AT
 from tests.sim.clients import GROUPS, READS, SimClient, body_of, key_of
 from tests.sim.cluster import FOLDER, Cluster, Member, World, store_of
-from tests.sim.disk import SimDisk
 from tests.sim.history import Sent
 from tests.sim.witness import may_be_gone
 
 _FAILURES_MAX: Final = 20
 _TOLD: Final = 5
 _EARLY_S: Final = 0.02
+Place = tuple[str, int, int]  # topic, queue, offset
 _MEET_S: Final = 2.0  # from the first message of a group until its members know each other
 
 
@@ -49,7 +49,7 @@ class Verdict:
 class Stored:
     """What one log has, by key: topics and places."""
 
-    places: dict[str, list[tuple[str, int, int]]] = field(default_factory=lambda: defaultdict(list))
+    places: dict[str, list[Place]] = field(default_factory=lambda: defaultdict(list))
 
     def has(self, key: str) -> bool:
         return key in self.places
@@ -58,34 +58,58 @@ class Stored:
         return {key for key, places in self.places.items() if any(place[0] == topic for place in places)}
 
 
-def stored_on(disk: SimDisk, world: World, mode: CrashMode) -> Stored:
+def stored_on(member: Member, mode: CrashMode) -> Stored:
     """As recovery finds it. Raises MQError."""
-    copied = disk.after(mode, world.rng("judge"))
-    with MessageStore.open(FOLDER, store_of(world.plan), disk=copied) as store:
-        return _stored_in(store)
+    copied = member.disk.after(mode, member.world.rng("judge"))
+    with MessageStore.open(FOLDER, store_of(member.world.plan), disk=copied) as store:
+        return _known_log(member).stored_in(store)
 
 
-def _stored_in(store: MessageStore) -> Stored:
-    """Every record, as recovery or the broker has found it good: what is looked at is where it lies, and its body."""
-    found = Stored()
-    for segment in store.log.segments:
-        data, at = segment.open_once().map_once(), 0
-        while segment.base + at < store.end_position:
-            total, magic = PREFIX.unpack_from(data, at)
-            if magic == MAGIC_BLANK:
-                break
-            assert total, f"nothing at {segment.base + at}, before the end of the log"
-            fixed = FIXED[int.from_bytes(data[at + SYS_FLAG_AT : at + SYS_FLAG_AT + 4], "big") >> 4 & 3]
-            fields, body = fixed.unpack_from(data, at), at + fixed.size
-            names = body + fields[14]
-            size = 1 if magic == MAGIC_V1 else 2
-            topic = names + size
-            end = topic + int.from_bytes(data[names:topic], "big")
-            key = key_of(bytes(data[body:names]))
-            name = bytes(data[topic:end]).decode(errors="replace")  # a disk may have changed it
-            found.places[key].append((name, fields[3], fields[5]))
-            at += total
-    return found
+def _known_log(member: Member) -> KnownLog:
+    known: KnownLog = member.world.known_logs.setdefault(member.name, KnownLog())
+    return known
+
+
+class KnownLog:
+    """The log of one member, as it was looked at last: of what has the same bytes now, nothing is read again."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, tuple[bytes, list[tuple[str, Place]]]] = {}  # by base: what was read, and was in it
+
+    def stored_in(self, store: MessageStore) -> Stored:
+        """Every record, as recovery or the broker has found it good: where it lies, and the key in its body."""
+        found = Stored()
+        for segment in store.log.segments:
+            data = bytes(segment.open_once().map_once()[: max(0, store.end_position - segment.base)])
+            read, records = self._files.get(segment.base, (b"", []))
+            if not data.startswith(read):
+                read, records = b"", []
+            at, new = _records_of(data, len(read), segment.base)
+            records = records + new if new else records
+            self._files[segment.base] = data[:at], records
+            for key, place in records:
+                found.places[key].append(place)
+        return found
+
+
+def _records_of(data: bytes, at: int, base: int) -> tuple[int, list[tuple[str, Place]]]:
+    """Where the last record ends, and those from ``at`` on: keys and places."""
+    found = []
+    while at < len(data):
+        total, magic = PREFIX.unpack_from(data, at)
+        if magic == MAGIC_BLANK:
+            break
+        assert total, f"nothing at {base + at}, before the end of the log"
+        fixed = FIXED[int.from_bytes(data[at + SYS_FLAG_AT : at + SYS_FLAG_AT + 4], "big") >> 4 & 3]
+        fields, body = fixed.unpack_from(data, at), at + fixed.size
+        names = body + fields[14]
+        size = 1 if magic == MAGIC_V1 else 2
+        topic = names + size
+        end = topic + int.from_bytes(data[names:topic], "big")
+        name = data[topic:end].decode(errors="replace")  # a disk may have changed it
+        found.append((key_of(data[body:names]), (name, fields[3], fields[5])))
+        at += total
+    return at, found
 
 
 # --- all the time ----------------------------------------------------------------------------------------------------
@@ -192,7 +216,7 @@ def _dead_letters(cluster: Cluster, world: World, group: str) -> set[str]:
 
 def _log_of(member: Member) -> Stored:
     assert member.broker is not None
-    return _stored_in(member.broker.store)
+    return _known_log(member).stored_in(member.broker.store)
 
 
 # --- at the end ------------------------------------------------------------------------------------------------------
@@ -263,7 +287,7 @@ def _has_all(world: World, member: Member, promised: list[Sent], verdict: Verdic
     if not promised:
         return
     try:
-        stored = stored_on(member.disk, world, CrashMode.FORGET)
+        stored = stored_on(member, CrashMode.FORGET)
     except (MQError, AssertionError) as error:
         verdict.fail(f"the store of {member.name} does not open: {error}")
         return

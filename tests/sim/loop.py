@@ -20,6 +20,7 @@ from itertools import count
 from random import Random
 from typing import Any, Final
 
+_id = id  # as it is: while a simulation runs, that of some objects is another one
 _CLOSES_MAX: Final = 20
 _TASKS_MAX: Final = 1_000
 _CANCELLED_MAX: Final = 200  # timers that are kept though nobody wants them
@@ -131,9 +132,7 @@ class SimTask(asyncio.Task):  # type: ignore[type-arg]
 
 
 class SimFuture(asyncio.Future):  # type: ignore[type-arg]
-    def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self.number = Numbered.next_hash()
+    __slots__ = ("number",)  # whoever makes it gives it one: a hundred are made in a simulated second
 
     def __hash__(self) -> int:
         return self.number
@@ -162,7 +161,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(self._note_error)
 
     def create_future(self) -> asyncio.Future[Any]:
-        return SimFuture(loop=self)
+        future = SimFuture(loop=self)
+        future.number = Numbered.next_hash()
+        return future
 
     def keep(self, task: SimTask) -> None:
         self._tasks.append(task)
@@ -336,13 +337,16 @@ class SimLoop(asyncio.BaseEventLoop):
         low_ms, high_ms = process.machine.disk_ms if process is not None else (0.0, 0.0)
         begins_s = self.true_s
         if worker is not None:
-            if id(worker) not in self._free_s:
+            key = _id(worker)
+            free_s = self._free_s.get(key)
+            if free_s is None:
                 self._kept.append(worker)
-            begins_s = max(begins_s, self._free_s.get(id(worker), 0.0))
+            elif free_s > begins_s:
+                begins_s = free_s
         runs_s = begins_s + self.rng.uniform(low_ms, high_ms) / 2000
         ends_s = runs_s + self.rng.uniform(low_ms, high_ms) / 2000
         if worker is not None:
-            self._free_s[id(worker)] = ends_s
+            self._free_s[key] = ends_s
 
         def run() -> None:
             error: BaseException | None = None

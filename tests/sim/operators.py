@@ -244,9 +244,12 @@ class Operators:
 
     def _came(self, key: str, at_s: float) -> bool:
         group = GROUPS[REDRIVEN_KIND]
-        return any(
-            each.key == key and each.group == group and each.at_s >= at_s for each in self._world.history.deliveries
-        )
+        for each in reversed(self._world.history.deliveries):  # the newest ones first: of thousands, few are looked at
+            if each.at_s < at_s:
+                return False
+            if each.key == key and each.group == group:
+                return True
+        return False
 
     def lost(self, set_name: str) -> list[str]:
         """Topics that are there though their deletion was confirmed, or the other way round."""

@@ -3,7 +3,7 @@
 The product reads clocks through ``time`` and ``SystemClock``, makes random numbers with ``random``, ``secrets`` and
 ``uuid``, and hands jobs to executors and to ``OneThread``. All of these are replaced for the process that runs a
 simulation; ``tests/sim`` runs in processes of its own for that reason. The order of sets of text depends on
-PYTHONHASHSEED, which must be fixed before Python starts: ``require_fixed_hashes``.
+PYTHONHASHSEED, which must be fixed before Python starts: ``commands.require_fixed_hashes``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import builtins
 import os
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,15 +30,6 @@ from tests.sim.loop import Numbered, SimLoop
 from tests.sim.servers import SimHttp2Server
 
 WALL_MS: Final = 1_790_000_000_000  # of the first moment of every simulation
-_HASH_SEED: Final = "0"
-
-
-def require_fixed_hashes(arguments: list[str]) -> None:
-    """Starts Python again if the order of sets is left to chance, or times are not in UTC."""
-    if os.environ.get("PYTHONHASHSEED") == _HASH_SEED and os.environ.get("TZ") == "UTC":
-        return
-    os.environ.update(PYTHONHASHSEED=_HASH_SEED, TZ="UTC")
-    os.execv(sys.executable, [sys.executable, *arguments])
 
 
 class _Times:
@@ -117,8 +107,7 @@ def simulated(loop: SimLoop, entropy: random.Random, tick_s: float) -> Iterator[
         replaced(duties, "_TICK_S", tick_s)
         replaced(grpc_front, "Http2Server", SimHttp2Server)
         replaced(grpc_front, "grpc_tls", lambda *_: ServerContext())
-        stack.enter_context(_numbered(Connection))
-        stack.enter_context(_numbered(Http2Connection))
+        stack.enter_context(_numbered(Connection, Http2Connection))
         before = random.getstate()
         random.seed(entropy.getrandbits(64))
         stack.callback(random.setstate, before)
@@ -144,10 +133,10 @@ def _run_on(loop: SimLoop) -> Callable[..., None]:
 
 
 @contextmanager
-def _numbered(kind: type) -> Iterator[None]:
-    """Objects of the class have hashes and ids in the order in which they are asked for: some are sorted by them."""
+def _numbered(*kinds: type) -> Iterator[None]:
+    """Objects of the classes have hashes and ids in the order in which they are asked for: some are sorted by them."""
     numbers: dict[int, tuple[object, int]] = {}
-    plain_id, plain_hash = id, kind.__hash__
+    plain_id, plain_hashes = id, [kind.__hash__ for kind in kinds]
 
     def number(self: object) -> int:
         found = numbers.get(plain_id(self))
@@ -156,11 +145,13 @@ def _numbered(kind: type) -> Iterator[None]:
         return found[1]
 
     def numbered_id(each: object) -> int:
-        return number(each) if type(each) is kind else plain_id(each)
+        return number(each) if type(each) in kinds else plain_id(each)
 
-    kind.__hash__ = number  # type: ignore[method-assign, assignment]
+    for kind in kinds:
+        kind.__hash__ = number  # type: ignore[method-assign, assignment]
     try:
         with patch.object(builtins, "id", numbered_id):
             yield
     finally:
-        kind.__hash__ = plain_hash  # type: ignore[method-assign]
+        for kind, plain_hash in zip(kinds, plain_hashes, strict=True):
+            kind.__hash__ = plain_hash  # type: ignore[method-assign]

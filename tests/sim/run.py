@@ -36,6 +36,7 @@ from tests.sim.witness import Witness
 
 _TOPICS_S: Final = 60.0  # for the cluster to be whole
 _PROMPT_S: Final = 2.0  # of work in a whole cluster, in plans that begin to fail at once
+_NEVER_FREED: Final[list[SimLoop]] = []  # the last one of a process
 
 
 @dataclass
@@ -90,28 +91,39 @@ class _Defects(logging.Handler):
             self._found.append(f"{record.name}: {record.getMessage()}: {error!r} at {where}")
 
 
-def run(plan: Plan) -> Outcome:
-    """Runs the plan to its end. The caller's process must have fixed hashes (``patches.require_fixed_hashes``)."""
+def run(plan: Plan, *, is_last: bool = False) -> Outcome:
+    """Runs the plan to its end. The caller's process must have fixed hashes (``commands.require_fixed_hashes``).
+
+    ``is_last``: the process ends after it, and what the simulation leaves in memory with it.
+    """
     cpu_s, was_on, told = time.process_time(), gc.isenabled(), sys.unraisablehook
+    Numbered.begin()
     gc.disable()  # finalisers run between simulations, never inside of one
     sys.unraisablehook = lambda _: None  # what the last blocks of tasks that never end would like to say
+    loop = SimLoop(Random(f"{plan.seed}/loop"))
     try:
-        outcome = _run(plan)
-        asyncio.set_event_loop(None)  # else those blocks begin tasks on a loop that never runs, and keeps them for ever
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # coroutines of the dead, which nobody will await
-            gc.collect()
+        outcome = _run(plan, loop)
+        if is_last:
+            _NEVER_FREED.append(loop)
+        else:
+            _free(loop)
     finally:
         sys.unraisablehook = told
-        if was_on:
+        if was_on and not is_last:
             gc.enable()
     outcome.cpu_s = time.process_time() - cpu_s
     return outcome
 
 
-def _run(plan: Plan) -> Outcome:
-    Numbered.begin()
-    loop = SimLoop(Random(f"{plan.seed}/loop"))
+def _free(loop: SimLoop) -> None:
+    loop.forget_all()
+    asyncio.set_event_loop(None)  # else last blocks of tasks begin others on a loop that never runs, and keeps them
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # coroutines of the dead, which nobody will await
+        gc.collect()
+
+
+def _run(plan: Plan, loop: SimLoop) -> Outcome:
     history = History()
     history.now_s = lambda: loop.true_s
     network = loop.network = Network(loop, Random(f"{plan.seed}/network"), history.digest)
@@ -140,7 +152,6 @@ def _run(plan: Plan) -> Outcome:
     counts = dict(history.counts)
     counts["acknowledged"] = sum(each.status == "ok" for each in history.sent.values())
     counts["turns"] = loop.turns
-    loop.forget_all()
     return Outcome(plan, history.hash(), verdict, loop.true_s, 0.0, counts, history.lines, by_queue(history))
 
 

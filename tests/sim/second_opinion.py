@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
+from tests.sim.commands import require_fixed_hashes
 from tests.sim.histories import NEVER, Operation, is_one_log
-from tests.sim.patches import require_fixed_hashes
 
 CHECKER: Final = Path(__file__).parent / "porcupine"
 _SET_BACK: Final = {"leases set back", "leases emptied", "old lease"}  # what was never promised may be replaced then

@@ -11,7 +11,7 @@ Power lost at any other moment could show the same, by luck; looks of the other 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyromq.aio import ReceivedMessage
 from pyromq.wire.json.membership import Epoch
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.sim.judges import Verdict
 
 Place = tuple[str, str, str, int]  # group, topic, broker, queue
+_LOG: Final = (FOLDER / "commitlog").parts[1:]
 
 
 class Witness:
@@ -116,7 +117,7 @@ class Witness:
     def _has(self, member: Member, position: int, key: str) -> bool:
         size = store_of(self._world.plan).segment_bytes
         base, at = position - position % size, position % size
-        log = member.disk.durable_bytes(FOLDER / "commitlog" / f"{base:020d}")
+        log = member.disk.durable_at((*_LOG, f"{base:020d}"))
         length = int.from_bytes(log[at : at + 4], "big")
         if f"{key}|".encode() in bytes(log[at : at + length]):
             return True

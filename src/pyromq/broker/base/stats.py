@@ -98,15 +98,19 @@ class Stats:
         self._history: deque[tuple[int, dict[str, int]]] = deque(maxlen=WINDOWS_S[-1] + 1)  # all numbers, once a second
         self._mornings = [self.counters.numbers(), self.counters.numbers()]  # yesterday's, today's
         self._day = self._today()  # to notice that a new one has begun
+        self._minute = -1  # of the last look at it
         self.snapshot()
 
     def snapshot(self) -> None:
         self._history.append((self._clock.monotonic_ms(), self.counters.numbers()))
         for window_counters in (self.puts, self.gets, self.send_backs, self.dead):
             window_counters.tick()
-        if (today := self._today()) != self._day:
-            self._day = today
-            self._mornings = [self._mornings[1], self.counters.numbers()]
+        minute = self._clock.now_ms() // 60_000
+        if minute != self._minute:  # a day begins with a minute, whatever the time zone
+            self._minute = minute
+            if (today := self._today()) != self._day:
+                self._day = today
+                self._mornings = [self._mornings[1], self.counters.numbers()]
 
     def _today(self) -> date:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000).astimezone().date()

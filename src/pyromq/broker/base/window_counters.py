@@ -55,6 +55,7 @@ class WindowCounters(Generic[K]):
         self.before_look: Callable[[], None] = lambda: None  # who counts elsewhere brings it here
         self._clock = clock
         now = clock.monotonic_ms()
+        self._due_ms = now  # when to look at the windows again
         self._windows = {
             window: _Snapshots[K](interval_ms, deque([(now, {})], maxlen=kept))
             for window, (interval_ms, kept) in ((each, each.value) for each in Window)
@@ -69,11 +70,14 @@ class WindowCounters(Generic[K]):
     def tick(self) -> None:
         """Take the snapshots that are due; call it every second or so."""
         now = self._clock.monotonic_ms()
+        if now < self._due_ms:
+            return
         for window, snapshots in self._windows.items():
             if now - snapshots.kept[-1][0] >= snapshots.interval_ms:
                 snapshots.kept.append((now, dict(self.totals)))
                 if window is Window.DAY and len(snapshots.kept) == snapshots.kept.maxlen:
                     self._forget_idle(snapshots.kept[0][1])
+        self._due_ms = min(each.kept[-1][0] + each.interval_ms for each in self._windows.values())
 
     def _forget_idle(self, day_ago: Mapping[K, int]) -> None:
         for key in [key for key, total in self.totals.items() if day_ago.get(key) == total]:

@@ -44,8 +44,7 @@ class ReplicaMembers:
 
     def position(self, address: str) -> int | None:
         """What that broker has on its disk; None when it is not connected."""
-        found = max((each.position for each in self._connections(address)), default=-1)
-        return found if found >= 0 else None
+        return _furthest(self._connections(address))
 
     def _connections(self, address: str) -> list[ReplicaConnection]:
         """Its connections that count."""
@@ -91,12 +90,19 @@ class ReplicaMembers:
         """Status of replicas that are connected, have reported lately, and make progress with the log."""
         limit_ms, found = self._clock.monotonic_ms() - _SILENCE_MS, []
         for address, known in self._known.items():
-            position = self.position(address)
-            gets_on = any(not each.is_stalled for each in self._connections(address))
-            if position is not None and known.at_ms > limit_ms and gets_on:
+            if known.at_ms <= limit_ms:
+                continue
+            connections = self._connections(address)
+            position = _furthest(connections)
+            if position is not None and not all(each.is_stalled for each in connections):
                 report = known.report
                 status = MemberStatus(
                     address=address, position=position, metadata=report.metadata, writable=report.writable
                 )
                 found.append(status)
         return tuple(found)
+
+
+def _furthest(connections: list[ReplicaConnection]) -> int | None:
+    found = max([each.position for each in connections], default=-1)
+    return found if found >= 0 else None

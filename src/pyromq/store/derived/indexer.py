@@ -99,7 +99,8 @@ class Indexer:
 
     def index_some(self) -> bool:
         """Index a part of what waits; False when the disk refuses."""
-        return self._work(everything=False)
+        is_idle = not self._committed and self._gap_start >= self._gap_end
+        return is_idle or self._work(everything=False)
 
     def index_all(self) -> bool:
         """Index everything that waits; False when the disk refuses."""

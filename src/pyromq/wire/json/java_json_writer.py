@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, Flag
 from functools import cache
 from math import isfinite
+from operator import itemgetter
 from typing import Any, Final, cast
 
 import msgspec
@@ -100,12 +101,16 @@ class _Writer:
         if depth > DEPTH_MAX:
             raise UnwritableJsonError(f"the value nests deeper than {DEPTH_MAX} levels, or contains itself")
         line = "\n" + "\t" * depth if self._pretty and items else ""
-        parts, between, write = self._parts, brackets[0] + line, self._write
-        following = "," + line
+        parts, between, following = self._parts, brackets[0] + line, "," + line
         for name, inner in items:
-            parts.append(between)
-            parts.append(name)
-            write(inner, depth + 1)
+            type_ = type(inner)
+            if type_ is int:
+                parts.append(f"{between}{name}{inner}")
+            elif type_ is str:
+                parts.append(f"{between}{name}{self._quoted(inner)}")
+            else:
+                parts.append(between + name)
+                self._write(inner, depth + 1)
             between = following
         parts.append(line[:-1] + brackets[1] if items else brackets)
 
@@ -123,11 +128,14 @@ class _Writer:
 
     def _fields(self, fields: Mapping[Any, Any], depth: int) -> list[tuple[str, Any]]:
         present = [(key, value) for key, value in fields.items() if value is not None and value is not msgspec.UNSET]
-        if self._sort:
-            present.sort(key=_item_order)
+        if self._sort and len(present) > 1:
+            are_alike = {type(key) for key, _ in present} in _ORDERED
+            present.sort(key=_first if are_alike else _item_order)
         return [(self._key(key, depth) + ":", value) for key, value in present]
 
     def _key(self, key: Any, depth: int) -> str:
+        if type(key) is str:
+            return self._quoted(key)
         if isinstance(key, str | Enum):
             return self._scalar(key)
         if type(key) is int:
@@ -169,6 +177,8 @@ class _Writer:
 
 
 _encode_text: Final = msgspec.json.Encoder().encode
+_ORDERED: Final = ({str}, {int})  # types of keys whose own order is the one that is wanted
+_first: Final = itemgetter(0)
 _beyond_ascii = re.compile(r"[^\x00-\x7e]|/")
 
 

@@ -255,7 +255,7 @@ class OwnedQueues:
     async def renew_locks(self) -> None:
         """Every 20 s. Locks that a broker refuses are lost; where none answers, they run out by themselves."""
         granted, refused = await self._calls.lock(self.owned)
-        for queue in granted:
+        for queue in sorted(granted):
             if owned := self.owned.get(queue):
                 if owned.lock.held:
                     owned.lock.granted()
@@ -263,8 +263,8 @@ class OwnedQueues:
                     owned.lock.lost()
                     self.abandon_soon(owned)
         strays = granted - self.owned.keys() - self._moved.keys()  # released meanwhile, and not being taken again
-        self._calls.unlock(strays)
-        for queue in refused:
+        self._calls.unlock(sorted(strays))
+        for queue in sorted(refused):
             if owned := self.owned.get(queue):
                 logger.warning("lock lost: queue=%s", queue)
                 owned.lock.lost()

@@ -117,6 +117,24 @@ async def test_a_renewal_of_what_was_released_for_good_is_undone() -> None:
     assert broker.unlocked == [QUEUE]
 
 
+async def test_queues_whose_locks_are_lost_are_left_in_their_order() -> None:
+    """Sets of queues have another order in every process: a simulation would not be the same again."""
+    broker = Broker()
+    share = share_of(broker)
+    queues = [QueueId("T", "broker-a", number) for number in range(40)]
+    for queue in queues:
+        share.begin(queue, Offset(3))
+
+    async def refused(wanted: Iterable[QueueId]) -> tuple[set[QueueId], set[QueueId]]:
+        return set(), set(wanted)
+
+    cast(Any, broker).lock = refused
+    await share.renew_locks()
+    while share.owned:  # noqa: ASYNC110 - a few loop iterations
+        await asyncio.sleep(0)
+    assert broker.unlocked == queues
+
+
 async def test_a_lock_whose_queue_cannot_be_used_is_given_back() -> None:
     """Another member may know where to start, and would wait for the lock to run out."""
     broker = Broker()
