@@ -64,8 +64,11 @@ class BrokerControl(Protocol):
 
     async def release(self) -> None: ...
 
-    async def note(self, waiting: str, members: tuple[str, ...]) -> None:
-        """What the agent waits for, to be shown; and all members, to be kept (empty: as before)."""
+    async def note(self, waiting: str, members: tuple[str, ...], newest: int = 0) -> None:
+        """What the agent waits for, to be shown; and all members, to be kept (empty: as before).
+
+        ``newest`` is the newest lease, of an agent that is sure of it: a disk that was empty knows as much as others.
+        """
 
 
 class Peers(Protocol):
@@ -289,8 +292,9 @@ class Agent:
         members = record.everybody if record is not None and state.is_sure else ()
         text, at_s = state.noted
         is_due = waiting != text or (bool(waiting) and now_s - at_s > _NOTE_S)
-        if is_due or (members and set(members) != set(broker.members)):
-            await self._broker.note(waiting, members)
+        newest = broker.number if broker.is_new and members and record and record.number == broker.number else 0
+        if is_due or newest or (members and set(members) != set(broker.members)):
+            await self._broker.note(waiting, members, newest)
             state.noted = waiting, now_s
 
     async def _carry_out(self, step: Step, broker: BrokerStatus) -> str:

@@ -71,10 +71,9 @@ class BrokerBeside:
     async def release(self) -> None:
         await self._report(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.RELEASE))
 
-    async def note(self, waiting: str, members: tuple[str, ...]) -> None:
-        await self._report(
-            RequestCode.CONTROL_MEMBER, Control(action=MemberAction.NOTE, waiting=waiting, members=members)
-        )
+    async def note(self, waiting: str, members: tuple[str, ...], newest: int = 0) -> None:
+        control = Control(action=MemberAction.NOTE, waiting=waiting, members=members, newest=newest)
+        await self._report(RequestCode.CONTROL_MEMBER, control)
 
     async def _report(self, code: RequestCode, control: Control) -> None:
         link = self.client.brokers.link(self.address)

@@ -40,9 +40,12 @@ class Census:
         return max([broker.number, *(each.number for each in self.answers.values())])
 
     def that_remember(self, broker: BrokerStatus) -> frozenset[str]:
-        """The members whose answers count: one that has seen no lease is new, or has lost its disk, if others have."""
-        is_first = not self.highest(broker)
-        return frozenset(address for address, each in self.answers.items() if each.number or is_first)
+        """The members whose answers count, and this one: who has a new disk has forgotten the leases before that.
+
+        A store that was set back may have told it of an older one since.
+        """
+        everybody, is_first = {**self.answers, broker.address: broker}, not self.highest(broker)
+        return frozenset(at for at, each in everybody.items() if is_first or (each.number and not each.is_new))
 
     def longer_log(self, broker: BrokerStatus) -> BrokerStatus | None:
         """The member with the longest log of the newest lease, if it is longer than that of this broker."""
@@ -69,19 +72,22 @@ def known(me: str, broker: BrokerStatus, record: LeaseRecord | None, census: Cen
     if census is not None:
         for each in census.answers.values():
             found |= set(each.members)
-        new = census.answers.keys() - census.that_remember(broker)  # or without their disk, if others know them
+        new = census.answers.keys() - census.that_remember(broker)  # or with a new disk, if others know them
         found |= (census.named | census.answers.keys()) - new
     return tuple(sorted(found))
 
 
 def lacks_answers(me: str, known: Collection[str], heard: Collection[str], *, is_patient: bool) -> str:
-    """Why there are too few answers to go on; empty when there are enough."""
-    missing = sorted(set(known) - set(heard) - {me})
-    if not missing or (len(known) > 2 and len(missing) == 1) or (len(known) == 2 and not is_patient):
+    """Why there are too few answers to go on; empty when there are enough. ``heard`` has us, unless our disk is new."""
+    missing = sorted(set(known) - set(heard))
+    if not missing or (len(known) > 2 and len(missing) == 1):
         return ""
     names = ", ".join(missing)
     if len(known) == 2:
-        return f"not sure that the lease store is current: waiting a while for {names}, {OVERRULE}"
+        if missing == [me] or (me in heard and not is_patient):
+            return ""
+        how_long = " a while" if me in heard else ""
+        return f"not sure that the lease store is current: waiting{how_long} for {names}, {OVERRULE}"
     text = f"not sure that the lease store is current: {len(known) - 1} of {len(known)} members have to say what they "
     return f"{text}have seen, and {names} do not answer, or have an empty disk; start them, {OVERRULE}"
 

@@ -318,7 +318,7 @@ def _is_one_missing(sight: Sight, broker: BrokerStatus) -> bool:
     if sight.census is None:
         return False
     known = doubt.known(sight.me, broker, sight.record, sight.census)
-    return len(known) > 2 and len(sight.census.that_remember(broker)) + 1 < len(known)
+    return len(known) > 2 and len(sight.census.that_remember(broker)) < len(known)
 
 
 def _away(sight: Sight, record: LeaseRecord) -> dict[str, int]:

@@ -151,7 +151,7 @@ class SimulatedBroker:
         self.role = MemberRole.MASTER if is_master else MemberRole.REPLICA
         self.number = 0
         self.log_number = 0
-        self.kept = LeaseState()  # what it keeps of leases besides these two numbers
+        self.kept = LeaseState(is_new=True)  # what it keeps of leases besides these two numbers
         self.is_refusing = False  # to cut what was acknowledged
         self.members: tuple[str, ...] = ()
         self.renewals = 0
@@ -193,6 +193,7 @@ class SimulatedBroker:
             granted_s=max(0.0, self.granted_until_s - now_s()),
             log_number=self.log_number,
             epochs=self.kept.epochs,
+            is_new=self.kept.is_new,
             members=self.members,
             renewals=self.renewals,
         )
@@ -203,9 +204,11 @@ class SimulatedBroker:
             self.members = tuple(sorted({*self.members, *required}))
             self.granted_until_s, self.required, self.renewals = until_s, required, record.renewals
 
-    async def note(self, waiting: str, members: tuple[str, ...]) -> None:
+    async def note(self, waiting: str, members: tuple[str, ...], newest: int = 0) -> None:
         await self._asked()
         self.waiting, self.members = waiting, members or self.members
+        if newest and newest == self.number:
+            self.kept = replace(self.kept, is_new=False)
 
     async def promote(self, number: int, waits: bool | None) -> None:
         await self._asked()
@@ -219,7 +222,7 @@ class SimulatedBroker:
             earlier = tuple(each for each in self.kept.epochs if each.number < number)
             mark = self.node.chance.randrange(1, 1 << 30)
             epoch = Epoch(number=number, start=len(self.log), mark=mark)
-            self.kept, self.is_refusing = replace(self.kept, epochs=(*earlier, epoch)), False
+            self.kept, self.is_refusing = replace(self.kept, epochs=(*earlier, epoch), is_new=False), False
             self.granted_until_s, self.required, self.reports = 0.0, (), {}
             self.acknowledged = len(self.log)  # any of it may have been acknowledged
 

@@ -589,6 +589,28 @@ def test_a_member_with_a_new_disk_has_nothing_to_say() -> None:
         assert written(decide(sight(A, known, record, **UNSURE, census=one_remembers, seen_s=0.0))).number == 4
 
 
+def test_a_new_disk_that_was_told_of_an_older_lease_has_nothing_to_say_either() -> None:
+    """The store was set back, and a member with a new disk followed what it said: found by seed 400020."""
+    known = replace(MASTER, members=(A, B, C))
+    told = replace(REPLICA, is_new=True)
+    step = decide(sight(A, known, KNOWN, **UNSURE, census=Census(answers={B: told}), seen_s=0.0))
+    assert isinstance(step, KeepWaiting) and f"{B}, {C}" in step.reason
+    assert (
+        written(decide(sight(A, known, KNOWN, **UNSURE, census=Census(answers={B: REPLICA}), seen_s=0.0))).number == 4
+    )
+    ours = replace(known, is_new=True)
+    step = decide(sight(A, ours, KNOWN, **UNSURE, census=Census(answers={B: REPLICA}), seen_s=0.0))
+    assert isinstance(step, KeepWaiting) and f"{A}, {C}" in step.reason, "nor has our own"
+
+
+def test_of_two_one_with_a_new_disk_waits_for_the_other_however_long() -> None:
+    ours = replace(MASTER, is_new=True)
+    waited = {**UNSURE, "asked_s": 0.0, "renewed_s": 0.0}
+    assert isinstance(decide(sight(A, ours, **waited, census=Census())), KeepWaiting)
+    assert written(decide(sight(A, MASTER, **waited, census=Census()))).number == 3
+    assert written(decide(sight(A, ours, **waited, census=Census(answers={B: REPLICA})))).number == 3
+
+
 def test_a_member_that_is_new_is_not_waited_for() -> None:
     new = replace(REPLICA, address="d:1", number=0, end=0, flushed=0, master="")
     both = Census(answers={B: REPLICA, "d:1": new}, named=frozenset(("d:1",)))

@@ -51,6 +51,9 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[str, ...] = ()  # other brokers of this name
     waits: bool | None = None  # whether it waits for replicas as master, as the lease said; None: it did not
     promised: Epoch | None = None  # on its disk before the first acknowledgement under that lease
+    is_new: bool = (
+        False  # nobody who was sure of the lease store has said since its disk was empty which lease is the newest
+    )
     decided: int = 0  # an operator chose the holder of this lease: what others had alone is cut
 
     def cut_position(self, epochs: tuple[Epoch, ...]) -> int | None:
@@ -101,7 +104,7 @@ class Lease:
     def load(self, disk: Disk, config: Path) -> None:
         """Load the lease from its file. Raises CorruptFileError, OSError."""
         self._file = WholeFile(disk, config / FILE_NAME)
-        self._take_over(self._file.load(msgspec.json.Decoder(LeaseState).decode) or LeaseState())
+        self._take_over(self._file.load(msgspec.json.Decoder(LeaseState).decode) or LeaseState(is_new=True))
 
     @property
     def is_loaded(self) -> bool:
@@ -142,11 +145,16 @@ class Lease:
         self._until_s, self.required, self.renewals = until_s, required, renewals
         return True
 
-    def note(self, waiting: str, members: tuple[str, ...]) -> None:
-        """What the agent waits for, and who the members are (empty: as before). Raises OSError."""
+    def note(self, waiting: str, members: tuple[str, ...], newest: int = 0) -> None:
+        """What the agent waits for, who the members are (empty: as before), and which lease is the newest (0: not known).
+
+        Raises OSError.
+        """
         self._waiting = waiting, self._now_s()
         if members:
             self._keep_members(members)
+        if newest and newest == self.state.number:
+            self.save(msgspec.structs.replace(self.state, is_new=False))
 
     def _keep_members(self, members: Collection[str]) -> None:
         kept = tuple(sorted(members))[:MEMBERS_MAX]
@@ -171,7 +179,7 @@ class Lease:
         self.end()
         self.required, self.renewals = (), 0
         state = msgspec.structs.replace(self.state, number=number, log_number=number, role="master", master="")
-        self.save(msgspec.structs.replace(state, epochs=epochs, waits=waits))
+        self.save(msgspec.structs.replace(state, epochs=epochs, waits=waits, is_new=False))
         self.acknowledged = end  # any of it may have been
         logger.warning("master under lease %d, from position %d on", number, end)
 

@@ -228,3 +228,18 @@ def test_an_operator_who_chose_a_later_lease_has_said_so() -> None:
     assert lease.state.decided == 5, "it is not taken back"
     lease.agreed(epochs_of(5, 7))
     assert lease.state.promised is None, "what it had alone is cut"
+
+
+def test_a_disk_is_new_until_somebody_who_is_sure_says_which_lease_is_the_newest() -> None:
+    disk = FaultyDisk()
+    lease = lease_of(disk)
+    assert lease.state.is_new
+    lease.follows("b:1", 2)
+    lease.note("", ("b:1",), 0)
+    lease.note("", ("b:1",), 3)
+    assert lease_of(disk).state.is_new, "the store that it heard of lease 2 from may have been set back"
+    lease.note("", (), 2)
+    assert not lease_of(disk).state.is_new
+    other = lease_of(FaultyDisk())
+    other.promoted(1, 0)
+    assert not other.state.is_new
