@@ -51,9 +51,7 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[str, ...] = ()  # other brokers of this name
     waits: bool | None = None  # whether it waits for replicas as master, as the lease said; None: it did not
     promised: Epoch | None = None  # on its disk before the first acknowledgement under that lease
-    is_new: bool = (
-        False  # nobody who was sure of the lease store has said since its disk was empty which lease is the newest
-    )
+    is_new: bool = False  # its disk was empty, and nobody who was sure has said since which lease is the newest
     decided: int = 0  # an operator chose the holder of this lease: what others had alone is cut
 
     def cut_position(self, epochs: tuple[Epoch, ...]) -> int | None:
@@ -146,7 +144,7 @@ class Lease:
         return True
 
     def note(self, waiting: str, members: tuple[str, ...], newest: int = 0) -> None:
-        """What the agent waits for, who the members are (empty: as before), and which lease is the newest (0: not known).
+        """What the agent waits for, who the members are (empty: as before), and the newest lease (0: not known).
 
         Raises OSError.
         """
