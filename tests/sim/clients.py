@@ -318,9 +318,9 @@ class SimClient:
 
     async def _send_by_outbox(self) -> None:
         outbox = Outbox(self._file)
-        async with AsyncForwardingProducer(
-            client_settings=self._client(), group="outbox", outbox=outbox, poll_ms=500
-        ) as producer:
+        producer = AsyncForwardingProducer(client_settings=self._client(), group="outbox", outbox=outbox, poll_ms=500)
+        self._note_lone_confirmations(producer.producer)
+        async with producer:
 
             async def send() -> None:
                 sent = self._new("outbox")
@@ -336,6 +336,18 @@ class SimClient:
                     self._answered(sent, receipt)
 
             await self._send_each(send)
+
+    def _note_lone_confirmations(self, producer: Producer) -> None:
+        """Of messages that an outbox sends by itself: nobody else hears how they were confirmed."""
+        send, alone = producer.send, self.world.history.alone
+
+        async def noted(message: Message, **how: Any) -> SendReceipt:
+            receipt = await send(message, **how)
+            if receipt.status is SendStatus.SLAVE_NOT_AVAILABLE:
+                alone.add(key_of(message.body))
+            return receipt
+
+        producer.send = noted  # type: ignore[method-assign, assignment]
 
     # --- consuming ---
 

@@ -168,6 +168,7 @@ class Member:
         self._agent_stop = asyncio.Event()
         self._after_agent: Callable[[], None] = lambda: None  # when it has stopped in order
         self.lives = 0
+        self.disks = 1
         self.start_error = ""
         self.is_damaged = False  # its disk has changed something by itself: what it has is no longer judged
 
@@ -276,9 +277,19 @@ class Member:
 
     @property
     def _needs_empty_folder(self) -> bool:
+        return "start this replica with an empty folder" in self._reason
+
+    @property
+    def refuses(self) -> bool:
+        """To cut what was acknowledged, before an operator says so."""
+        return "decide with pyromq cluster recover" in self._reason
+
+    @property
+    def _reason(self) -> str:
+        """Why it does not follow."""
         tenure = self.serving._tenure if self.serving is not None else None
         follower = tenure.parts.replication.follower if tenure is not None else None
-        return follower is not None and "start this replica with an empty folder" in follower.reason
+        return follower.reason if follower is not None else ""
 
     # --- stops in order ---
 
@@ -369,6 +380,7 @@ class Member:
         """The broker dies with its disk, and will find an empty one; its agent lives."""
         self.kill_broker()
         self.disk = SimDisk()
+        self.disks += 1
         self.is_damaged = True
 
     def lose_power_at_operation(self, count: int, rng: Random) -> None:
@@ -459,6 +471,11 @@ class Cluster:
     def is_split(self, set_name: str) -> bool:
         """Whether two members have been promoted, and neither has followed the other."""
         return sum(each.was_promoted for each in self.of_set(set_name)) > 1
+
+    def needs_decision(self, set_name: str) -> bool:
+        """Whether agents leave it to an operator who is master."""
+        refusing = any(each.refuses for each in self.of_set(set_name))
+        return refusing or not self.masters(set_name) or self.is_split(set_name)
 
     def member(self, name: str) -> Member:
         return next(each for each in self.members if each.name == name)

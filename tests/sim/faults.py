@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from random import Random
 from typing import Any, Final
@@ -568,22 +569,35 @@ class Faults:
             self.world.history.note("switch not asked for", name, type(error).__name__)
 
     def recover(self, name: str) -> None:
-        """An operator decides, where agents may not: who acknowledges, else the member with the longest log."""
+        """An operator decides, where agents may not: who acknowledges, else the member with the longest log.
+
+        If two have what the one that acknowledges lacks, it is stopped before.
+        """
         self.world.history.note("an operator decides", name)
         self.world.loop.spawn(self._operator, self._recover(name), "recover")
 
     async def _recover(self, name: str) -> None:
         store = open_lease_store(LEASES_AT[self.world.plan.lease_store], CLUSTER, name)
+        refusing = [each.address for each in self.cluster.of_set(name) if each.refuses]
+        stopped = self.cluster.masters(name) if len(refusing) > 1 else []
+        for member in stopped:
+            member.kill_agent()
+            member.kill_broker()
         try:
+            if stopped:
+                await asyncio.sleep(2 * self.world.plan.timing.duration_s)
             found = await store.read()
             record = found.record if found else None
             statuses = await survey(record, [each.address for each in self.cluster.of_set(name)], _status_of)
             known = {address: status for address, status in statuses.items() if status is not None}
             acknowledging = [each for each, status in known.items() if status.granted_s > 0]
-            chosen = max(acknowledging or known, key=lambda each: (known[each].log_number, known[each].end, each))
+            candidates = [each for each in refusing if each in known] if stopped else acknowledging
+            chosen = max(candidates or known, key=lambda each: (known[each].log_number, known[each].end, each))
             await recover(store, plan_recovery(record, statuses, chosen), found, _status_of)
         except (MQError, ValueError) as error:
             self.world.history.note("not recovered", name, f"{type(error).__name__}: {error}")
+        for member in stopped:
+            member.start()
 
 
 async def _status_of(address: str) -> BrokerStatus | None:

@@ -54,6 +54,7 @@ class History:
     deliveries: list[Delivery] = field(default_factory=list)
     consumed: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))  # by group: finished keys
     counts: Counter[str] = field(default_factory=Counter)
+    alone: set[str] = field(default_factory=set)  # keys of kept messages that a master without replicas has confirmed
     redriven: set[str] = field(default_factory=set)  # keys of dead letters that operators sent again
     pops: PopBook = field(default_factory=PopBook)
 

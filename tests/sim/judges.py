@@ -15,6 +15,7 @@ facts           the lease, the brokers' own words and their metrics say what is 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -140,8 +141,9 @@ def what_is_left(world: World, cluster: Cluster, clients: list[SimClient], fault
     busy = [each.plan.name for each in clients if each.is_producer and each.under_way]
     if busy:
         return [f"sends of {', '.join(busy)} are under way"]
-    cut = _cut_alone(world, cluster) if faults.was_ever_set_back else b""
-    return _not_consumed(world, cluster, clients, cut)
+    if not faults.was_ever_set_back:
+        return _not_consumed(world, cluster, clients)
+    return _not_consumed(world, cluster, clients, _cut_alone(world, cluster), world.history.alone)
 
 
 def _words_of(members: list[Member]) -> str:
@@ -169,7 +171,10 @@ def _cut_alone(world: World, cluster: Cluster) -> bytes:
     return b"".join(disk.read(folder / name) for disk, folder in folders for name in disk.names(folder))
 
 
-def _not_consumed(world: World, cluster: Cluster, clients: list[SimClient], cut: bytes) -> list[str]:
+def _not_consumed(
+    world: World, cluster: Cluster, clients: list[SimClient], cut: bytes = b"", alone: Collection[str] = ()
+) -> list[str]:
+    """``alone`` was confirmed by a master that had no replica, which promises nothing to senders of any kind."""
     history, found = world.history, []
     dead: dict[str, set[str]] = {}
     for client in clients:
@@ -185,6 +190,7 @@ def _not_consumed(world: World, cluster: Cluster, clients: list[SimClient], cut:
             for each in history.sent.values()
             if each.topic in READS[kind] and _is_promised(each) and each.key not in done and each.key not in dead[group]
         ]
+        missing = [each for each in missing if each not in alone]
         if missing and cut:  # a retry is one of a message that was delivered
             delivered = {read.key for read in history.deliveries if read.group == group}
             missing = [each for each in missing if each not in delivered or body_of(each) not in cut]

@@ -36,6 +36,7 @@ from tests.sim.damage_lies import DAMAGE_LIES
 from tests.sim.lease_models import EtcdModel, PostgresModel
 from tests.sim.lie import Lie, Planting, both, replaced, wrapped
 from tests.sim.pop_lies import POP_LIES
+from tests.sim.promise_lies import PROMISE_LIES
 from tests.sim.right_lies import RIGHT_LIES
 from tests.sim.stop_lies import STOP_LIES
 
@@ -437,6 +438,7 @@ LIES: Final = (
     *RIGHT_LIES,
     *DAMAGE_LIES,
     *STOP_LIES,
+    *PROMISE_LIES,
 )
 BY_NAME: Final = {each.name: each for each in (*LIES, *POP_LIES)}
 

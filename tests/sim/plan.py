@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyromq.failover.rules import Timing
 from pyromq.replication.settings import ReplicationSettings
-from tests.sim.families import RETENTION_FROM, STOPS_FROM, family_of
+from tests.sim.families import DISKS_FROM, RETENTION_FROM, STOPS_FROM, family_of
 from tests.sim.lease_models import EtcdModel, PostgresModel
 
 SAFETY, LIVENESS = "safety", "liveness"
@@ -203,6 +203,8 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
         plan = _with_stops(plan, Random(f"{seed}/stops"))
     if seed >= RETENTION_FROM and not family.is_damaged:
         plan = _with_retention(plan, Random(f"{seed}/retention"))
+    if seed >= DISKS_FROM and family.may_lose_disks and plan.sets["a"] > 1:
+        plan = _with_lost_disks(plan, Random(f"{seed}/lost disks"))
     return plan
 
 
@@ -224,10 +226,10 @@ def _with_retention(plan: Plan, rng: Random) -> Plan:
     """In some seeds. Brokers do not know how far a broadcasting consumer is, and a prepared message may be asked about
     for longer than a file is kept here: there are neither.
 
-    One group stands still for long, and files wait for it. A full disk takes delayed messages by force (decision 17),
-    and nobody could say of a changed bit whom it hit.
+    One group stands still for long, and files wait for it. Nobody could say of a changed bit whom it hit.
     """
-    if rng.random() >= 0.4 or any(fault.kind in (FLIP, "disk full") for fault in plan.faults):
+    left_out = (FLIP,) if plan.seed >= DISKS_FROM else (FLIP, "disk full")
+    if rng.random() >= 0.4 or any(fault.kind in left_out for fault in plan.faults):
         return plan
     clients = tuple(each for each in plan.clients if each.kind not in ("broadcast", "transactions"))
     keeps_ms = rng.choice((12_000, 15_000, 20_000))
@@ -290,6 +292,21 @@ def _lost_disk(plan: Plan, number: int) -> tuple[Fault, ...]:
     at_s = BEGIN_S + rng.uniform(2.0, plan.faults_end_s - BEGIN_S)
     length_s = 2 * plan.timing.duration_s + rng.uniform(0.0, 8.0)
     return (Fault(number, round(at_s, 4), DISK, round(length_s, 4), rng.getrandbits(32)),)
+
+
+def _with_lost_disks(plan: Plan, rng: Random) -> Plan:
+    """In half of the seeds, one or two in each burst; each only while another member in sync has everything."""
+    if rng.random() < 0.5:
+        return plan
+    found: list[Fault] = []
+    ends_s = (plan.faults_end_s - BEGIN_S, *(each.burst_s for each in plan.quiet))
+    for burst, end_s in enumerate(ends_s):
+        begin_s = BEGIN_S if burst == 0 else 0.0
+        for _ in range(rng.choice((1, 2))):
+            at_s, length_s = begin_s + rng.uniform(0.0, end_s), rng.uniform(0.5, 3.0) * plan.timing.duration_s
+            number = len(plan.faults) + len(found)
+            found.append(Fault(number, round(at_s, 4), DISK, round(length_s, 4), rng.getrandbits(32), burst=burst))
+    return replace(plan, faults=(*plan.faults, *found))
 
 
 def _damages(rng: Random, lasts_s: float, number: int) -> tuple[Fault, ...]:

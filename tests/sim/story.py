@@ -89,6 +89,7 @@ class Story:
         await asyncio.sleep(pause_s)
         look_now(self._world, self._cluster, self._verdict)
         self._world.witness.look()
+        self._world.witness.look_at_promises()
 
     def _look_at_disks(self) -> None:
         self._seen_on_disk = len(self._world.history.sent)
@@ -130,5 +131,5 @@ class Story:
     def _let_operators_decide(self) -> None:
         cluster = self._cluster
         for name in self._world.plan.sets:
-            if self._world.plan.is_managed(name) and (not cluster.masters(name) or cluster.is_split(name)):
+            if self._world.plan.is_managed(name) and cluster.needs_decision(name):
                 self._faults.recover(name)

@@ -24,6 +24,12 @@ _FOUND = {
     300007: "a member that had just become a replica took a change of users that its new master never got",
     300151: "a master that nobody sent to said that no replica was in sync, long after the lease named it again",
     300188: "kept messages of an outbox were put aside for good, because a member with an empty disk had no users yet",
+    300676: "a master with a new disk took the next lease, because a member was missing, and all others cut their logs",
+    301102: "a member with a new disk counted as one that has seen no lease, and one went on under another's number",
+    302046: "one of two with a new disk made the first lease of an empty store, as the other one was not heard",
+    300429: "a member that had confirmed messages alone cut them, for a master of another lease of the same number",
+    400020: "a member with a new disk heard of an older lease from a store that was set back, and was a witness",
+    400015: "a member in sync waited for a longer log, whose owner was not in sync: nobody could be master",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",
 }

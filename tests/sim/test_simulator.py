@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.sim.commands import last_line, run_python, simulate
-from tests.sim.families import DAMAGED, MIX, MIX_FROM, NEW_FROM, RETENTION_FROM, STOPS_FROM, family_of
+from tests.sim.families import DAMAGED, DISKS_FROM, MIX, MIX_FROM, NEW_FROM, RETENTION_FROM, STOPS_FROM, family_of
 from tests.sim.plan import (
     CONSUMERS,
     DAMAGE,
@@ -161,6 +161,16 @@ def test_new_seeds_have_every_fault_operation_story_and_client() -> None:
     for plan in plans:
         kinds = {fault.kind for fault in plan.faults}
         assert (family_of(plan.seed) is DAMAGED) == (DAMAGE in kinds), "while a message is damaged nothing else fails"
+
+
+def test_disks_are_lost_in_all_bursts_from_their_number_on() -> None:
+    def lost(first: int) -> list[int]:
+        plans = [make_plan(seed) for seed in range(first, first + 300)]
+        return [sum(fault.kind == DISK for fault in plan.faults) for plan in plans]
+
+    assert max(lost(DISKS_FROM - 300)) == 1 and max(lost(DISKS_FROM)) > 3
+    plans = [make_plan(seed) for seed in range(DISKS_FROM, DISKS_FROM + 300)]
+    assert any(plan.keeps_ms and any(fault.kind == "disk full" for fault in plan.faults) for plan in plans)
 
 
 def test_seeds_have_stops_from_their_number_on_and_one_stops_members_and_clients_in_order() -> None:

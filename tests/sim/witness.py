@@ -2,6 +2,7 @@
 
 acknowledged    every member that the lease names has the record on its disk, flushed, when its sender hears SEND_OK
 read            likewise when a consumer gets it: whoever may be master next gives that offset to no other message
+promises        no member cuts a lease that was acknowledged under, unless an operator said so
 progress        a committed offset passes no message that a listener of the group has begun, and nobody has ended
 
 Power lost at any other moment could show the same, by luck; looks of the other judges are seconds apart.
@@ -13,6 +14,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from pyromq.aio import ReceivedMessage
+from pyromq.wire.json.membership import Epoch
 from pyromq.wire.message_id import decode_offset_id
 from tests.sim.clients import GROUPS, READS, body_of
 from tests.sim.cluster import FOLDER, Cluster, Member, World, store_of
@@ -36,6 +38,7 @@ class Witness:
         self._verdict = verdict
         self._begun: dict[Place, set[int]] = defaultdict(set)  # offsets that listeners have, or had when they died
         self._ended: dict[Place, set[int]] = defaultdict(set)
+        self._promised: dict[tuple[str, int], Epoch] = {}  # by member and disk: the newest that it had noted
 
     def acknowledged(self, sent: Sent, offset_message_id: str, broker: str) -> None:
         position = int(decode_offset_id(offset_message_id)[1])
@@ -65,6 +68,22 @@ class Witness:
         self._begun[place].discard(message.offset)
         self._ended[place].add(message.offset)
         self.look()
+
+    def look_at_promises(self) -> None:
+        for member in self._cluster.members:
+            broker = member.serving
+            lease = broker._environment.lease if broker is not None else None
+            if lease is None:
+                continue
+            state, disk = lease.state, (member.name, member.disks)
+            before = self._promised.get(disk)
+            if before is not None and before.number > state.decided:
+                if not any(before.is_same(each) for each in state.epochs):
+                    self._verdict.fail(f"{member.name} has cut lease {before.number}, under which it had acknowledged")
+            if state.promised is not None:
+                self._promised[disk] = state.promised
+            else:
+                self._promised.pop(disk, None)
 
     def look(self) -> None:
         """At progress, as masters have it now."""

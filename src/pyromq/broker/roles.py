@@ -193,7 +193,7 @@ class RoleChanges:
             case MemberAction.PROMOTE:
                 self._begin(self._promote(control.number, control.waits))
             case MemberAction.FOLLOW:
-                self._begin(self._follow(control.master, control.number))
+                self._begin(self._follow(control.master, control.number, control.decided))
 
     @property
     def _is_changing(self) -> bool:
@@ -235,12 +235,12 @@ class RoleChanges:
             lease.promoted(number, broker.store.end_position, waits)
         broker.parts.write_path.gate.release()
 
-    async def _follow(self, master: str, number: int) -> None:
+    async def _follow(self, master: str, number: int, decided: int) -> None:
         broker, lease = self._broker, self._lease
         assert lease is not None
         follower = broker.parts.replication.follower
         try:
-            lease.follows(master, number)
+            lease.follows(master, number, decided)
         except OSError:  # the disk is full, or fails: the lease is another's all the same
             if follower is None:
                 self._turn_sends_away()

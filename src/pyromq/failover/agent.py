@@ -54,15 +54,21 @@ class BrokerControl(Protocol):
     async def promote(self, number: int, waits: bool | None) -> None:
         """Be master, and wait for replicas or not; nothing is acknowledged before the first grant."""
 
-    async def follow(self, master: str, number: int) -> None:
-        """Be a replica of that broker; what the log has beyond the master's is put aside."""
+    async def follow(self, master: str, number: int, decided: int = 0) -> None:
+        """Be a replica of that broker; what the log has beyond the master's is put aside.
+
+        Not if that was acknowledged under a lease after ``decided``, the newest one whose holder an operator chose.
+        """
 
     async def hold(self) -> None: ...
 
     async def release(self) -> None: ...
 
-    async def note(self, waiting: str, members: tuple[str, ...]) -> None:
-        """What the agent waits for, to be shown; and all members, to be kept (empty: as before)."""
+    async def note(self, waiting: str, members: tuple[str, ...], newest: int = 0) -> None:
+        """What the agent waits for, to be shown; and all members, to be kept (empty: as before).
+
+        ``newest`` is the newest lease, of an agent that is sure of it: a disk that was empty knows as much as others.
+        """
 
 
 class Peers(Protocol):
@@ -96,6 +102,7 @@ class AgentState:
     since_s: float = float("-inf")  # when the broker was promoted
     failing_s: float = float("inf")  # since when its store takes no messages
     mine: LeaseRecord | None = None  # the newest one that was written for this broker as holder
+    newest: LeaseRecord | None = None  # of all that were seen
     reported_s: dict[str, float] = field(default_factory=dict)  # when each sentence was logged
     noted: tuple[str, float] = ("", float("-inf"))  # what the broker got last, and when
 
@@ -107,6 +114,8 @@ class AgentState:
         if is_blind or (before is not None and (found is None or found.record.is_older_than(before.record))):
             self.is_sure = False
         self.read_s, self.found = now_s, found
+        if found is not None and (self.newest is None or self.newest.is_older_than(found.record)):
+            self.newest = found.record
 
     def note_broker(self, broker: BrokerStatus) -> None:
         """Remember the broker; one that has seen a newer lease than the store has makes its agent unsure."""
@@ -270,6 +279,7 @@ class Agent:
             is_sure=state.is_sure,
             is_holder_asked=state.found == state.holder_asked,
             mine=state.mine,
+            newest=state.newest,
             since_s=state.since_s,
             wall_ms=self._wall_ms(),
             failing_s=state.failing_s,
@@ -282,8 +292,9 @@ class Agent:
         members = record.everybody if record is not None and state.is_sure else ()
         text, at_s = state.noted
         is_due = waiting != text or (bool(waiting) and now_s - at_s > _NOTE_S)
-        if is_due or (members and set(members) != set(broker.members)):
-            await self._broker.note(waiting, members)
+        newest = broker.number if broker.is_new and members and record and record.number == broker.number else 0
+        if is_due or newest or (members and set(members) != set(broker.members)):
+            await self._broker.note(waiting, members, newest)
             state.noted = waiting, now_s
 
     async def _carry_out(self, step: Step, broker: BrokerStatus) -> str:
@@ -304,8 +315,8 @@ class Agent:
                 await self._broker.promote(number, waits)
                 self.state.is_sure, self.state.renewed_s, self.state.since_s = True, float("-inf"), self._now_s()
                 return f"promoting the broker under lease {number}"
-            case Follow(master, number):
-                await self._broker.follow(master, number)
+            case Follow(master, number, decided):
+                await self._broker.follow(master, number, decided)
                 return f"following {master} under lease {number}"
             case HoldSends():
                 await self._broker.hold()

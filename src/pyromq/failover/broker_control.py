@@ -61,10 +61,9 @@ class BrokerBeside:
         control = Control(action=MemberAction.PROMOTE, number=number, waits=waits)
         await self._report(RequestCode.CONTROL_MEMBER, control)
 
-    async def follow(self, master: str, number: int) -> None:
-        await self._report(
-            RequestCode.CONTROL_MEMBER, Control(action=MemberAction.FOLLOW, number=number, master=master)
-        )
+    async def follow(self, master: str, number: int, decided: int = 0) -> None:
+        control = Control(action=MemberAction.FOLLOW, number=number, master=master, decided=decided)
+        await self._report(RequestCode.CONTROL_MEMBER, control)
 
     async def hold(self) -> None:
         await self._report(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.HOLD))
@@ -72,10 +71,9 @@ class BrokerBeside:
     async def release(self) -> None:
         await self._report(RequestCode.CONTROL_MEMBER, Control(action=MemberAction.RELEASE))
 
-    async def note(self, waiting: str, members: tuple[str, ...]) -> None:
-        await self._report(
-            RequestCode.CONTROL_MEMBER, Control(action=MemberAction.NOTE, waiting=waiting, members=members)
-        )
+    async def note(self, waiting: str, members: tuple[str, ...], newest: int = 0) -> None:
+        control = Control(action=MemberAction.NOTE, waiting=waiting, members=members, newest=newest)
+        await self._report(RequestCode.CONTROL_MEMBER, control)
 
     async def _report(self, code: RequestCode, control: Control) -> None:
         link = self.client.brokers.link(self.address)

@@ -39,6 +39,14 @@ class Census:
         """The newest lease that anybody has seen."""
         return max([broker.number, *(each.number for each in self.answers.values())])
 
+    def that_remember(self, broker: BrokerStatus) -> frozenset[str]:
+        """The members whose answers count, and this one: who has a new disk has forgotten the leases before that.
+
+        A store that was set back may have told it of an older one since.
+        """
+        everybody, is_first = {**self.answers, broker.address: broker}, not self.highest(broker)
+        return frozenset(at for at, each in everybody.items() if is_first or (each.number and not each.is_new))
+
     def longer_log(self, broker: BrokerStatus) -> BrokerStatus | None:
         """The member with the longest log of the newest lease, if it is longer than that of this broker."""
         longest = max(self.answers.values(), key=_length, default=broker)
@@ -62,22 +70,44 @@ def known(me: str, broker: BrokerStatus, record: LeaseRecord | None, census: Cen
     """All members of this broker name that anybody has reported."""
     found = {me, *broker.members, *({broker.master} - {""}), *(record.everybody if record is not None else ())}
     if census is not None:
-        found |= census.named | census.answers.keys()
         for each in census.answers.values():
             found |= set(each.members)
+        new = census.answers.keys() - census.that_remember(broker)  # or with a new disk, if others know them
+        found |= (census.named | census.answers.keys()) - new
     return tuple(sorted(found))
 
 
-def lacks_answers(me: str, known: Collection[str], census: Census, *, is_patient: bool) -> str:
-    """Why there are too few answers to go on; empty when there are enough."""
-    missing = sorted(set(known) - census.answers.keys() - {me})
-    if not missing or (len(known) > 2 and len(missing) == 1) or (len(known) == 2 and not is_patient):
+def lacks_answers(me: str, known: Collection[str], heard: Collection[str], *, is_patient: bool) -> str:
+    """Why there are too few answers to go on; empty when there are enough. ``heard`` has us, unless our disk is new."""
+    missing = sorted(set(known) - set(heard))
+    if not missing or (len(known) > 2 and len(missing) == 1):
         return ""
     names = ", ".join(missing)
     if len(known) == 2:
-        return f"not sure that the lease store is current: waiting a while for {names}, {OVERRULE}"
+        if missing == [me] or (me in heard and not is_patient):
+            return ""
+        how_long = " a while" if me in heard else ""
+        return f"not sure that the lease store is current: waiting{how_long} for {names}, {OVERRULE}"
     text = f"not sure that the lease store is current: {len(known) - 1} of {len(known)} members have to say what they "
-    return f"{text}have seen, and {names} do not answer; start them, {OVERRULE}"
+    return f"{text}have seen, and {names} do not answer, or have an empty disk; start them, {OVERRULE}"
+
+
+def lacks_any(me: str, known: Collection[str], heard: Collection[str]) -> str:
+    """Why the first lease of all is not made; empty when everybody who is known has seen none either.
+
+    A broker that has seen no lease may have lost its disk, so what it has seen says nothing.
+    """
+    missing = ", ".join(sorted(set(known) - set(heard) - {me}))
+    text = "the first lease is made when every member that is known has answered: start"
+    return f"{text} {missing}, {OVERRULE}" if missing else ""
+
+
+def forgotten(newest: LeaseRecord) -> str:
+    """The sentence about a store and a disk that both have lost what was seen."""
+    return (
+        f"lease {newest.number} of {newest.holder} was seen, but neither the lease store nor this disk has it: "
+        f"another member has to answer, {OVERRULE}"
+    )
 
 
 def not_last_master(me: str, broker: BrokerStatus, census: Census, record: LeaseRecord | None) -> str:

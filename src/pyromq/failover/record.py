@@ -35,6 +35,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     members: tuple[str, ...] = ()  # all that were ever in sync, until an operator removes one
     away: dict[str, int] = {}  # members that are not in sync, and since when: Unix time in ms of the holder's machine
     waits: bool | None = None  # whether masters of this set wait for replicas: a sync set stays one; None: not known
+    decided: int = 0  # the newest lease whose holder an operator chose, knowing what is lost
     forced: bool = False  # by an operator who knows what is lost: its holder need not ask the others
 
     def encode(self) -> bytes:

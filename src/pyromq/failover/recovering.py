@@ -60,14 +60,18 @@ def plan_recovery(record: LeaseRecord | None, statuses: Mapping[str, BrokerStatu
         raise LeaseError(f"{chosen} does not answer, so nobody knows what it has; answering: {answering}")
     for address, status in statuses.items():
         if status is not None and status.granted_s > 0 and address != chosen:
-            raise LeaseError(f"{address} is master and acknowledges: use pyromq cluster switch, or --from {address}")
+            raise LeaseError(
+                f"{address} is master and acknowledges: use pyromq cluster switch, or --from {address}; if {chosen} "
+                f"has what {address} lacks, stop {address} and its agent first"
+            )
     costs = [_cost(address, status, best) for address, status in sorted(statuses.items())]
     seen = [record.number if record else 0, *(status.number for status in statuses.values() if status is not None)]
-    ahead = 1 if all(each.answers for each in costs) else _MISSING_AHEAD
+    number = max(seen) + (1 if all(each.answers for each in costs) else _MISSING_AHEAD)
     return RecoveryPlan(
         record=LeaseRecord(
             holder=chosen,
-            number=max(seen) + ahead,
+            number=number,
+            decided=number,
             in_sync=(chosen,),
             confirmed=0,
             metadata=0,

@@ -20,6 +20,7 @@ from pyromq.errors import ConfigError
 from pyromq.failover import doubt
 from pyromq.failover.doubt import Ask, Census
 from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberRole, MemberStatus
+from pyromq.wire.json.membership import parting
 
 LEASE_S_MIN: Final = 1.0
 LEASE_S_MAX: Final = 300.0
@@ -78,6 +79,7 @@ class Sight:
     is_sure: bool = True  # the store was watched without a gap since it was known to be current
     is_holder_asked: bool = False  # about this very record
     mine: LeaseRecord | None = None  # the newest one that we wrote or found as holder
+    newest: LeaseRecord | None = None  # of all that we have seen
     census: Census | None = None  # what the other members said, if they were asked
     asked_s: float = float("inf")  # since when they are asked without having answered
     since_s: float = float("-inf")  # when our broker was promoted: members that it was given come within a moment
@@ -122,6 +124,7 @@ class Promote:
 class Follow:
     master: str
     number: int
+    decided: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,7 @@ def decide(sight: Sight) -> Step:
     if doubt.is_forked(broker, record):
         return KeepWaiting(doubt.forked(record))
     if broker.role is MemberRole.MASTER or broker.master != record.holder or broker.number != record.number:
-        return Follow(record.holder, record.number)
+        return Follow(record.holder, record.number, record.decided)
     if not sight.is_sure and not sight.is_holder_asked:
         return AskHolder(record.holder)
     return KeepWaiting(f"{record.holder} is master")
@@ -204,13 +207,13 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
     """There is no lease, or an older one than this broker has seen."""
     census = sight.census
     if census is None:
-        return Ask(doubt.known(sight.me, broker, sight.record))
+        return Ask(doubt.known(sight.me, broker, sight.record or sight.newest))
     highest = census.highest(broker)
-    if highest and (problem := doubt.not_last_master(sight.me, broker, census, sight.record)):
-        return KeepWaiting(problem)
-    if not highest and broker.role is not MemberRole.MASTER:
-        return KeepWaiting("there is no lease yet: the broker that was started as master makes it")
-    if problem := _lacks_answers(sight, broker, census):
+    if not highest:
+        problem = _not_first(sight, broker, census)
+    else:
+        problem = doubt.not_last_master(sight.me, broker, census, sight.record) or _lacks_answers(sight, broker, census)
+    if problem:
         return KeepWaiting(problem)
     if highest and not sight.is_expired:
         return KeepWaiting("the lease is made again when every earlier one has ended")
@@ -222,11 +225,22 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
         metadata=broker.metadata,
         duration_ms=round(sight.timing.duration_s * 1000),
         renewals=sight.record.renewals + 1 if sight.record else 0,
+        decided=sight.record.decided if sight.record else 0,
         members=doubt.known(sight.me, broker, sight.record, census),
         waits=broker.waits,
     )
     record = replace(record, away=_away(sight, record))
     return Write(record, "the store has lost the lease: it is made again" if highest else "the first lease")
+
+
+def _not_first(sight: Sight, broker: BrokerStatus, census: Census) -> str:
+    """Why this broker does not make the first lease of all; empty when it may."""
+    if broker.role is not MemberRole.MASTER:
+        return "there is no lease yet: the broker that was started as master makes it"
+    newest = sight.newest
+    if newest is not None and (newest.renewals or newest.holder != sight.me):
+        return doubt.forgotten(newest)
+    return doubt.lacks_any(sight.me, doubt.known(sight.me, broker, newest, census), census.answers)
 
 
 def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step | None:
@@ -247,25 +261,40 @@ def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step |
     if problem := _lacks_answers(sight, broker, census):
         return KeepWaiting(problem)
     if (broker.role is MemberRole.REPLICA or broker.number < record.number) and (longer := census.longer_log(broker)):
-        if record.holder != sight.me or longer.log_number >= record.number:
+        if record.holder != sight.me:
+            return _given_way(sight, broker, record, longer)
+        if longer.log_number >= record.number:
             return KeepWaiting(doubt.behind(longer))
     return None  # also a holder that was never promoted: what is longer is an older master's, never acknowledged tail
+
+
+def _given_way(sight: Sight, broker: BrokerStatus, record: LeaseRecord, longer: BrokerStatus) -> Step:
+    """The next lease for a member that has all that this one has, and more, whether the record names it or not."""
+    parted = parting(broker.epochs, longer.epochs)
+    if (parted is not None and parted < broker.end) or longer.metadata < record.metadata or longer.unfit:
+        return KeepWaiting(doubt.behind(longer))
+    given = replace(_taken(sight, broker, record), holder=longer.address, in_sync=(longer.address, sight.me))
+    return Write(replace(given, away=_away(sight, given)), f"{longer.address} has a longer log: the lease is its")
 
 
 def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:
     is_patient = sight.now_s - sight.asked_s < sight.timing.alone_s
     known = doubt.known(sight.me, broker, sight.record, census)
-    return doubt.lacks_answers(sight.me, known, census, is_patient=is_patient)
+    return doubt.lacks_answers(sight.me, known, census.that_remember(broker), is_patient=is_patient)
 
 
 def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
+    is_promoted = broker.role is MemberRole.MASTER and broker.number >= record.number
+    if not is_promoted and not record.forced:
+        if not broker.number and record.renewals:
+            return KeepWaiting(f"the lease is ours, but this disk is new: another member takes over, {doubt.OVERRULE}")
+        if sight.me not in record.in_sync or broker.end < record.confirmed:
+            return KeepWaiting(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
     if not sight.is_sure and _is_one_missing(sight, broker):
         return Write(
             _taken(sight, broker, record), "a member is missing: what it may have alone is under an older lease"
         )
-    if broker.role is MemberRole.REPLICA or broker.number < record.number:
-        if sight.me not in record.in_sync or broker.end < record.confirmed:
-            return KeepWaiting(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
+    if not is_promoted:
         return Promote(record.number, record.waits)
     if record.wanted and record.wanted != sight.me:
         return _hand_over(sight, broker, record)
@@ -289,7 +318,7 @@ def _is_one_missing(sight: Sight, broker: BrokerStatus) -> bool:
     if sight.census is None:
         return False
     known = doubt.known(sight.me, broker, sight.record, sight.census)
-    return len(known) > 2 and len(sight.census.answers) + 1 < len(known)
+    return len(known) > 2 and len(sight.census.that_remember(broker)) < len(known)
 
 
 def _away(sight: Sight, record: LeaseRecord) -> dict[str, int]:

@@ -153,6 +153,9 @@ class Maintenance:
             if store.removal.oldest is not None or len(store.log.segments) < 2:
                 return
             oldest, needed_from = store.log.segments.first, self._needed_from()
+            if oldest.end > needed_from and not store.settings.delete_unread:  # sends are refused instead
+                self._keep_needed(oldest, "file kept on a disk that is too full")
+                return
             if not self._delete_counted(1, forced=True):
                 return
             if oldest.end > needed_from:
@@ -183,11 +186,15 @@ class Maintenance:
         needed_from = self._needed_from()
         for number, segment in enumerate(islice(self._store.log.segments, count)):
             if segment.end > needed_from:
-                if segment.base != self._needed_file:
-                    self._needed_file = segment.base
-                    logger.warning("expired file kept, delayed messages wait in it: file=%s", segment.path.name)
+                self._keep_needed(segment, "expired file kept")
                 return number
         return count
+
+    def _keep_needed(self, file: Segment, what: str) -> None:
+        """Say so once for each file."""
+        if file.base != self._needed_file:
+            self._needed_file = file.base
+            logger.warning("%s, delayed messages wait in it: file=%s", what, file.path.name)
 
     def _delete_counted(self, count: int, *, forced: bool) -> int:
         """Delete the oldest files, once it is known who has not read them; returns how many, 0 while that is counted.

@@ -87,6 +87,20 @@ def wait_for(place: Any) -> None:
     expect(place.first).to_be_visible(timeout=LIVE_MS_MAX)
 
 
+def test_a_button_asks_also_while_the_other_scripts_are_on_their_way(page: Page, billing: Billing) -> None:
+    """It sent without a question when it was clicked early."""
+    others = re.compile(r"/(app|live|times|charts|find)[^/]*\.js")
+    page.route(others, lambda route: route.fulfill(content_type="text/javascript", body=""))
+    page.goto("/dead-letters/billing")
+    page.locator("table.messages tbody tr").filter(has_text="order-42").locator("a.id").click()
+    page.get_by_role("button", name="Redrive", exact=True).click()
+    expect(page.locator("#confirm-text")).to_contain_text("Send this letter again?")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#confirm")).to_be_hidden()
+    page.unroute(others)
+    assert "order-42" not in billing.billed
+
+
 def test_why_order_42_was_not_billed_and_that_it_is_now(page: Page, billing: Billing) -> None:
     # the overview says that something waits: one click leads to it
     finding = page.get_by_role("link", name="See why, redrive")

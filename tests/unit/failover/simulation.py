@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from pyromq.broker.base.lease import LeaseState
 from pyromq.errors import MQError
 from pyromq.failover.agent import Agent
 from pyromq.failover.doubt import Census
@@ -30,6 +31,7 @@ from pyromq.failover.record import (
 from pyromq.failover.recovering import plan_recovery
 from pyromq.failover.rules import Timing
 from pyromq.failover.store import StoredLease
+from pyromq.wire.json.membership import Epoch
 
 T = TypeVar("T")
 CALL_S = 1.0  # the longest that a call of an agent takes before it is given up
@@ -149,6 +151,8 @@ class SimulatedBroker:
         self.role = MemberRole.MASTER if is_master else MemberRole.REPLICA
         self.number = 0
         self.log_number = 0
+        self.kept = LeaseState(is_new=True)  # what it keeps of leases besides these two numbers
+        self.is_refusing = False  # to cut what was acknowledged
         self.members: tuple[str, ...] = ()
         self.renewals = 0
         self.master = ""
@@ -188,6 +192,8 @@ class SimulatedBroker:
             changing=self._change is not None and not self._change.done(),
             granted_s=max(0.0, self.granted_until_s - now_s()),
             log_number=self.log_number,
+            epochs=self.kept.epochs,
+            is_new=self.kept.is_new,
             members=self.members,
             renewals=self.renewals,
         )
@@ -198,9 +204,11 @@ class SimulatedBroker:
             self.members = tuple(sorted({*self.members, *required}))
             self.granted_until_s, self.required, self.renewals = until_s, required, record.renewals
 
-    async def note(self, waiting: str, members: tuple[str, ...]) -> None:
+    async def note(self, waiting: str, members: tuple[str, ...], newest: int = 0) -> None:
         await self._asked()
         self.waiting, self.members = waiting, members or self.members
+        if newest and newest == self.number:
+            self.kept = replace(self.kept, is_new=False)
 
     async def promote(self, number: int, waits: bool | None) -> None:
         await self._asked()
@@ -211,15 +219,20 @@ class SimulatedBroker:
         if number > self.number or (number == self.number and self.role is MemberRole.REPLICA):
             self.role, self.number, self.master, self.held = MemberRole.MASTER, number, "", False
             self.log_number, self.renewals = number, 0
+            earlier = tuple(each for each in self.kept.epochs if each.number < number)
+            mark = self.node.chance.randrange(1, 1 << 30)
+            epoch = Epoch(number=number, start=len(self.log), mark=mark)
+            self.kept, self.is_refusing = replace(self.kept, epochs=(*earlier, epoch), is_new=False), False
             self.granted_until_s, self.required, self.reports = 0.0, (), {}
             self.acknowledged = len(self.log)  # any of it may have been acknowledged
 
-    async def follow(self, master: str, number: int) -> None:
+    async def follow(self, master: str, number: int, decided: int = 0) -> None:
         await self._asked()
         if number < self.number:
             raise MQError("it has seen a newer lease")
         if number >= self.number:
             self.role, self.number, self.master, self.held = MemberRole.REPLICA, number, master, False
+            self.kept = replace(self.kept, decided=max(decided, self.kept.decided))
             self.granted_until_s = 0.0
 
     async def hold(self) -> None:
@@ -268,9 +281,16 @@ class SimulatedBroker:
                 or now_s() < master.node.paused_until_s
             ):
                 continue
+            is_longer = self.log != master.log[: len(self.log)]
+            self.is_refusing = is_longer and self.kept.broken_promise(master.kept.epochs) is not None
+            if self.is_refusing:
+                continue
             while self.log != master.log[: len(self.log)]:
                 self.log.pop()  # beyond what the master has
             self.log_number = self.number
+            self.kept = replace(self.kept, epochs=master.kept.epochs)
+            if master.kept.promised == master.kept.epochs[-1]:
+                self.kept = replace(self.kept, promised=master.kept.promised)
             self.log += master.log[len(self.log) : len(self.log) + self.node.chance.randrange(1, 6)]
             master.reports[self.node.name] = (len(self.log), now_s())
 
@@ -287,6 +307,8 @@ class SimulatedBroker:
                 return
             if all(self.reports.get(name, (0, 0.0))[0] >= end for name in self.required):
                 self.acknowledged = max(self.acknowledged, end)
+                if self.group.waits:
+                    self.kept = replace(self.kept, promised=self.kept.epochs[-1])
                 self.group.acknowledge(self, message, has_copies=bool(self.required))
                 return
 
@@ -402,10 +424,19 @@ class Group:
         """Somebody who looks, and decides where agents say that they may not."""
         brokers = self.brokers.values()
         masters = [each for each in brokers if each.may_acknowledge]
-        if masters and all(each.number == masters[0].number for each in brokers):
+        refusing = [each for each in brokers if each.is_refusing]
+        if masters and not refusing and all(each.number == masters[0].number for each in brokers):
             if all(each.role is MemberRole.REPLICA for each in brokers if each is not masters[0]):
                 return
         self.operated += 1
+        if len(refusing) > 1:  # two have what the master lacks: one of them is it from now on
+            for master in masters:
+                self.crash(master.node)
+            await asyncio.sleep(30)
+            for master in masters:
+                master.node.is_alive = True
+            masters = []
+        brokers = refusing if len(refusing) > 1 else list(brokers)
         best = masters[0] if masters else max(brokers, key=lambda each: (each.log_number, len(each.log)))
         statuses = {name: each.told() for name, each in self.brokers.items()}
         self.store.put(plan_recovery(self.store.record, statuses, best.node.name).record)

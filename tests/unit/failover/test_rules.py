@@ -25,6 +25,7 @@ from pyromq.failover.rules import (
     required_members,
 )
 from pyromq.failover.store import StoredLease
+from pyromq.wire.json.membership import Epoch
 
 A, B, C = "a:1", "b:1", "c:1"
 TIMING = Timing(duration_s=9.0, renew_s=3.0, margin_s=2.0, look_s=0.5, absent_s=6.0)
@@ -292,9 +293,26 @@ def test_who_takes_over_without_being_sure_has_the_longest_log() -> None:
     assert decide(sight(B, REPLICA, KNOWN, **expired)) == Ask((A, B, C))
     shorter = Census(answers={C: replace(REPLICA, address=C, end=110)})
     assert written(decide(sight(B, REPLICA, KNOWN, **expired, census=shorter))).number == 4
-    longer = Census(answers={C: replace(REPLICA, address=C, end=116)})
-    step = decide(sight(B, REPLICA, KNOWN, **expired, census=longer))
-    assert isinstance(step, KeepWaiting) and f"{C} has a longer log" in step.reason
+    third = replace(REPLICA, address=C, end=116)
+    given = written(decide(sight(B, REPLICA, KNOWN, **expired, census=Census(answers={C: third}), wall_ms=9)))
+    assert (given.holder, given.number, given.in_sync, given.confirmed) == (C, 4, (C, B), 115)
+    assert given.away == {A: 9}, "the one that was in sync gives it the lease: neither could go on by itself"
+
+
+def test_a_longer_log_that_is_no_copy_of_ours_is_waited_for() -> None:
+    expired = {**UNSURE, "seen_s": 0.0}
+    ours, theirs = (Epoch(number=3, start=100, mark=mark) for mark in (7, 8))
+    replica, third = replace(REPLICA, epochs=(ours,)), replace(REPLICA, address=C, end=116)
+    others = (
+        replace(third, epochs=(theirs,)),
+        replace(third, metadata=6),
+        replace(third, failing="the disk is full"),
+    )
+    for other in others:
+        step = decide(sight(B, replica, KNOWN, **expired, census=Census(answers={C: other})))
+        assert isinstance(step, KeepWaiting) and f"{C} has a longer log" in step.reason, other
+    copy = Census(answers={C: replace(third, epochs=(ours,))})
+    assert written(decide(sight(B, replica, KNOWN, **expired, census=copy))).holder == C
 
 
 def test_a_holder_that_was_never_promoted_goes_on_whatever_tail_the_master_before_it_has() -> None:
@@ -510,3 +528,99 @@ def test_a_lease_of_ours_does_not_promote_a_log_that_it_does_not_call_in_sync() 
     record = replace(RECORD, holder=B, in_sync=(A,))
     assert isinstance(decide(sight(B, REPLICA, record)), KeepWaiting)
     assert decide(sight(B, REPLICA, replace(record, in_sync=(A, B)))) == Promote(record.number)
+
+
+# --- disks that were replaced ---
+
+
+def test_a_holder_with_a_new_disk_waits_for_a_member_that_has_something() -> None:
+    """The others cut what they had: found by seed 300676 of the simulator, with one of three members away."""
+    empty = replace(MASTER, number=0, end=0, flushed=0, acknowledged=0, required=(), replicas=())
+    renewed = replace(KNOWN, renewals=5)
+    most = Census(answers={B: REPLICA})
+    assert isinstance(decide(sight(A, empty, renewed, **UNSURE, census=most)), KeepWaiting)
+    nothing_yet = replace(renewed, confirmed=0)
+    assert isinstance(decide(sight(A, empty, nothing_yet, **UNSURE, census=most)), KeepWaiting)
+    assert isinstance(decide(sight(A, empty, nothing_yet)), KeepWaiting), "sure of the store or not"
+    shorter = replace(MASTER, number=2, end=99, flushed=99)
+    assert isinstance(decide(sight(A, shorter, renewed, **UNSURE, census=most)), KeepWaiting)
+    forced = replace(nothing_yet, forced=True, in_sync=(A,))
+    assert decide(sight(A, empty, forced, **{**UNSURE, "seen_s": 0.0})) == Promote(3, None), "an operator knows better"
+
+
+def test_the_first_lease_is_that_of_a_new_disk() -> None:
+    first = LeaseRecord(holder=A, number=1, in_sync=(A,), duration_ms=9000)
+    assert decide(sight(A, replace(MASTER, number=0), first)) == Promote(1, None)
+
+
+def test_the_first_lease_needs_an_answer_of_everybody_who_is_known() -> None:
+    """One of two lost its disk and the store its lease, and it went on alone: found by seed 302046 of the simulator."""
+    empty = replace(MASTER, number=0, end=0, flushed=0, acknowledged=0, required=(), replicas=())
+    waited = {**UNSURE, "asked_s": 0.0, "seen_s": 0.0}
+    step = decide(sight(A, empty, None, **waited, census=Census(named=frozenset((B,)))))
+    assert isinstance(step, KeepWaiting) and f"start {B}" in step.reason
+    other = Census(answers={B: replace(REPLICA, number=0, master="")}, named=frozenset((B,)))
+    assert written(decide(sight(A, empty, None, **waited, census=other))).number == 1
+
+
+def test_an_agent_remembers_a_lease_that_store_and_disk_have_lost() -> None:
+    empty = replace(MASTER, number=0, end=0, flushed=0, acknowledged=0, required=(), replicas=())
+    state = AgentState()
+    state.note_record(StoredLease(replace(RECORD, renewals=4), "1"), 10.0, 9.0)
+    state.note_record(StoredLease(replace(RECORD, renewals=3), "2"), 11.0, 9.0)
+    state.note_record(None, 12.0, 9.0)
+    assert state.newest == replace(RECORD, renewals=4)
+    assert decide(sight(A, empty, None, **UNSURE, newest=state.newest)) == Ask((A, B))
+    step = decide(sight(A, empty, None, **UNSURE, newest=state.newest, census=Census(), seen_s=0.0))
+    assert isinstance(step, KeepWaiting) and "lease 3 of a:1 was seen" in step.reason
+    never_granted = LeaseRecord(holder=A, number=1, in_sync=(A,), duration_ms=9000)
+    again = written(decide(sight(A, empty, None, **UNSURE, newest=never_granted, census=Census(), seen_s=0.0)))
+    assert again.number == 1
+
+
+def test_a_member_with_a_new_disk_has_nothing_to_say() -> None:
+    """One member was master of a newer lease with it, and is away: found by seed 301102 of the simulator."""
+    known = replace(MASTER, members=(A, B, C))
+    empty = replace(REPLICA, number=0, end=0, flushed=0, master="")
+    for record in (None, KNOWN):
+        step = decide(sight(A, known, record, **UNSURE, census=Census(answers={B: empty}), seen_s=0.0))
+        assert isinstance(step, KeepWaiting) and f"{B}, {C}" in step.reason
+        one_remembers = Census(answers={B: empty, C: replace(REPLICA, address=C)})
+        assert written(decide(sight(A, known, record, **UNSURE, census=one_remembers, seen_s=0.0))).number == 4
+
+
+def test_a_new_disk_that_was_told_of_an_older_lease_has_nothing_to_say_either() -> None:
+    """The store was set back, and a member with a new disk followed what it said: found by seed 400020."""
+    known = replace(MASTER, members=(A, B, C))
+    told = replace(REPLICA, is_new=True)
+    step = decide(sight(A, known, KNOWN, **UNSURE, census=Census(answers={B: told}), seen_s=0.0))
+    assert isinstance(step, KeepWaiting) and f"{B}, {C}" in step.reason
+    assert (
+        written(decide(sight(A, known, KNOWN, **UNSURE, census=Census(answers={B: REPLICA}), seen_s=0.0))).number == 4
+    )
+    ours = replace(known, is_new=True)
+    step = decide(sight(A, ours, KNOWN, **UNSURE, census=Census(answers={B: REPLICA}), seen_s=0.0))
+    assert isinstance(step, KeepWaiting) and f"{A}, {C}" in step.reason, "nor has our own"
+
+
+def test_of_two_one_with_a_new_disk_waits_for_the_other_however_long() -> None:
+    ours = replace(MASTER, is_new=True)
+    waited = {**UNSURE, "asked_s": 0.0, "renewed_s": 0.0}
+    assert isinstance(decide(sight(A, ours, **waited, census=Census())), KeepWaiting)
+    assert written(decide(sight(A, MASTER, **waited, census=Census()))).number == 3
+    assert written(decide(sight(A, ours, **waited, census=Census(answers={B: REPLICA})))).number == 3
+
+
+def test_a_member_that_is_new_is_not_waited_for() -> None:
+    new = replace(REPLICA, address="d:1", number=0, end=0, flushed=0, master="")
+    both = Census(answers={B: REPLICA, "d:1": new}, named=frozenset(("d:1",)))
+    again = written(decide(sight(A, replace(MASTER, members=(A, B)), None, **UNSURE, census=both, seen_s=0.0)))
+    assert again.number == 4 and "d:1" not in again.members
+
+
+def test_members_hear_which_lease_an_operator_chose() -> None:
+    chosen = replace(RECORD, holder=B, number=5, in_sync=(B,), decided=5, forced=True)
+    later = replace(chosen, number=6, forced=False, renewals=9)
+    assert decide(sight(A, MASTER, chosen)) == Follow(B, 5, 5) and decide(sight(A, MASTER, later)) == Follow(B, 6, 5)
+    holder = replace(MASTER, address=B, number=5, required=(), replicas=())
+    assert written(decide(sight(B, holder, chosen, renewed_s=0.0))).decided == 5

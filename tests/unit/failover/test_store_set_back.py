@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from pyromq.broker.base.lease import LeaseState
 from pyromq.failover import doubt
 from pyromq.failover.agent import AgentState
 from pyromq.failover.doubt import Census
@@ -115,6 +116,19 @@ class TwoLines(Group):
         self.store.set_back(to)
 
 
+class TwoLinesAtRest(TwoLines):
+    """The same, and nobody is master when the store names the one again."""
+
+    def _something_happens(self) -> None:
+        if self.turn == 5:
+            for node in self.nodes[:2]:
+                self.crash(node)
+        elif self.turn == 6:
+            for node in self.nodes:
+                node.is_alive = True
+        super()._something_happens()
+
+
 def test_a_member_that_an_older_record_names_takes_over_with_the_longest_log_only() -> None:
     for seed in range(SEEDS):
         print(f"seed={seed}")
@@ -138,6 +152,16 @@ def test_a_state_that_the_set_had_left_behind_takes_nothing_from_a_master_that_r
         print(f"seed={seed}")
         group = run(seed, kind=TwoLines, for_s=130)
         assert group.store_hurt == 2 and len(group.acknowledged) > 50
+
+
+def test_what_two_members_acknowledged_is_not_cut_for_one_that_the_store_names_again() -> None:
+    operated = 0
+    for seed in range(SEEDS):
+        print(f"seed={seed}")
+        group = run(seed, kind=TwoLinesAtRest, for_s=130)
+        assert group.store_hurt == 2 and len(group.acknowledged) > 50
+        operated += group.operated
+    assert operated, "somebody decides between two logs"
 
 
 def test_an_old_master_that_returns_first_to_a_store_that_was_set_back_loses_nothing() -> None:
@@ -184,3 +208,8 @@ def test_a_lost_lease_that_anybody_makes_again_is_found(monkeypatch: pytest.Monk
 def test_a_member_with_a_shorter_log_that_takes_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Census, "longer_log", lambda census, broker: None)
     assert is_found(kind=DroppedMember)
+
+
+def test_a_member_that_cuts_whatever_another_log_lacks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LeaseState, "broken_promise", lambda *given: None)
+    assert is_found(kind=TwoLinesAtRest)

@@ -195,10 +195,10 @@ def test_what_an_abandoned_seal_gathered_is_synced_by_the_next_one() -> None:
 # --- retention ---
 
 
-def expired(count: int = 3, queues: int = 1, delete_hours: tuple[int, ...] = ALWAYS) -> Bench:
+def expired(count: int = 3, queues: int = 1, delete_hours: tuple[int, ...] = ALWAYS, **given: bool) -> Bench:
     """A store with that many files that are old enough to go."""
     bench = Bench(StoreSettings(segment_bytes=4096, queue_file_entries=8, index_slots=16, index_entries=64,
-                                keep_ms=3_600_000, delete_hours=delete_hours))  # fmt: skip
+                                keep_ms=3_600_000, delete_hours=delete_hours, **given))  # fmt: skip
     bench.send(*range(queues), body=b"old")
     while len(bench.store.log.segments) <= count:
         bench.send(0, body=bytes(1000))
@@ -313,6 +313,24 @@ def test_by_force_even_needed_files_go_and_that_is_said_aloud(caplog: pytest.Log
     assert len(bench.store.log.segments) == 1
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert any("delayed messages in it" in record.getMessage() for record in errors)
+
+
+def test_by_force_needed_files_stay_where_nothing_unread_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    bench = expired(delete_unread=False)
+    bench.store.seal()
+    needed, files = [0], len(bench.store.log.segments)
+    maintenance = Maintenance(bench.store, bench.disk, bench.clock, needed_from=lambda: needed[0])
+    bench.disk.capacity_bytes, bench.disk.other_bytes = 1 << 30, (1 << 30) * 88 // 100
+    for _ in range(3):
+        bench.clock.advance_ms(60_000)
+        maintenance.tick()
+    assert len(bench.store.log.segments) == files > 1
+    assert caplog.text.count("file kept on a disk that is too full, delayed messages wait in it") == 1
+    needed[0] = bench.store.end_position
+    for _ in range(3):
+        bench.clock.advance_ms(60_000)
+        maintenance.tick()
+    assert len(bench.store.log.segments) < files
 
 
 def test_older_seals_say_nothing_of_a_flushed_position() -> None:

@@ -63,7 +63,7 @@ class MemberHandler:
         if control.number < lease.state.number and control.action in (MemberAction.PROMOTE, MemberAction.FOLLOW):
             raise _refused(f"the broker has seen lease {lease.state.number}, this one is {control.number}")
         if control.action is MemberAction.NOTE:
-            lease.note(control.waiting[:_NOTE_CHARS_MAX], control.members)
+            lease.note(control.waiting[:_NOTE_CHARS_MAX], control.members, control.newest)
             return
         self.on_control(control)
 

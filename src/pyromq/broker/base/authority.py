@@ -7,11 +7,14 @@ that was stopped for longer than its lease finds it ended, whatever it was about
 
 from __future__ import annotations
 
+import logging
 from typing import Final, Protocol
 
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.wire.codes import ResponseCode
+
+logger = logging.getLogger(__name__)
 
 FOR_EVER_MS: Final = 1 << 53
 _ENDED: Final = "this broker is not the master at the moment: its lease has ended; ask for the route again"
@@ -53,8 +56,10 @@ class Unmanaged:
 class Leased:
     """A broker under a failover agent is allowed while its lease lasts."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: Lease, *, promises: bool = True) -> None:
+        """``promises``: it waits for replicas, so nobody takes over without what it acknowledges."""
         self._lease = lease
+        self._promises = promises
 
     def check_accept(self) -> None:
         if not self._lease.is_open:
@@ -63,8 +68,19 @@ class Leased:
     def may_acknowledge(self, end: int) -> bool:
         if not self._lease.is_open:
             return False
+        if end > self._lease.unpromised and self._promises and not self._promise():
+            return False
         self.note_shown(end)
         return True
+
+    def _promise(self) -> bool:
+        """Before the first acknowledgement under a lease: no other log may take the place of this one unnoticed."""
+        try:
+            self._lease.promise()
+        except OSError as error:
+            logger.error("not acknowledged, the lease cannot be written: error=%s", error)
+            return False
+        return self._lease.is_open  # the disk may have taken long
 
     def wait_left_ms(self) -> int:
         return int(self._lease.left_s * 1_000) + 1 if self._lease.is_open else 0

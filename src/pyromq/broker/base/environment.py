@@ -10,6 +10,7 @@ from pyromq.broker.base.authority import Authority, Leased, Unmanaged
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.clock import Clock
+from pyromq.replication.settings import Role
 from pyromq.store.files.disk import Disk
 
 
@@ -27,4 +28,6 @@ class Environment:
     @property
     def authority(self) -> Authority:
         """Whether the broker may act as master at the moment."""
-        return Leased(self.lease) if self.lease is not None else Unmanaged()
+        if self.lease is None:
+            return Unmanaged()
+        return Leased(self.lease, promises=self.settings.replication.role is Role.SYNC_MASTER)

@@ -7,8 +7,10 @@
 last one under which its log was written, here or where it was copied from. ``epochs`` say from which position on each
 lease wrote the log. A broker that comes under a newer lease cuts what it has behind the position at which the first
 lease after its own ``log_number`` began, or the first one that only one of the two logs has: up to there they are the
-same. ``members`` are the brokers that could have been master: who is not sure of the lease store asks them. The file is
-written before the broker acts on it, ``log_number`` after the cut.
+same. ``promised`` is the newest of them under which something is known to be acknowledged: what has to be cut under a
+lease whose holder's log was never written under that one waits for an operator, whose word is ``decided``, the newest
+lease that one chose. ``members`` are the brokers that could have been master: who is not sure of the lease store asks
+them. The file is written before the broker acts on it, ``log_number`` after the cut.
 
 A grant ends at a moment of the machine's clock; ``authority`` compares it when acknowledgements leave.
 """
@@ -34,6 +36,7 @@ logger = logging.getLogger(__name__)
 FILE_NAME: Final = "failover.json"
 EPOCHS_MAX: Final = 1_000  # the oldest are forgotten: a broker that was away for longer starts with an empty folder
 MEMBERS_MAX: Final = 64
+_NEVER: Final = 1 << 63
 _NOTE_S: Final = 30.0  # an agent says again what it waits for; what is older is not true any more
 
 
@@ -47,6 +50,9 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
     epochs: tuple[Epoch, ...] = ()
     members: tuple[str, ...] = ()  # other brokers of this name
     waits: bool | None = None  # whether it waits for replicas as master, as the lease said; None: it did not
+    promised: Epoch | None = None  # on its disk before the first acknowledgement under that lease
+    is_new: bool = False  # its disk was empty, and nobody who was sure has said since which lease is the newest
+    decided: int = 0  # an operator chose the holder of this lease: what others had alone is cut
 
     def cut_position(self, epochs: tuple[Epoch, ...]) -> int | None:
         """Up to where this log agrees with one that has these epochs; None: as far as it goes."""
@@ -57,6 +63,19 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
             parted = parting(self.epochs, tuple(each for each in epochs if each.number <= self.log_number))
             later += [parted] if parted is not None else []
         return min(later, default=None)
+
+    def broken_promise(self, epochs: tuple[Epoch, ...]) -> Epoch | None:
+        """The lease that was acknowledged under and that a log with these epochs lacks, unless an operator said so.
+
+        Who takes over by the rules has everything acknowledged, and so this lease: the log lacks it because the lease
+        store was set back, and the set went on twice. One that the other log may have forgotten is not missed.
+        """
+        promised = self.promised
+        if promised is None or promised.number <= self.decided:
+            return None
+        if len(epochs) >= EPOCHS_MAX and promised.number < epochs[0].number:
+            return None
+        return None if any(promised.is_same(each) for each in epochs) else promised
 
 
 class Lease:
@@ -73,6 +92,7 @@ class Lease:
         self._until_s = float("-inf")
         self._file: WholeFile | None = None
         self.state = LeaseState()
+        self.unpromised = _NEVER  # nothing beyond it was acknowledged: the first that is, is noted on disk before
         self.required: tuple[str, ...] = ()  # replicas that have to have what is acknowledged
         self.renewals = 0  # of the record that the last grant came from
         self.away: dict[str, int] = {}  # members that are not in sync, and since when, in Unix ms
@@ -82,7 +102,7 @@ class Lease:
     def load(self, disk: Disk, config: Path) -> None:
         """Load the lease from its file. Raises CorruptFileError, OSError."""
         self._file = WholeFile(disk, config / FILE_NAME)
-        self.state = self._file.load(msgspec.json.Decoder(LeaseState).decode) or LeaseState()
+        self._take_over(self._file.load(msgspec.json.Decoder(LeaseState).decode) or LeaseState(is_new=True))
 
     @property
     def is_loaded(self) -> bool:
@@ -93,7 +113,12 @@ class Lease:
         assert self._file is not None, "not loaded"
         if state != self.state:
             self._file.save(msgspec.json.encode(state))
-            self.state = state
+            self._take_over(state)
+
+    def _take_over(self, state: LeaseState) -> None:
+        self.state = state
+        is_promised = not state.epochs or state.promised == state.epochs[-1]
+        self.unpromised = _NEVER if is_promised else state.epochs[-1].start
 
     # --- until when it lasts ---
 
@@ -118,11 +143,16 @@ class Lease:
         self._until_s, self.required, self.renewals = until_s, required, renewals
         return True
 
-    def note(self, waiting: str, members: tuple[str, ...]) -> None:
-        """What the agent waits for, and who the members are (empty: as before). Raises OSError."""
+    def note(self, waiting: str, members: tuple[str, ...], newest: int = 0) -> None:
+        """What the agent waits for, who the members are (empty: as before), and the newest lease (0: not known).
+
+        Raises OSError.
+        """
         self._waiting = waiting, self._now_s()
         if members:
             self._keep_members(members)
+        if newest and newest == self.state.number:
+            self.save(msgspec.structs.replace(self.state, is_new=False))
 
     def _keep_members(self, members: Collection[str]) -> None:
         kept = tuple(sorted(members))[:MEMBERS_MAX]
@@ -147,15 +177,23 @@ class Lease:
         self.end()
         self.required, self.renewals = (), 0
         state = msgspec.structs.replace(self.state, number=number, log_number=number, role="master", master="")
-        self.save(msgspec.structs.replace(state, epochs=epochs, waits=waits))
+        self.save(msgspec.structs.replace(state, epochs=epochs, waits=waits, is_new=False))
         self.acknowledged = end  # any of it may have been
         logger.warning("master under lease %d, from position %d on", number, end)
 
-    def follows(self, master: str, number: int) -> None:
-        """It is a replica of that one. Raises OSError."""
+    def promise(self) -> None:
+        """Something is acknowledged under the lease that the log is written under. Raises OSError."""
+        if self.state.epochs:
+            self.save(msgspec.structs.replace(self.state, promised=self.state.epochs[-1]))
+
+    def follows(self, master: str, number: int, decided: int = 0) -> None:
+        """It is a replica of that one; an operator chose the holder of the lease ``decided``. Raises OSError."""
         self.end()
-        self.save(msgspec.structs.replace(self.state, number=number, role="replica", master=master))
+        state = msgspec.structs.replace(self.state, number=number, role="replica", master=master)
+        self.save(msgspec.structs.replace(state, decided=max(decided, state.decided)))
 
     def agreed(self, epochs: tuple[Epoch, ...]) -> None:
         """The log here is a prefix of the master's, which has these epochs. Raises OSError."""
-        self.save(msgspec.structs.replace(self.state, log_number=self.state.number, epochs=epochs[-EPOCHS_MAX:]))
+        state = msgspec.structs.replace(self.state, log_number=self.state.number, epochs=epochs[-EPOCHS_MAX:])
+        is_kept = state.promised is not None and any(state.promised.is_same(each) for each in state.epochs)
+        self.save(state if is_kept else msgspec.structs.replace(state, promised=None))

@@ -208,6 +208,8 @@ class Replication:
             renewals=lease.renewals if lease is not None else 0,
             waiting=lease.waiting if lease is not None else "",
             nameservers=settings.nameservers,
+            is_new=state.is_new,
+            promised=bool(state.epochs) and state.promised == state.epochs[-1],
             failing="" if store.health.writable else str(store.health.error()),
         )
 

@@ -18,7 +18,7 @@ from pyromq.broker.replicating.members import REPORT_INTERVAL_S
 from pyromq.broker.replicating.metadata import MetadataSync
 from pyromq.errors import MQError, RemoteProtocolError
 from pyromq.net.address import Address
-from pyromq.replication.errors import TooFarBehindError
+from pyromq.replication.errors import DivergedError, TooFarBehindError
 from pyromq.replication.follower import Follower, Master
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.json.membership import BrokerStatus, MemberReport, MemberRole
@@ -58,11 +58,12 @@ class LeaseFollowing:
         return Master(Address.parse(status.replication_address), self._calls.log, self._calls.prove)
 
     def _agrees(self, status: BrokerStatus) -> bool:
-        """Whether the log here is a prefix of the master's. Raises TooFarBehindError, OSError."""
+        """Whether the log here is a prefix of the master's. Raises DivergedError, TooFarBehindError, OSError."""
         state, store = self._lease.state, self._store
-        if state.log_number != state.number:
+        if state.log_number != state.number or state.epochs != status.epochs:
             position = state.cut_position(status.epochs)
             if position is not None and position < store.end_position:
+                self._check_cut(status, position)
                 if position < store.first_position:
                     raise TooFarBehindError(
                         f"this log has to be cut at {position}, and begins at {store.first_position}: start this "
@@ -70,9 +71,29 @@ class LeaseFollowing:
                     )
                 self.on_cut(position)
                 return False
-        if state.log_number != state.number or state.epochs != status.epochs:
             self._lease.agreed(status.epochs)
         return True
+
+    def _check_cut(self, status: BrokerStatus, position: int) -> None:
+        """Raise DivergedError if the log must not be cut there without an operator's word."""
+        state, end = self._lease.state, self._store.end_position
+        if state.log_number == state.number:
+            what = f"that is not the lease {state.number} that the log here was written under"
+        elif (promised := state.broken_promise(status.epochs)) is not None:
+            what = f"its log lacks lease {promised.number}, under which messages here were acknowledged"
+        else:
+            return
+        raise DivergedError(
+            f"{state.master} is master under lease {state.number}, and {what}: the lease store was set back, or that "
+            f"broker has lost its disk. Nothing was changed; what is here alone, {end - position} bytes, would be cut: "
+            "decide with pyromq cluster recover"
+        )
+
+    def _note_promise(self, status: BrokerStatus) -> None:
+        """The master has acknowledged something: it is not cut here without a word either. Raises OSError."""
+        state = self._lease.state
+        if status.promised and status.epochs == state.epochs and state.promised != state.epochs[-1]:
+            self._lease.promise()
 
     async def run(self, follower: Follower, metadata: MetadataSync) -> None:
         """Until cancelled: tell the master who follows it, and hear whether its tables have changed."""
@@ -94,6 +115,7 @@ class LeaseFollowing:
                 status = await _unless_parted(follower, self._calls.report(report))
                 if status is None:
                     continue
+                self._note_promise(status)
                 if metadata.rounds and status.metadata > mine:
                     await metadata.refresh()
                     if metadata.number_under(state.number) > mine:

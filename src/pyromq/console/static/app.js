@@ -1,6 +1,5 @@
-// The console's script: pages work without it, it makes them handy. live.js, times.js and charts.js do the rest.
+// The console's script: pages work without it, it makes them handy. ask.js, live.js, times.js and charts.js do the rest.
 //
-//   form data-confirm="…"    asks before it sends
 //   data-copy="text"         copies it
 //   data-search, data-key    the field that "f" goes to; the letter that opens a link after "g"
 //   data-find                the field that "/" goes to (find.js)
@@ -28,37 +27,7 @@ function switchDensity() {
   document.cookie = `pyromq_density=${compact ? "compact" : ""}; path=/; max-age=31536000; samesite=strict`;
 }
 
-// --- forms that ask first ---
-
-const confirmDialog = document.getElementById("confirm");
-let asking = null;
-
-// In a question: "{count:message}" is how many rows of the form are ticked, "{chosen}" what its chosen option says.
-function questionOf(form, text) {
-  const boxes = [...form.elements].filter((each) => each.type === "checkbox" && each.checked && each.closest("tbody"));
-  const option = [...form.elements].find((each) => each.type === "radio" && each.checked && each.dataset.said);
-  return text
-    .replace("{chosen}", option ? option.dataset.said : "")
-    .replace(/\{count:([\w ]+)\}/, (_, noun) => `${boxes.length} ${noun}${boxes.length === 1 ? "" : "s"}`);
-}
-
-document.addEventListener("submit", (event) => {
-  const form = event.target;
-  const text = (event.submitter && event.submitter.dataset.confirm) || form.dataset.confirm;
-  if (text && asking !== form) {
-    event.preventDefault();
-    asking = form;
-    form.confirmedBy = event.submitter;
-    document.getElementById("confirm-text").textContent = questionOf(form, text);
-    confirmDialog.showModal();
-    return;
-  }
-  asking = null;
-  if (form.method === "post") {
-    // a second click sends nothing twice; the button's own name and value have been taken already
-    setTimeout(() => form.querySelectorAll("button").forEach((each) => (each.disabled = true)));
-  }
-});
+// --- forms ---
 
 addEventListener("pageshow", () => {
   document.querySelectorAll("form button[disabled]").forEach((each) => {
@@ -97,19 +66,11 @@ document.addEventListener("click", (event) => {
   else if (button.hasAttribute("data-menu")) {
     const nav = document.getElementById("nav");
     if (nav) button.setAttribute("aria-expanded", String(nav.classList.toggle("open")));
-  } else if (button.hasAttribute("data-confirm-no")) {
-    asking = null;
-    confirmDialog.close();
-  } else if (button.hasAttribute("data-confirm-yes")) {
-    confirmDialog.close();
-    if (asking) asking.requestSubmit(asking.confirmedBy || undefined);
   } else if (button.hasAttribute("data-check-all")) {
     const boxes = document.querySelectorAll(`input[type="checkbox"][name="${CSS.escape(button.dataset.checkAll)}"]`);
     boxes.forEach((each) => (each.checked = button.checked));
   }
 });
-
-confirmDialog.addEventListener("cancel", () => (asking = null));
 
 // selects that send their form when they change
 document.addEventListener("change", (event) => {

@@ -105,6 +105,8 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     waiting: str = ""  # what its agent waits for before anything is acknowledged; empty when it does not
     nameservers: tuple[str, ...] = ()
     failing: str = ""  # why its store takes no messages; empty when it does
+    is_new: bool = False  # on this disk it has not heard yet, from somebody who is sure, which lease is the newest
+    promised: bool = False  # something was acknowledged under the last lease that its log was written under
 
     @property
     def unfit(self) -> str:
@@ -143,7 +145,9 @@ class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     members: tuple[str, ...] = ()  # of a note, and of an order to follow: all of this broker name
     renewals: int = 0  # of a grant: of the record that it comes from
     waiting: str = ""  # of a note: what the agent waits for
+    newest: int = 0  # of a note: the newest lease, if the agent is sure of it
     away: dict[str, int] = {}  # of a grant: members that are not in sync, and since when, in Unix ms
+    decided: int = 0  # of an order to follow: the newest lease whose holder an operator chose
     waits: bool | None = None  # of a promotion: whether to wait for replicas, as the master before did; None: not known
 
 

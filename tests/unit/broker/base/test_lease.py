@@ -152,3 +152,94 @@ def test_what_an_agent_waits_for_is_forgotten_when_it_says_nothing_more() -> Non
     assert lease.waiting == "for b:1"
     watch.now_s += 31.0
     assert lease.waiting == ""
+
+
+# --- what was acknowledged ---
+
+
+def epochs_of(*numbers: int, mark: int = 77) -> tuple[Epoch, ...]:
+    return tuple(Epoch(number=number, start=100 * number, mark=mark) for number in numbers)
+
+
+def test_the_first_acknowledgement_under_a_lease_is_on_disk_before_it_leaves() -> None:
+    disk = FaultyDisk()
+    lease = lease_of(disk)
+    lease.promoted(3, 500)
+    assert lease.grant(3, 1e9, ())
+    authority = Leased(lease)
+    assert authority.may_acknowledge(0) and authority.may_acknowledge(500) and lease_of(disk).state.promised is None
+    assert authority.may_acknowledge(501)
+    kept = lease_of(disk)
+    assert kept.state.promised == kept.state.epochs[-1] == Epoch(number=3, start=500, mark=77)
+    written = disk.operations
+    assert authority.may_acknowledge(900) and disk.operations == written, "once for a lease"
+
+
+def test_nothing_is_acknowledged_if_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = lease_of(FaultyDisk())
+    lease.promoted(3, 500)
+    assert lease.grant(3, 1e9, ())
+
+    def full(lease: Lease, state: LeaseState) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(Lease, "save", full)
+        assert not Leased(lease).may_acknowledge(600) and lease.acknowledged == 500
+    assert Leased(lease).may_acknowledge(600)
+
+
+def test_a_disk_that_takes_longer_than_the_lease_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    lease = lease_of(FaultyDisk(), watch)
+    lease.promoted(3, 500)
+    assert lease.grant(3, 107.0, ())
+    monkeypatch.setattr(Lease, "promise", lambda lease: setattr(watch, "now_s", 108.0))
+    assert not Leased(lease).may_acknowledge(600)
+
+
+def test_a_master_that_waits_for_nobody_promises_nothing() -> None:
+    lease = lease_of(FaultyDisk())
+    lease.promoted(3, 500)
+    assert lease.grant(3, 1e9, ())
+    assert Leased(lease, promises=False).may_acknowledge(600) and lease.state.promised is None
+
+
+def test_a_log_without_the_lease_that_was_acknowledged_under_breaks_a_promise() -> None:
+    state = LeaseState(number=6, log_number=3, epochs=epochs_of(1, 3), promised=epochs_of(3)[0])
+    assert state.broken_promise(epochs_of(1, 3, 6)) is None
+    for others in (epochs_of(1, 6), epochs_of(6), (), (*epochs_of(1), *epochs_of(3, mark=78), *epochs_of(6))):
+        assert state.broken_promise(others) == state.promised
+    forgotten = tuple(Epoch(number=number, start=number) for number in range(10, 10 + EPOCHS_MAX))
+    assert state.broken_promise(forgotten) is None
+    assert LeaseState(number=6, log_number=3, epochs=epochs_of(1, 3)).broken_promise(epochs_of(6)) is None
+
+
+def test_an_operator_who_chose_a_later_lease_has_said_so() -> None:
+    disk = FaultyDisk()
+    lease = lease_of(disk)
+    lease.promoted(3, 500)
+    lease.promise()
+    lease.follows("b:1", 4)
+    assert lease.state.broken_promise(epochs_of(4)) is not None
+    lease.follows("b:1", 5, 5)
+    assert lease_of(disk).state.broken_promise(epochs_of(5)) is None
+    lease.follows("b:1", 7)
+    assert lease.state.decided == 5, "it is not taken back"
+    lease.agreed(epochs_of(5, 7))
+    assert lease.state.promised is None, "what it had alone is cut"
+
+
+def test_a_disk_is_new_until_somebody_who_is_sure_says_which_lease_is_the_newest() -> None:
+    disk = FaultyDisk()
+    lease = lease_of(disk)
+    assert lease.state.is_new
+    lease.follows("b:1", 2)
+    lease.note("", ("b:1",), 0)
+    lease.note("", ("b:1",), 3)
+    assert lease_of(disk).state.is_new, "the store that it heard of lease 2 from may have been set back"
+    lease.note("", (), 2)
+    assert not lease_of(disk).state.is_new
+    other = lease_of(FaultyDisk())
+    other.promoted(1, 0)
+    assert not other.state.is_new
