@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pyromq.broker.base.access import GuardedAccess
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
-from pyromq.replication.settings import Role
+from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.security import handover
 from pyromq.security.policies import PolicyType, User, UserType, make_user, parse_policies
 from pyromq.security.secret import Secret
@@ -17,6 +18,8 @@ from pyromq.security.settings import AccessSettings
 from pyromq.security.user_store import FILE_NAME, UserStore
 from pyromq.store.files.disk import RealDisk
 from pyromq.store.tables.owners import OwnerTable
+from pyromq.testing import free_port
+from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.ext import header_to_ext
 from pyromq.wire.json.access import AclInfo, PolicyEntryInfo, PolicyInfo
@@ -169,3 +172,19 @@ async def test_users_that_could_not_be_saved_are_taken_over_by_the_next_round(tm
         assert "alice" not in book_of(replica).rules.users, "what is not on disk does not count"
         disk.name = ""
         await until(lambda: "alice" in book_of(replica).rules.users, "saved")
+
+
+async def test_a_member_with_a_new_disk_sends_those_away_whom_it_may_know_later(tmp_path: Path) -> None:
+    """It said that they have no right, which senders take for an answer."""
+    replication = ReplicationSettings(role=Role.SYNC_MASTER, managed=True, port=free_port())
+    settings = BrokerSettings(
+        port=0, vip_port=False, store=SMALL_FILES, access=guarded_access(), replication=replication
+    )
+    async with Broker(settings, tmp_path) as broker, Client(str(broker.address)) as peer:
+        response = await ask_as(peer, "alice", RequestCode.AUTH_LIST_USER, {})
+        assert response.code == ResponseCode.SERVICE_NOT_AVAILABLE and "users of its master" in (response.remark or "")
+        lease = broker.parts.replication.environment.lease
+        assert lease is not None
+        lease.promoted(1, 0)
+        response = await ask_as(peer, "alice", RequestCode.AUTH_LIST_USER, {})
+        assert response.code == ResponseCode.NO_PERMISSION

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.authority import not_master
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.refusals import RefusedError
@@ -98,7 +99,15 @@ class RoleChanges:
         if parts.replication.lease_following is not None:
             parts.replication.lease_following.on_cut = self._cut
         handler.on_grant = partial(self._granted, parts)
+        access = parts.replication.environment.access
+        if isinstance(access, GuardedAccess):
+            access.has_users = partial(self._has_users, parts)
         parts.services.delay_runner.may_write = lambda: self.may_write
+
+    def _has_users(self, parts: Parts) -> bool:
+        """Not on a disk that was empty, before the first round under a master."""
+        metadata, lease = parts.replication.metadata, self._lease
+        return lease is None or not (lease.state.is_new or (metadata is not None and not metadata.rounds))
 
     def _granted(self, parts: Parts) -> None:
         if not parts.services.registrar.registered_with:

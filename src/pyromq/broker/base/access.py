@@ -5,9 +5,11 @@ Without access control there is ``OPEN``, which asks nothing; handlers do not se
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
+from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.session import Session
 from pyromq.net.connection import Connection
 from pyromq.security.errors import AccessDeniedError
@@ -15,9 +17,10 @@ from pyromq.security.guard import Guard
 from pyromq.security.identity import Principal
 from pyromq.security.policies import User
 from pyromq.security.resources import Action
-from pyromq.wire.codes import RequestCode
+from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.received import Received
 
+_NO_USERS_YET: Final = "this broker does not have the users of its master yet; ask for the route again"
 _HEARTBEAT: Final = int(RequestCode.HEART_BEAT)
 
 
@@ -72,6 +75,7 @@ class GuardedAccess:
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
+        self.has_users: Callable[[], bool] = lambda: True  # not before a member with a new disk has its master's
         self._request: Received[Any] | None = None
         self._principal: Principal | None = None
         self._clients: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()  # by their last heartbeats
@@ -81,10 +85,15 @@ class GuardedAccess:
         return self.guard.book.rules.version
 
     def admit(self, connection: Connection, request: Received[Any]) -> None:
-        """Verify a request and check its rights. Raises AccessDeniedError."""
+        """Verify a request and check its rights. Raises AccessDeniedError, RefusedError without users."""
         session: Session = connection.session  # type: ignore[assignment]  # the broker sets no other
         self._request = None
-        self._principal = self.guard.admit(request, session.peer, session.principal)
+        try:
+            self._principal = self.guard.admit(request, session.peer, session.principal)
+        except AccessDeniedError:
+            if self.has_users():
+                raise
+            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, _NO_USERS_YET) from None
         self._request = request
         if request.code == _HEARTBEAT:
             self._clients[connection] = self._principal
