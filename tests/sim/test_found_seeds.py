@@ -36,7 +36,7 @@ _FOUND = {
 _NEWER = {367133003: ",".join(("f10", "q", *(f"f{number}" for number in range(21, 46))))}  # quiet phases, and stops
 
 
-_LONG = (70004, 61011, 115101, 115098, 110028, 200073, 300188)
+_LONG = (70004, 61011, 115101, 115098, 110028, 200073, 300188, 300429, 400020)
 
 
 @pytest.mark.parametrize(
