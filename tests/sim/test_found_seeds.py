@@ -29,6 +29,7 @@ _FOUND = {
     302046: "one of two with a new disk made the first lease of an empty store, as the other one was not heard",
     300429: "a member that had confirmed messages alone cut them, for a master of another lease of the same number",
     400020: "a member with a new disk heard of an older lease from a store that was set back, and was a witness",
+    400388: "a changed bit cut the end of a master's log when it was started: it went on without what its replicas had",
     400015: "a member in sync waited for a longer log, whose owner was not in sync: nobody could be master",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",

@@ -100,6 +100,7 @@ class AgentState:
     holder_asked: StoredLease | None = None  # the record about which its holder was asked last
     asked_s: float = float("inf")  # since when other members are asked
     since_s: float = float("-inf")  # when the broker was promoted
+    promoted: int = 0  # the lease under which that was, until the first grant
     failing_s: float = float("inf")  # since when its store takes no messages
     mine: LeaseRecord | None = None  # the newest one that was written for this broker as holder
     newest: LeaseRecord | None = None  # of all that were seen
@@ -278,6 +279,7 @@ class Agent:
             wanted_s=state.wanted[1],
             is_sure=state.is_sure,
             is_holder_asked=state.found == state.holder_asked,
+            is_restarted=broker.role is MemberRole.MASTER and not broker.renewals and broker.number != state.promoted,
             mine=state.mine,
             newest=state.newest,
             since_s=state.since_s,
@@ -314,6 +316,7 @@ class Agent:
             case Promote(number, waits):
                 await self._broker.promote(number, waits)
                 self.state.is_sure, self.state.renewed_s, self.state.since_s = True, float("-inf"), self._now_s()
+                self.state.promoted = number
                 return f"promoting the broker under lease {number}"
             case Follow(master, number, decided):
                 await self._broker.follow(master, number, decided)
@@ -342,6 +345,7 @@ class Agent:
             slow = [each for each, at_s in state.heard_s.items() if begun_s - at_s > self._timing.absent_s]
             required = required_members(record, broker, slow)
             await self._broker.grant(record, until_s, required)
+            state.promoted = 0
 
     def _report(self, step: str) -> None:
         """What is as before is not logged again, nor what was logged a moment ago, nor that a lease was renewed."""

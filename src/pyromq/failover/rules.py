@@ -78,6 +78,7 @@ class Sight:
     wanted_s: float = float("-inf")  # since when another master is wanted
     is_sure: bool = True  # the store was watched without a gap since it was known to be current
     is_holder_asked: bool = False  # about this very record
+    is_restarted: bool = False  # our broker is master, and has been granted nothing since it was started
     mine: LeaseRecord | None = None  # the newest one that we wrote or found as holder
     newest: LeaseRecord | None = None  # of all that we have seen
     census: Census | None = None  # what the other members said, if they were asked
@@ -290,6 +291,8 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
             return KeepWaiting(f"the lease is ours, but this disk is new: another member takes over, {doubt.OVERRULE}")
         if sight.me not in record.in_sync or broker.end < record.confirmed:
             return KeepWaiting(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
+    if is_promoted and sight.is_restarted and (step := _without_its_end(sight, broker, record)) is not None:
+        return step
     if not sight.is_sure and _is_one_missing(sight, broker):
         return Write(
             _taken(sight, broker, record), "a member is missing: what it may have alone is under an older lease"
@@ -309,6 +312,25 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         renewed = replace(record, in_sync=members, members=record.everybody, wanted="")
         return Write(_renewed(sight, broker, renewed), RENEWED)
     return KeepWaiting("the lease is ours")
+
+
+def _without_its_end(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step | None:
+    """What a master does that was started anew; None when it goes on.
+
+    Replicas get what is on its disk. If one has more now, the end of this log is lost, and what was acknowledged there.
+    """
+    if sight.census is None:
+        others = tuple(each for each in record.in_sync if each != sight.me)
+        return Ask(others, only=True) if others else None
+    longer = sight.census.longer_log(broker)
+    if longer is None or longer.log_number != broker.log_number or longer.metadata < record.metadata or longer.unfit:
+        return None
+    parted = parting(broker.epochs, longer.epochs)
+    if parted is not None and parted < broker.end:
+        return None
+    taken = replace(_taken(sight, broker, record), holder=longer.address, in_sync=(longer.address,))
+    given = replace(taken, confirmed=longer.durable_end, away=_away(sight, taken))
+    return Write(given, f"the end of this log is lost: {longer.address} has it, and the lease is its")
 
 
 def _is_one_missing(sight: Sight, broker: BrokerStatus) -> bool:

@@ -624,3 +624,39 @@ def test_members_hear_which_lease_an_operator_chose() -> None:
     assert decide(sight(A, MASTER, chosen)) == Follow(B, 5, 5) and decide(sight(A, MASTER, later)) == Follow(B, 6, 5)
     holder = replace(MASTER, address=B, number=5, required=(), replicas=())
     assert written(decide(sight(B, holder, chosen, renewed_s=0.0))).decided == 5
+
+
+# --- masters that are started anew ---
+
+RESTARTED = {"is_restarted": True}
+
+
+def test_a_master_that_was_started_anew_asks_whether_replicas_have_more() -> None:
+    """A bit of its log had changed while it was off, and recovery took it for the end: found by seed 400388."""
+    master = replace(MASTER, log_number=3, replicas=())
+    assert decide(sight(A, master, **RESTARTED)) == Ask((B,), only=True)
+    replica = replace(REPLICA, log_number=3, end=121, flushed=121)
+    given = written(decide(sight(A, master, **RESTARTED, census=Census(answers={B: replica}), wall_ms=5)))
+    assert (given.holder, given.number, given.in_sync, given.confirmed, given.away) == (B, 4, (B,), 121, {A: 5})
+
+
+def test_a_master_that_was_started_anew_goes_on_if_nobody_has_more() -> None:
+    master, replica = replace(MASTER, log_number=3), replace(REPLICA, log_number=3)
+    ours, theirs = (Epoch(number=3, start=100, mark=mark) for mark in (7, 8))
+    others: tuple[BrokerStatus | None, ...] = (
+        None,
+        replica,
+        replace(replica, end=120),
+        replace(replica, end=130, log_number=2),
+        replace(replica, end=130, metadata=6),
+        replace(replica, end=130, failing="the disk is full"),
+    )
+    for other in others:
+        census = Census(answers={B: other} if other is not None else {})
+        renewed = written(decide(sight(A, master, **RESTARTED, census=census, renewed_s=0.0)))
+        assert (renewed.holder, renewed.number) == (A, 3), other
+    another = Census(answers={B: replace(replica, end=130, epochs=(theirs,))})
+    renewed = written(decide(sight(A, replace(master, epochs=(ours,)), **RESTARTED, census=another, renewed_s=0.0)))
+    assert renewed.holder == A, "a log that is no copy of ours is for an operator"
+    alone = replace(RECORD, in_sync=(A,))
+    assert written(decide(sight(A, master, alone, **RESTARTED, renewed_s=0.0))).holder == A
