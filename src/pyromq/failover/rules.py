@@ -280,7 +280,7 @@ def _given_way(sight: Sight, broker: BrokerStatus, record: LeaseRecord, longer: 
 def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:
     is_patient = sight.now_s - sight.asked_s < sight.timing.alone_s
     known = doubt.known(sight.me, broker, sight.record, census)
-    return doubt.lacks_answers(sight.me, known, census.that_remember(broker), is_patient=is_patient)
+    return doubt.lacks_answers(known, broker, census, is_patient=is_patient)
 
 
 def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
@@ -290,7 +290,7 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
             return KeepWaiting(f"the lease is ours, but this disk is new: another member takes over, {doubt.OVERRULE}")
         if sight.me not in record.in_sync or broker.end < record.confirmed:
             return KeepWaiting(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
-    if not sight.is_sure and _is_one_missing(sight, broker):
+    if not sight.is_sure and broker.number and _is_one_missing(sight, broker):  # the first lease stays the first one
         return Write(
             _taken(sight, broker, record), "a member is missing: what it may have alone is under an older lease"
         )
