@@ -77,14 +77,18 @@ def known(me: str, broker: BrokerStatus, record: LeaseRecord | None, census: Cen
     return tuple(sorted(found))
 
 
-def lacks_answers(me: str, known: Collection[str], heard: Collection[str], *, is_patient: bool) -> str:
-    """Why there are too few answers to go on; empty when there are enough. ``heard`` has us, unless our disk is new."""
-    missing = sorted(set(known) - set(heard))
-    if not missing or (len(known) > 2 and len(missing) == 1):
+def lacks_answers(known: Collection[str], broker: BrokerStatus, census: Census, *, is_patient: bool) -> str:
+    """Why there are too few answers to go on; empty when there are enough.
+
+    If all members answer, nobody is left who could know more, however many of their disks are new.
+    """
+    me, heard = broker.address, census.that_remember(broker)
+    missing = sorted(set(known) - heard)
+    if set(known) <= {me, *census.answers} or (len(known) > 2 and len(missing) == 1):
         return ""
     names = ", ".join(missing)
     if len(known) == 2:
-        if missing == [me] or (me in heard and not is_patient):
+        if me in heard and not is_patient:
             return ""
         how_long = " a while" if me in heard else ""
         return f"not sure that the lease store is current: waiting{how_long} for {names}, {OVERRULE}"

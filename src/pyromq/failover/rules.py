@@ -281,7 +281,7 @@ def _given_way(sight: Sight, broker: BrokerStatus, record: LeaseRecord, longer: 
 def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:
     is_patient = sight.now_s - sight.asked_s < sight.timing.alone_s
     known = doubt.known(sight.me, broker, sight.record, census)
-    return doubt.lacks_answers(sight.me, known, census.that_remember(broker), is_patient=is_patient)
+    return doubt.lacks_answers(known, broker, census, is_patient=is_patient)
 
 
 def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
@@ -293,7 +293,7 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
             return KeepWaiting(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
     if is_promoted and sight.is_restarted and (step := _without_its_end(sight, broker, record)) is not None:
         return step
-    if not sight.is_sure and _is_one_missing(sight, broker):
+    if not sight.is_sure and broker.number and _is_one_missing(sight, broker):  # the first lease stays the first one
         return Write(
             _taken(sight, broker, record), "a member is missing: what it may have alone is under an older lease"
         )

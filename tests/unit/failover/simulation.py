@@ -256,6 +256,14 @@ class SimulatedBroker:
         self.granted_until_s, self.required, self.reports, self.held = 0.0, (), {}, False
         self.acknowledged, self.renewals = len(self.log), 0
 
+    def lose_disk(self) -> None:
+        """It comes back as it was started, with an empty folder."""
+        self.restart()
+        self.role = MemberRole.MASTER if self.node is self.group.nodes[0] else MemberRole.REPLICA
+        self.number = self.log_number = self.acknowledged = 0
+        self.kept, self.is_refusing = LeaseState(is_new=True), False
+        self.members, self.master, self.log = (), "", []
+
     async def _asked(self) -> None:
         await self.node.breathe()
         if not self.node.is_alive:

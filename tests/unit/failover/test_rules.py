@@ -603,6 +603,24 @@ def test_a_new_disk_that_was_told_of_an_older_lease_has_nothing_to_say_either() 
     assert isinstance(step, KeepWaiting) and f"{A}, {C}" in step.reason, "nor has our own"
 
 
+def test_when_all_members_answer_nobody_is_left_who_could_know_more() -> None:
+    """A set that was killed in its first second had no master for ever, nor one with two new disks of three."""
+    known = replace(MASTER, members=(A, B, C))
+    new = {each: replace(REPLICA, address=each, is_new=True) for each in (B, C)}
+    assert written(decide(sight(A, known, KNOWN, **UNSURE, census=Census(answers=new)))).number == 4
+    assert isinstance(decide(sight(A, known, KNOWN, **UNSURE, census=Census(answers={B: new[B]}))), KeepWaiting)
+    newer = {**new, C: replace(new[C], number=5)}
+    assert isinstance(decide(sight(A, known, KNOWN, **UNSURE, census=Census(answers=newer))), KeepWaiting), "set back"
+
+
+def test_the_first_lease_stays_the_first_one_where_a_member_is_missing() -> None:
+    """The next one was no first lease, and that disk was new: its holder waited for ever."""
+    first = LeaseRecord(holder=A, number=1, in_sync=(A,), duration_ms=9000, members=(A, B, C))
+    empty = replace(MASTER, number=0, end=0, flushed=0, acknowledged=0, required=(), replicas=(), is_new=True)
+    other = replace(REPLICA, number=0, end=0, flushed=0, master="", is_new=True)
+    assert decide(sight(A, empty, first, **UNSURE, census=Census(answers={B: other}))) == Promote(1, None)
+
+
 def test_of_two_one_with_a_new_disk_waits_for_the_other_however_long() -> None:
     ours = replace(MASTER, is_new=True)
     waited = {**UNSURE, "asked_s": 0.0, "renewed_s": 0.0}

@@ -70,6 +70,59 @@ def test_a_master_that_dies_when_a_replica_has_just_come_back_loses_nothing() ->
         run(seed, kind=Adversary)
 
 
+class LostDisks(Group):
+    """Disks are replaced by empty ones, often the master's, while another member in sync has everything."""
+
+    lost = 0
+
+    def _something_happens(self) -> None:
+        record = self.store.record
+        if record is not None and not record.renewals:
+            return  # a change to a member that is not in sync is refused: the first lease is written to by nobody else
+        if record is None or self.chance.random() < 0.7:
+            super()._something_happens()
+            return
+        name = record.holder if self.chance.random() < 0.5 else self.chance.choice(self.nodes).name
+        others = [self.brokers[each] for each in record.in_sync if each != name]
+        if any(each.log_number == record.number and set(self.acknowledged) <= set(each.log) for each in others):
+            self.lost += 1
+            self.crash(self.brokers[name].node)
+            self.brokers[name].lose_disk()
+            self.brokers[name].node.is_alive = self.chance.random() < 0.6
+
+
+class FirstSeconds(Group):
+    """The machine of the first master dies within the first seconds, and comes back."""
+
+    turn = 0
+
+    def pause_s(self) -> float:
+        return self.chance.uniform(0.2, 3.0)
+
+    def _something_happens(self) -> None:
+        self.turn += 1
+        if self.turn == 1:
+            self.crash(self.nodes[0])
+        elif self.turn == 2:
+            self.nodes[0].is_alive = True
+
+
+def test_a_disk_that_is_replaced_takes_nothing_with_it_and_needs_no_operator() -> None:
+    lost = 0
+    for members in (2, 3):
+        for seed in range(SEEDS):
+            print(f"members={members} seed={seed}")
+            lost += run(seed, members=members, kind=LostDisks, for_s=200).lost  # type: ignore[attr-defined]
+    assert lost > 2 * SEEDS
+
+
+def test_a_set_whose_first_master_is_killed_in_its_first_seconds_goes_on() -> None:
+    for members in (2, 3):
+        for seed in range(27, 30):
+            print(f"members={members} seed={seed}")
+            run(seed, members=members, kind=FirstSeconds, for_s=12)
+
+
 def is_found(timing: Timing | None = None, kind: type[Group] = Group) -> bool:
     """Whether one of a few simulations fails."""
     for seed in range(115, 150):
