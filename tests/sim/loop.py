@@ -156,6 +156,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self._cancelled = 0
         self._free_s: dict[int, float] = {}  # executors, and when each has done its last job
         self._tasks: list[SimTask] = []  # none is freed while it waits, for its process may be dead
+        self._waiting: dict[
+            int, dict[Callable[[], None], SimTimer]
+        ] = {}  # executors, and the jobs that they have not done
         self._kept: list[Any] = []  # executors stay, so that no other gets their number
         self.set_task_factory(lambda loop, coro, **named: SimTask(coro, loop=loop, **named))
         self.set_exception_handler(self._note_error)
@@ -349,6 +352,8 @@ class SimLoop(asyncio.BaseEventLoop):
             self._free_s[key] = ends_s
 
         def run() -> None:
+            if waiting is not None:
+                del waiting[run]
             error: BaseException | None = None
             result = None
             try:
@@ -357,7 +362,17 @@ class SimLoop(asyncio.BaseEventLoop):
                 error = caught
             self.call_at_true(ends_s, ended, error, result)
 
-        self.call_at_true(runs_s, run)
+        timer = self.call_at_true(runs_s, run)
+        waiting = self._waiting.setdefault(key, {}) if worker is not None else None
+        if waiting is not None:
+            waiting[run] = timer
+
+    def finish(self, worker: Any) -> None:
+        """What was handed to it is done now, as a thread that is waited for does it."""
+        waiting = self._waiting.get(_id(worker), {})
+        for run, timer in list(waiting.items()):
+            timer.cancel()
+            run()
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         return await self.network.connect(self.current, protocol_factory, host, port)

@@ -104,6 +104,7 @@ def simulated(loop: SimLoop, entropy: random.Random, tick_s: float) -> Iterator[
         replaced(random.Random, "seed", _seeded(entropy))
         replaced(client_module, "own_ip", lambda hosts=(): loop.current.machine.ip if loop.current else "10.9.9.9")
         replaced(workers.OneThread, "run", _run_on(loop))
+        replaced(workers.Workers, "shutdown", _finishing(loop))
         replaced(duties, "_TICK_S", tick_s)
         replaced(grpc_front, "Http2Server", SimHttp2Server)
         replaced(grpc_front, "grpc_tls", lambda *_: ServerContext())
@@ -130,6 +131,17 @@ def _run_on(loop: SimLoop) -> Callable[..., None]:
         loop.do_job(thread, job, lambda error, _: then(error))
 
     return run
+
+
+def _finishing(loop: SimLoop) -> Callable[[workers.Workers], None]:
+    plain = workers.Workers.shutdown
+
+    def shutdown(self: workers.Workers) -> None:
+        for each in (self.flush, self.seal, self.save, self.encode):
+            loop.finish(each)
+        plain(self)
+
+    return shutdown
 
 
 @contextmanager
