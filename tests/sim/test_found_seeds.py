@@ -30,6 +30,7 @@ _FOUND = {
     300429: "a member that had confirmed messages alone cut them, for a master of another lease of the same number",
     400020: "a member with a new disk heard of an older lease from a store that was set back, and was a witness",
     400388: "a changed bit cut the end of a master's log when it was started: it went on without what its replicas had",
+    403301: "messages with a time of their own were late, for want of a master, and their files expired meanwhile",
     400015: "a member in sync waited for a longer log, whose owner was not in sync: nobody could be master",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",
@@ -37,7 +38,7 @@ _FOUND = {
 _NEWER = {367133003: ",".join(("f10", "q", *(f"f{number}" for number in range(21, 46))))}  # quiet phases, and stops
 
 
-_LONG = (70004, 61011, 115101, 115098, 110028, 200073, 300188, 300429, 400020)
+_LONG = (70004, 61011, 115101, 115098, 110028, 200073, 300188, 300429, 400020, 403301)
 
 
 @pytest.mark.parametrize(

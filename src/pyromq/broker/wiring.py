@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from ssl import SSLContext
+from typing import Final
 
 from pyromq.broker.admin.access_requests import AccessHandler
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
@@ -46,6 +47,7 @@ from pyromq.broker.delays.delivered import DeliveredBefore
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.broker.delays.recall import RecallHandler
 from pyromq.broker.delays.schedule import Schedule
+from pyromq.broker.delays.timers import QUEUE as TIMER_QUEUE
 from pyromq.broker.delays.timers import Timers
 from pyromq.broker.popping.keeping import Popping, open_popping
 from pyromq.broker.pulling.pull import PullHandler
@@ -67,6 +69,7 @@ from pyromq.model.names import TIMER_TOPIC
 from pyromq.net import Address, Link, open_connection
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.net.stalls import StallWatch
+from pyromq.replication.follower import Follower
 from pyromq.replication.repair import LogRepair
 from pyromq.replication.settings import Role
 from pyromq.security.audit import FOLDER as AUDIT_FOLDER
@@ -80,6 +83,8 @@ from pyromq.store.tables.owners import OwnerTable
 from pyromq.store.tables.request_modes import RequestModeTable
 from pyromq.store.timers.files import TimerFiles, remove_timer_files
 from pyromq.store.timers.metrics import TimerMetrics
+
+_TIMERS_LATE_MS: Final = 60_000  # and nothing is deleted: what is due may lie in old files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +155,7 @@ class Wiring:
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
         handlers.runtime.scrub_facts = services.maintenance.scrub.facts
         services.maintenance.scrub.holds_reads = self.environment.lease is not None
+        services.maintenance.is_waited_for = partial(self._are_timers_late, services.delay_runner, replication.follower)
         tables.topics.on_change = services.registrar.topics_changed
         write_path.readers.join(popping, services.delay_runner, handlers.pulls, handlers.watches)
         if handlers.sends.lane is not None:
@@ -193,6 +199,14 @@ class Wiring:
             replication = wiring.of_a_master(write_path, tables, owners)
         write_path.disk.ship_to(replication)
         return replication
+
+    def _are_timers_late(self, delays: DelayRunner, follower: Follower | None) -> bool:
+        """Whether messages with a time of their own may be due that nobody has delivered, here or at a master."""
+        if TIMER_QUEUE not in self.store.queues:
+            return False
+        if follower is not None:
+            return not follower.attached.is_set()
+        return delays.timers.behind_ms > min(_TIMERS_LATE_MS, self.store.settings.keep_ms // 8)
 
     # --- services ---
 
