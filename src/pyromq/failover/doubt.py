@@ -54,7 +54,9 @@ class Census:
 
 
 def _length(broker: BrokerStatus) -> tuple[int, int]:
-    return broker.log_number, broker.end
+    """By what is there: a copy that has not come to where its lease began has nothing that was written under it."""
+    written = [each.number for each in broker.epochs if each.start < broker.end]
+    return max(written, default=0) if broker.epochs else broker.log_number, broker.end
 
 
 def is_current(record: LeaseRecord, holder: BrokerStatus) -> bool:
