@@ -105,7 +105,7 @@ def lacks_any(me: str, known: Collection[str], heard: Collection[str]) -> str:
     """
     missing = ", ".join(sorted(set(known) - set(heard) - {me}))
     text = "the first lease is made when every member that is known has answered: start"
-    return f"{text} {missing}, {OVERRULE}" if missing else ""
+    return f"{text} {missing} with --failover, {OVERRULE}" if missing else ""
 
 
 def forgotten(newest: LeaseRecord) -> str:
