@@ -93,6 +93,7 @@ class Lease:
         self._file: WholeFile | None = None
         self.state = LeaseState()
         self.unpromised = _NEVER  # nothing beyond it was acknowledged: the first that is, is noted on disk before
+        self.failing = ""  # why nothing can be acknowledged though the lease lasts; empty when it can
         self.required: tuple[str, ...] = ()  # replicas that have to have what is acknowledged
         self.renewals = 0  # of the record that the last grant came from
         self.away: dict[str, int] = {}  # members that are not in sync, and since when, in Unix ms
@@ -114,6 +115,7 @@ class Lease:
         if state != self.state:
             self._file.save(msgspec.json.encode(state))
             self._take_over(state)
+            self.failing = ""
 
     def _take_over(self, state: LeaseState) -> None:
         self.state = state

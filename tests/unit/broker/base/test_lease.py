@@ -186,7 +186,8 @@ def test_nothing_is_acknowledged_if_that_cannot_be_written(monkeypatch: pytest.M
     with monkeypatch.context() as patches:
         patches.setattr(Lease, "save", full)
         assert not Leased(lease).may_acknowledge(600) and lease.acknowledged == 500
-    assert Leased(lease).may_acknowledge(600)
+        assert "the disk is full" in lease.failing, "its agent sees that, and hands over"
+    assert Leased(lease).may_acknowledge(600) and not lease.failing
 
 
 def test_a_disk_that_takes_longer_than_the_lease_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
