@@ -313,6 +313,25 @@ async def test_a_master_that_cannot_save_whom_it_follows_sends_clients_away_all_
         await connection.wait_closed()
 
 
+async def test_a_master_that_cannot_save_what_it_promises_acknowledges_nothing_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(tmp_path) as pair:
+        lease = pair.first.broker.parts.replication.environment.lease
+        assert lease is not None
+
+        def no_space(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patches:
+            patches.setattr(lease, "save", no_space)
+            with pytest.raises(MQError):
+                await pair.send("refused")
+            assert "No space left" in (await pair.first.control.status()).failing, "its agent hands over"
+        assert await pair.send("taken") == [SendStatus.SEND_OK]
+        assert not (await pair.first.control.status()).failing
+
+
 def _header() -> SendHeader:
     return SendHeader(
         producer_group="senders",

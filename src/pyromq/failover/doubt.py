@@ -54,7 +54,9 @@ class Census:
 
 
 def _length(broker: BrokerStatus) -> tuple[int, int]:
-    return broker.log_number, broker.end
+    """By what is there: a copy that has not come to where its lease began has nothing that was written under it."""
+    written = [each.number for each in broker.epochs if each.start < broker.end]
+    return max(written, default=0) if broker.epochs else broker.log_number, broker.end
 
 
 def is_current(record: LeaseRecord, holder: BrokerStatus) -> bool:
@@ -103,7 +105,7 @@ def lacks_any(me: str, known: Collection[str], heard: Collection[str]) -> str:
     """
     missing = ", ".join(sorted(set(known) - set(heard) - {me}))
     text = "the first lease is made when every member that is known has answered: start"
-    return f"{text} {missing}, {OVERRULE}" if missing else ""
+    return f"{text} {missing} with --failover, {OVERRULE}" if missing else ""
 
 
 def forgotten(newest: LeaseRecord) -> str:

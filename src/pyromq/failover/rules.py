@@ -272,7 +272,7 @@ def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step |
 def _given_way(sight: Sight, broker: BrokerStatus, record: LeaseRecord, longer: BrokerStatus) -> Step:
     """The next lease for a member that has all that this one has, and more, whether the record names it or not."""
     parted = parting(broker.epochs, longer.epochs)
-    if (parted is not None and parted < broker.end) or longer.metadata < record.metadata or longer.unfit:
+    if (parted is not None and parted < broker.end) or longer.metadata < broker.metadata or longer.unfit:
         return KeepWaiting(doubt.behind(longer))
     given = replace(_taken(sight, broker, record), holder=longer.address, in_sync=(longer.address, sight.me))
     return Write(replace(given, away=_away(sight, given)), f"{longer.address} has a longer log: the lease is its")

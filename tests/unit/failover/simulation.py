@@ -219,7 +219,7 @@ class SimulatedBroker:
         if number > self.number or (number == self.number and self.role is MemberRole.REPLICA):
             self.role, self.number, self.master, self.held = MemberRole.MASTER, number, "", False
             self.log_number, self.renewals = number, 0
-            earlier = tuple(each for each in self.kept.epochs if each.number < number)
+            earlier = tuple(each for each in self.kept.epochs if each.number < number and each.start < len(self.log))
             mark = self.node.chance.randrange(1, 1 << 30)
             epoch = Epoch(number=number, start=len(self.log), mark=mark)
             self.kept, self.is_refusing = replace(self.kept, epochs=(*earlier, epoch), is_new=False), False

@@ -302,7 +302,8 @@ def test_who_takes_over_without_being_sure_has_the_longest_log() -> None:
 def test_a_longer_log_that_is_no_copy_of_ours_is_waited_for() -> None:
     expired = {**UNSURE, "seen_s": 0.0}
     ours, theirs = (Epoch(number=3, start=100, mark=mark) for mark in (7, 8))
-    replica, third = replace(REPLICA, epochs=(ours,)), replace(REPLICA, address=C, end=116)
+    replica = replace(REPLICA, epochs=(ours,))
+    third = replace(replica, address=C, end=116)
     others = (
         replace(third, epochs=(theirs,)),
         replace(third, metadata=6),
@@ -311,8 +312,21 @@ def test_a_longer_log_that_is_no_copy_of_ours_is_waited_for() -> None:
     for other in others:
         step = decide(sight(B, replica, KNOWN, **expired, census=Census(answers={C: other})))
         assert isinstance(step, KeepWaiting) and f"{C} has a longer log" in step.reason, other
-    copy = Census(answers={C: replace(third, epochs=(ours,))})
+    copy = Census(answers={C: third})
     assert written(decide(sight(B, replica, KNOWN, **expired, census=copy))).holder == C
+    changed = decide(sight(B, replace(replica, metadata=8), KNOWN, **expired, census=copy))
+    assert isinstance(changed, KeepWaiting), "a change of tables that B has may be confirmed, and not in the record yet"
+
+
+def test_a_copy_that_has_not_come_to_where_its_lease_began_is_not_the_longest_log() -> None:
+    """It got one lease after the other, each of which ended before it had what the giver has."""
+    expired = {**UNSURE, "seen_s": 0.0}
+    older = Epoch(number=2, start=0, mark=7)
+    replica = replace(REPLICA, log_number=2, epochs=(older,))
+    short = replace(REPLICA, address=C, end=50, log_number=3, epochs=(older, Epoch(number=3, start=118, mark=8)))
+    assert written(decide(sight(B, replica, KNOWN, **expired, census=Census(answers={C: short})))).holder == B
+    copied = Census(answers={C: replace(short, end=119)})
+    assert written(decide(sight(B, replica, KNOWN, **expired, census=copied))).holder == C
 
 
 def test_a_holder_that_was_never_promoted_goes_on_whatever_tail_the_master_before_it_has() -> None:

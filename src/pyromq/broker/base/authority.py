@@ -78,7 +78,9 @@ class Leased:
         try:
             self._lease.promise()
         except OSError as error:
-            logger.error("not acknowledged, the lease cannot be written: error=%s", error)
+            if not self._lease.failing:
+                logger.error("not acknowledged, the lease cannot be written: error=%s", error)
+            self._lease.failing = f"the lease cannot be written: {error}"
             return False
         return self._lease.is_open  # the disk may have taken long
 

@@ -71,7 +71,7 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
         store was set back, and the set went on twice. One that the other log may have forgotten is not missed.
         """
         promised = self.promised
-        if promised is None or promised.number <= self.decided:
+        if promised is None or promised.number < self.decided:  # another lease of that number is a later one
             return None
         if len(epochs) >= EPOCHS_MAX and promised.number < epochs[0].number:
             return None
@@ -93,6 +93,7 @@ class Lease:
         self._file: WholeFile | None = None
         self.state = LeaseState()
         self.unpromised = _NEVER  # nothing beyond it was acknowledged: the first that is, is noted on disk before
+        self.failing = ""  # why nothing can be acknowledged though the lease lasts; empty when it can
         self.required: tuple[str, ...] = ()  # replicas that have to have what is acknowledged
         self.renewals = 0  # of the record that the last grant came from
         self.away: dict[str, int] = {}  # members that are not in sync, and since when, in Unix ms
@@ -114,6 +115,7 @@ class Lease:
         if state != self.state:
             self._file.save(msgspec.json.encode(state))
             self._take_over(state)
+            self.failing = ""
 
     def _take_over(self, state: LeaseState) -> None:
         self.state = state
@@ -171,13 +173,20 @@ class Lease:
     # --- what becomes of it ---
 
     def promoted(self, number: int, end: int, waits: bool | None = None) -> None:
-        """It is master under this lease, with a log that ends there. Raises OSError."""
-        epochs = tuple(each for each in self.state.epochs if each.number < number)
+        """It is master under this lease, with a log that ends there. Raises OSError.
+
+        Leases that the log has nothing of, which was copied in part from one that has, are none of its own: what others
+        acknowledged under them would be cut without a word.
+        """
+        epochs = tuple(each for each in self.state.epochs if each.number < number and each.start < end)
+        promised = self.state.promised
+        if promised is not None and promised.start >= end:
+            promised = epochs[-1] if epochs else None
         epochs = (*epochs, Epoch(number=number, start=end, mark=self._new_mark()))[-EPOCHS_MAX:]
         self.end()
         self.required, self.renewals = (), 0
         state = msgspec.structs.replace(self.state, number=number, log_number=number, role="master", master="")
-        self.save(msgspec.structs.replace(state, epochs=epochs, waits=waits, is_new=False))
+        self.save(msgspec.structs.replace(state, epochs=epochs, waits=waits, promised=promised, is_new=False))
         self.acknowledged = end  # any of it may have been
         logger.warning("master under lease %d, from position %d on", number, end)
 

@@ -210,7 +210,9 @@ class Replication:
             nameservers=settings.nameservers,
             is_new=state.is_new,
             promised=bool(state.epochs) and state.promised == state.epochs[-1],
-            failing="" if store.health.writable else str(store.health.error()),
+            failing=(lease.failing if lease is not None else "")
+            if store.health.writable
+            else str(store.health.error()),
         )
 
     @property

@@ -186,7 +186,8 @@ def test_nothing_is_acknowledged_if_that_cannot_be_written(monkeypatch: pytest.M
     with monkeypatch.context() as patches:
         patches.setattr(Lease, "save", full)
         assert not Leased(lease).may_acknowledge(600) and lease.acknowledged == 500
-    assert Leased(lease).may_acknowledge(600)
+        assert "the disk is full" in lease.failing, "its agent sees that, and hands over"
+    assert Leased(lease).may_acknowledge(600) and not lease.failing
 
 
 def test_a_disk_that_takes_longer_than_the_lease_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +214,32 @@ def test_a_log_without_the_lease_that_was_acknowledged_under_breaks_a_promise() 
     forgotten = tuple(Epoch(number=number, start=number) for number in range(10, 10 + EPOCHS_MAX))
     assert state.broken_promise(forgotten) is None
     assert LeaseState(number=6, log_number=3, epochs=epochs_of(1, 3)).broken_promise(epochs_of(6)) is None
+
+
+def test_a_copy_that_was_promoted_before_it_was_whole_was_not_written_under_what_it_lacks() -> None:
+    """The others would cut what they acknowledged under a lease whose name it has, and nothing else."""
+    whole = LeaseState(number=6, log_number=3, epochs=epochs_of(1, 2, 3), promised=epochs_of(3)[0])
+    disk = FaultyDisk()
+    copy = lease_of(disk)
+    copy.follows("b:1", 5)
+    copy.agreed(epochs_of(1, 2, 3))
+    copy.promise()
+    copy.promoted(6, 300)
+    assert copy.state.epochs == (*epochs_of(1, 2), Epoch(number=6, start=300, mark=77))
+    assert whole.broken_promise(copy.state.epochs) == whole.promised
+    assert lease_of(disk).state.promised == epochs_of(2)[0], "what it has of it is as good as acknowledged"
+    copy.promoted(7, 100)
+    assert copy.state.promised is None and copy.state.epochs == (Epoch(number=7, start=100, mark=77),)
+    copy.promoted(8, 900)
+    copy.promise()
+    copy.promoted(9, 901)
+    assert [each.number for each in copy.state.epochs] == [7, 8, 9] and copy.state.promised == copy.state.epochs[1]
+
+
+def test_another_lease_of_the_number_that_an_operator_chose_was_acknowledged_under_later() -> None:
+    chosen = Epoch(number=5, start=500, mark=1)
+    state = LeaseState(number=6, log_number=5, epochs=epochs_of(5), promised=epochs_of(5)[0], decided=5)
+    assert state.broken_promise((chosen, *epochs_of(6))) == state.promised
 
 
 def test_an_operator_who_chose_a_later_lease_has_said_so() -> None:
