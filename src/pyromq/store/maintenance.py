@@ -58,8 +58,6 @@ class Maintenance:
         self._needed_from = needed_from or (lambda: store.end_position)
         self._groups: StoreReaders = groups or NoGroups()
         self.is_waited_for: Callable[[], bool] = lambda: False  # by late messages with their own times: nothing expires
-            False
-        )  # late messages with a time of their own: nothing expires
         self._counting: UnreadCount | None = None  # of what is about to be deleted
         self._counts_for_force = False  # and whether by force
         self._unread_file = -1  # base of the last file that was kept for the sake of groups
