@@ -403,7 +403,7 @@ LIES: Final = (
         "members are not asked",
         "silence counts as consent",
         replaced(doubt, "lacks_answers", lambda *_, **__: ""),
-        33,
+        54,
         "old lease",
     ),
     _of_sets(

@@ -50,31 +50,7 @@ class Duties:
         self._roles = roles
         self._workers = workers
         self._stalls = stalls
-        handlers, services = parts.handlers, parts.services
-        self._quick: tuple[Duty, ...] = (
-            handlers.pulls.respond_due,
-            handlers.pulls.recheck_some,
-            handlers.watches.respond_due,
-            parts.popping.tick,
-            handlers.clients.notices.tick,
-            parts.write_path.disk.answer_overdue,
-            services.sealer.advance,
-            services.table_keeper.tick,
-            services.maintenance.tick,
-            roles.tick,
-        )
-        self._of_writers: tuple[Duty, ...] = (
-            services.transaction_checks.tick,
-            services.delay_runner.tick,
-            parts.popping.pops.tick,
-        )
-        self._slow: tuple[Duty, ...] = (
-            parts.replication.tick,
-            parts.stats.snapshot,
-            self._drop_silent,
-            self._write_audit,
-            *slow,
-        )
+        self._slow = slow
         # by the monotonic clock
         self._slow_ticked_ms = 0
         self._log_end = -1  # when it was looked at last, and since when it is the same
@@ -109,15 +85,27 @@ class Duties:
             began_s = self._stalls.ended(began_s, duty.__qualname__)
 
     def _due(self) -> list[Duty]:
-        now_ms, found = self._clock.monotonic_ms(), [*self._quick]
+        now_ms, parts, services = self._clock.monotonic_ms(), self._parts, self._parts.services
+        found = [
+            parts.handlers.pulls.respond_due,
+            parts.handlers.pulls.recheck_some,
+            parts.handlers.watches.respond_due,
+            parts.popping.tick,
+            parts.handlers.clients.notices.tick,
+            parts.write_path.disk.answer_overdue,
+            services.sealer.advance,
+            services.table_keeper.tick,
+            services.maintenance.tick,
+            self._roles.tick,
+        ]
         if self._settings.replication.role is not Role.REPLICA and self._roles.may_write:
-            found += self._of_writers
+            found += [services.transaction_checks.tick, services.delay_runner.tick, parts.popping.pops.tick]
         if now_ms - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now_ms
-            found += self._slow
+            found += [parts.replication.tick, parts.stats.snapshot, self._drop_silent, self._write_audit, *self._slow]
         if now_ms - self._offsets_saved_ms >= self._settings.offsets_save_ms:
             self._offsets_saved_ms = now_ms
-            found.append(self._parts.services.offset_keeper.tick)
+            found.append(services.offset_keeper.tick)
         return found
 
     def _drop_silent(self) -> None:
