@@ -19,7 +19,7 @@ from pyromq.net.handshakes import return_free_memory
 from tests.running.processes import CAN_MEASURE, DescendantPeaks, own_peak_mb, own_resident_mb
 
 LIMIT_MB = 1024
-GROWTH_MB = 48  # of a worker since its last collection
+GROWTH_MB = 24  # of a worker since its last collection
 NAMED_MAX = 5  # tests that raised a peak most
 
 
