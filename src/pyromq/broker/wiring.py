@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from ssl import SSLContext
-from typing import Final
 
 from pyromq.broker.admin.access_requests import AccessHandler
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
@@ -47,7 +46,6 @@ from pyromq.broker.delays.delivered import DeliveredBefore
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.broker.delays.recall import RecallHandler
 from pyromq.broker.delays.schedule import Schedule
-from pyromq.broker.delays.timers import QUEUE as TIMER_QUEUE
 from pyromq.broker.delays.timers import Timers
 from pyromq.broker.popping.keeping import Popping, open_popping
 from pyromq.broker.pulling.pull import PullHandler
@@ -69,7 +67,6 @@ from pyromq.model.names import TIMER_TOPIC
 from pyromq.net import Address, Link, open_connection
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.net.stalls import StallWatch
-from pyromq.replication.follower import Follower
 from pyromq.replication.repair import LogRepair
 from pyromq.replication.settings import Role
 from pyromq.security.audit import FOLDER as AUDIT_FOLDER
@@ -83,8 +80,6 @@ from pyromq.store.tables.owners import OwnerTable
 from pyromq.store.tables.request_modes import RequestModeTable
 from pyromq.store.timers.files import TimerFiles, remove_timer_files
 from pyromq.store.timers.metrics import TimerMetrics
-
-_TIMERS_LATE_MS: Final = 60_000  # and nothing is deleted: what is due may lie in old files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +143,7 @@ class Wiring:
         if replication.follower is not None:
             replication.follower.repair = LogRepair(self.store, services.maintenance.scrub)
             handlers.pulls.master_is_near = replication.follower.attached.is_set
+            services.delay_runner.has_master = replication.follower.attached.is_set
         on_report = replication.take_report if replication.members is not None else None
         handlers.members.take(partial(replication.status, str(self.identity.address)), on_report)
         handlers.access.owners, handlers.access.belong_to_master = owners.text, replication.has_masters_users
@@ -155,7 +151,6 @@ class Wiring:
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
         handlers.runtime.scrub_facts = services.maintenance.scrub.facts
         services.maintenance.scrub.holds_reads = self.environment.lease is not None
-        services.maintenance.is_waited_for = partial(self._are_timers_late, services.delay_runner, replication.follower)
         tables.topics.on_change = services.registrar.topics_changed
         write_path.readers.join(popping, services.delay_runner, handlers.pulls, handlers.watches)
         if handlers.sends.lane is not None:
@@ -200,14 +195,6 @@ class Wiring:
         write_path.disk.ship_to(replication)
         return replication
 
-    def _are_timers_late(self, delays: DelayRunner, follower: Follower | None) -> bool:
-        """Whether messages with a time of their own may be due that nobody has delivered, here or at a master."""
-        if TIMER_QUEUE not in self.store.queues:
-            return False
-        if follower is not None:
-            return not follower.attached.is_set()
-        return delays.timers.behind_ms > min(_TIMERS_LATE_MS, self.store.settings.keep_ms // 8)
-
     # --- services ---
 
     def _services(self, tables: Tables, stats: Stats, write_path: WritePath, owners: OwnerTable) -> Services:
@@ -225,7 +212,7 @@ class Wiring:
                 flush=flush_soon,
                 seal=sealer.start,
                 elsewhere=self.workers.start_maintenance,
-                needed_from=delay_runner.schedule.waiting_from,  # retention keeps messages that wait for their level
+                needed_from=delay_runner.needed_from,  # retention keeps delayed messages that wait
                 groups=UnreadWatch(tables, stats.counters),
             ),
             table_keeper=TableKeeper(saved_soon, self.workers.save, clock),

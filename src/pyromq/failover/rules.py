@@ -271,11 +271,24 @@ def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step |
 
 def _given_way(sight: Sight, broker: BrokerStatus, record: LeaseRecord, longer: BrokerStatus) -> Step:
     """The next lease for a member that has all that this one has, and more, whether the record names it or not."""
-    parted = parting(broker.epochs, longer.epochs)
-    if (parted is not None and parted < broker.end) or longer.metadata < broker.metadata or longer.unfit:
+    if longer.metadata < broker.metadata or not _can_replace(broker, longer):
         return KeepWaiting(doubt.behind(longer))
-    given = replace(_taken(sight, broker, record), holder=longer.address, in_sync=(longer.address, sight.me))
-    return Write(replace(given, away=_away(sight, given)), f"{longer.address} has a longer log: the lease is its")
+    given = _given(sight, broker, record, longer, in_sync=(longer.address, sight.me))
+    return Write(given, f"{longer.address} has a longer log: the lease is its")
+
+
+def _can_replace(broker: BrokerStatus, longer: BrokerStatus) -> bool:
+    """Whether its log goes on where ours ends, on a disk that takes messages."""
+    parted = parting(broker.epochs, longer.epochs)
+    return (parted is None or parted >= broker.end) and not longer.unfit
+
+
+def _given(
+    sight: Sight, broker: BrokerStatus, record: LeaseRecord, to: BrokerStatus, in_sync: tuple[str, ...]
+) -> LeaseRecord:
+    """The next lease, for another member."""
+    given = replace(_taken(sight, broker, record), holder=to.address, in_sync=in_sync)
+    return replace(given, away=_away(sight, given))
 
 
 def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:
@@ -323,13 +336,12 @@ def _without_its_end(sight: Sight, broker: BrokerStatus, record: LeaseRecord) ->
         others = tuple(each for each in record.in_sync if each != sight.me)
         return Ask(others, only=True) if others else None
     longer = sight.census.longer_log(broker)
-    if longer is None or longer.log_number != broker.log_number or longer.metadata < record.metadata or longer.unfit:
+    if longer is None or longer.log_number != broker.log_number or longer.metadata < record.metadata:
         return None
-    parted = parting(broker.epochs, longer.epochs)
-    if parted is not None and parted < broker.end:
+    if not _can_replace(broker, longer):
         return None
-    taken = replace(_taken(sight, broker, record), holder=longer.address, in_sync=(longer.address,))
-    given = replace(taken, confirmed=longer.durable_end, away=_away(sight, taken))
+    given = _given(sight, broker, record, longer, in_sync=(longer.address,))
+    given = replace(given, confirmed=longer.durable_end)
     return Write(given, f"the end of this log is lost: {longer.address} has it, and the lease is its")
 
 

@@ -57,7 +57,6 @@ class Maintenance:
         self._elsewhere = elsewhere or _here
         self._needed_from = needed_from or (lambda: store.end_position)
         self._groups: StoreReaders = groups or NoGroups()
-        self.is_waited_for: Callable[[], bool] = lambda: False  # by late messages with their own times: nothing expires
         self._counting: UnreadCount | None = None  # of what is about to be deleted
         self._counts_for_force = False  # and whether by force
         self._unread_file = -1  # base of the last file that was kept for the sake of groups
@@ -154,8 +153,7 @@ class Maintenance:
             if store.removal.oldest is not None or len(store.log.segments) < 2:
                 return
             oldest, needed_from = store.log.segments.first, self._needed_from()
-            is_needed = oldest.end > needed_from or self.is_waited_for()
-            if is_needed and not store.settings.delete_unread:  # sends are refused instead
+            if oldest.end > needed_from and not store.settings.delete_unread:  # sends are refused instead
                 self._keep_needed(oldest, "file kept on a disk that is too full")
                 return
             if not self._delete_counted(1, forced=True):
@@ -173,7 +171,7 @@ class Maintenance:
         files = [KeptFile(segment.path, self._disk.modified_ms(segment.path)) for segment in store.log.segments]
         hour = datetime.fromtimestamp(now_ms / 1000).astimezone().hour
         count = count_to_delete(files, now_ms=now_ms, local_hour=hour, state=state, settings=store.settings)
-        count = self._without_needed(count) if not self.is_waited_for() else 0
+        count = self._without_needed(count)
         if not count:
             self._at_any_hour = False  # the operator's wish is fulfilled: later files wait for their hour
             self._stop_counting(forced=False)

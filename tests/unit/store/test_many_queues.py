@@ -333,26 +333,6 @@ def test_by_force_needed_files_stay_where_nothing_unread_is_deleted(caplog: pyte
     assert len(bench.store.log.segments) < files
 
 
-@pytest.mark.parametrize("is_unread_deleted", [False, True])
-def test_nothing_expires_while_messages_with_a_time_of_their_own_are_late(*, is_unread_deleted: bool) -> None:
-    """Nobody had delivered them while there was no master: found by seed 403301 of the simulator."""
-    bench = expired(delete_unread=is_unread_deleted)
-    bench.store.seal()
-    files = len(bench.store.log.segments)
-    maintenance = Maintenance(bench.store, bench.disk, bench.clock)
-    maintenance.is_waited_for = lambda: True
-    assert maintenance.delete_expired() == 0 and len(bench.store.log.segments) == files
-    bench.disk.capacity_bytes, bench.disk.other_bytes = 1 << 30, (1 << 30) * 88 // 100
-    bench.clock.advance_ms(60_000)
-    maintenance.tick()
-    assert (len(bench.store.log.segments) < files) is is_unread_deleted, "by force, unless that is not wanted"
-    bench.disk.other_bytes = 0
-    maintenance.is_waited_for = lambda: False
-    bench.clock.advance_ms(60_000)
-    maintenance.tick()
-    assert len(bench.store.log.segments) < files
-
-
 def test_older_seals_say_nothing_of_a_flushed_position() -> None:
     bench = Bench()
     bench.send(0)

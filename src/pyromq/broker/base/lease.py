@@ -64,6 +64,11 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
             later += [parted] if parted is not None else []
         return min(later, default=None)
 
+    @property
+    def is_promised(self) -> bool:
+        """Whether something is known to be acknowledged under the last lease that the log was written under."""
+        return bool(self.epochs) and self.promised == self.epochs[-1]
+
     def broken_promise(self, epochs: tuple[Epoch, ...]) -> Epoch | None:
         """The lease that was acknowledged under and that a log with these epochs lacks, unless an operator said so.
 
@@ -119,8 +124,7 @@ class Lease:
 
     def _take_over(self, state: LeaseState) -> None:
         self.state = state
-        is_promised = not state.epochs or state.promised == state.epochs[-1]
-        self.unpromised = _NEVER if is_promised else state.epochs[-1].start
+        self.unpromised = state.epochs[-1].start if state.epochs and not state.is_promised else _NEVER
 
     # --- until when it lasts ---
 

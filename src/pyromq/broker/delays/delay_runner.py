@@ -31,6 +31,7 @@ from pyromq.store.timers.metrics import TimerMetrics
 logger = logging.getLogger(__name__)
 
 _TICK_MS: Final = 300  # longer than any tick of a broker
+_LATE_MS: Final = 60_000  # from then on nothing expires: what is due may lie in old files
 _GATHER_MS: Final = 5  # what is due in so short a time shares a group commit, and an fsync
 _TIMERS_SAVE_MS: Final = 1_000
 _IDLE_SAVE_MS: Final = 60_000
@@ -85,6 +86,7 @@ class DelayRunner:
         self._wake_ms = 0  # and when that is, by the monotonic clock
         self._open = True  # until ``halt``
         self.may_write: Callable[[], bool] = lambda: True  # else what is due waits for a later tick
+        self.has_master: Callable[[], bool] | None = None  # of a replica: whether it follows one, which delivers
         now_ms = clock.monotonic_ms()
         self._offsets_ms = now_ms  # when offsets of levels were due to be saved last
         self._timers_ms = now_ms  # when timers were
@@ -92,6 +94,20 @@ class DelayRunner:
         self._waiting: _Progress | None = None  # to be saved once the log is on disk that far
         self._saving: asyncio.Future[None] | None = None  # the save under way
         schedule.on_ready = self.soon
+
+    def needed_from(self) -> int:
+        """Position of the oldest message that may still have to be delivered, however old it is.
+
+        Messages with a time of their own go through the log again before their file is old; those that are late do not.
+        """
+        return self._store.first_position if self._are_timers_late() else self.schedule.waiting_from()
+
+    def _are_timers_late(self) -> bool:
+        if QUEUE not in self._store.queues:
+            return False
+        if self.has_master is not None:
+            return not self.has_master()
+        return self.timers.behind_ms > min(_LATE_MS, self._store.settings.keep_ms // 8)
 
     # --- letting go ---
 

@@ -209,11 +209,17 @@ class Replication:
             waiting=lease.waiting if lease is not None else "",
             nameservers=settings.nameservers,
             is_new=state.is_new,
-            promised=bool(state.epochs) and state.promised == state.epochs[-1],
-            failing=(lease.failing if lease is not None else "")
-            if store.health.writable
-            else str(store.health.error()),
+            promised=state.is_promised,
+            failing=self._failing,
         )
+
+    @property
+    def _failing(self) -> str:
+        """Why nothing that is sent here can be acknowledged; empty when it can."""
+        lease, health = self.environment.lease, self.store.health
+        if not health.writable:
+            return str(health.error())
+        return lease.failing if lease is not None else ""
 
     @property
     def users_version(self) -> str:

@@ -92,7 +92,7 @@ class LeaseFollowing:
     def _note_promise(self, status: BrokerStatus) -> None:
         """The master has acknowledged something: it is not cut here without a word either. Raises OSError."""
         state = self._lease.state
-        if status.promised and status.epochs == state.epochs and state.promised != state.epochs[-1]:
+        if status.promised and not state.is_promised and status.epochs == state.epochs:
             self._lease.promise()
 
     async def run(self, follower: Follower, metadata: MetadataSync) -> None:

@@ -135,3 +135,23 @@ async def test_after_a_failed_sync_of_timer_files_no_later_one_is_believed() -> 
     await rig.tick()
     assert not rig.store.health.trusted
     rig.delay_runner.halt()
+
+
+async def test_everything_is_needed_while_messages_with_a_time_of_their_own_are_late() -> None:
+    """Nobody had delivered them while there was no master, and their files expired: found by seed 403301."""
+    rig, behind = Rig(), SimpleNamespace(behind_ms=0)
+    runner = rig.delay_runner
+    runner.timers = cast(Any, behind)
+    runner.schedule.waiting_from = lambda: 77  # type: ignore[method-assign]
+    behind.behind_ms = 1 << 40
+    assert runner.needed_from() == 77, "there was never such a message"
+    rig.store.append([Draft(topic=TIMER_TOPIC, queue_id=0, body=b"waits")])
+    assert runner.needed_from() == rig.store.first_position == 0
+    behind.behind_ms = 60_000
+    assert runner.needed_from() == 77
+    attached = [False]
+    runner.has_master = lambda: attached[0]
+    assert runner.needed_from() == 0, "a replica without a master: nobody delivers"
+    attached[0], behind.behind_ms = True, 1 << 40
+    assert runner.needed_from() == 77, "its master does, and it does not count itself"
+    runner.halt()
