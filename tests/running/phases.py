@@ -27,8 +27,9 @@ class Phase(NamedTuple):
         return "-".join(re.findall(r"\w+", self.name.lower()))
 
 
-TEST = (
-    Phase("tests", (*PARALLEL, "--ignore", "tests/spark", "-m", "not check and not more")),
+TEST = (  # two runs of pytest: each worker holds all tests of its run in memory, and what they leave
+    Phase("units", (*PARALLEL, "tests/unit", "-m", "not check and not more")),
+    Phase("tests", (*PARALLEL, "--ignore", "tests/spark", "--ignore", "tests/unit", "-m", "not check and not more")),
     Phase("Spark", ("tests/spark", "-m", "not more"), is_beside=True),
 )
 MORE = (
