@@ -413,6 +413,12 @@ class Member:
         return lease is not None and lease.state.role == "master"
 
     @property
+    def has_forgotten(self) -> bool:
+        """Its disk was replaced, and has heard of no lease since."""
+        lease = self.serving._environment.lease if self.serving is not None else None
+        return self.disks > 1 and lease is not None and not lease.state.number
+
+    @property
     def is_master(self) -> bool:
         """It acknowledges sends at this moment."""
         broker = self.serving
@@ -476,6 +482,15 @@ class Cluster:
         """Whether agents leave it to an operator who is master."""
         refusing = any(each.refuses for each in self.of_set(set_name))
         return refusing or not self.masters(set_name) or self.is_split(set_name)
+
+    def lost_what_it_had(self, set_name: str) -> bool:
+        """Whether everybody whom the lease names has an empty disk.
+
+        What they acknowledged alone would be on no other member: agents do not decide that it is lost.
+        """
+        record = self.record_of(set_name)
+        named = [each for each in self.of_set(set_name) if record is not None and each.address in record.in_sync]
+        return bool(named) and all(each.has_forgotten for each in named)
 
     def member(self, name: str) -> Member:
         return next(each for each in self.members if each.name == name)

@@ -22,7 +22,7 @@ _DISK_LOOKS: Final = 6  # of these looks, one looks at disks
 _QUIET_LOOK_S: Final = 5.0
 _CALM_S: Final = 150.0  # of a liveness run: everything is consumed or dead within this time after the last fault
 _USUAL_CALM_S: Final = 300.0  # likewise, with the intervals that the product has by default
-_DECIDES_S: Final = 45.0  # a set whose lease store was set back may wait for an operator, who looks after this time
+_DECIDES_S: Final = 45.0  # a set may wait for an operator, who looks after this time
 _DRAIN_S: Final = 8.0  # for sends that are under way
 
 
@@ -96,7 +96,7 @@ class Story:
         on_disk_now(self._world, self._cluster, self._faults, self._verdict)
 
     async def _until_calm(self) -> None:
-        world, faults, verdict = self._world, self._faults, self._verdict
+        world, verdict = self._world, self._verdict
         begun_s = world.loop.true_s
         bound_s = _USUAL_CALM_S if world.plan.is_usual else _CALM_S
         decides_s = begun_s + _DECIDES_S
@@ -106,7 +106,7 @@ class Story:
                 world.history.note("calm")
                 self._judge_deeds()
                 return
-            if faults.was_set_back and world.loop.true_s > decides_s:  # agents leave it to a person, and say so
+            if world.loop.true_s > decides_s:
                 decides_s += _DECIDES_S
                 self._let_operators_decide()
         if not verdict.failures:
@@ -129,7 +129,9 @@ class Story:
                 self._verdict.fail(each)
 
     def _let_operators_decide(self) -> None:
+        """Where agents leave it to a person, and say so: no other set without a master is helped."""
         cluster = self._cluster
         for name in self._world.plan.sets:
             if self._world.plan.is_managed(name) and cluster.needs_decision(name):
-                self._faults.recover(name)
+                if self._faults.was_set_back or cluster.lost_what_it_had(name):
+                    self._faults.recover(name)

@@ -153,8 +153,19 @@ def set_back(census: Census, broker: BrokerStatus, record: LeaseRecord | None) -
     return f"the lease store {has}, but lease {highest} was seen: it was set back. {who} has to answer, {OVERRULE}"
 
 
-def behind(longer: BrokerStatus) -> str:
-    return f"{longer.address} has a longer log: it takes over, {OVERRULE}"
+def behind(me: str, longer: BrokerStatus, record: LeaseRecord) -> str:
+    return f"{longer.address} has a longer log: {successor('it', me, record)}"
+
+
+def successor(who: str, me: str, record: LeaseRecord) -> str:
+    """What ends the wait of a member that may not go on.
+
+    Agents go no further than to members in sync. If this one was alone in that, and its disk is new, what it had
+    acknowledged alone is on no other member: agents do not decide that it is lost, the old disk may come back.
+    """
+    if set(record.in_sync) - {me}:
+        return f"{who} takes over, {OVERRULE}"
+    return f"nobody else is in sync, so nobody takes over: {_overrule_now()}"
 
 
 def is_forked(broker: BrokerStatus, record: LeaseRecord) -> bool:

@@ -265,14 +265,14 @@ def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step |
         if record.holder != sight.me:
             return _given_way(sight, broker, record, longer)
         if longer.log_number >= record.number:
-            return KeepWaiting(doubt.behind(longer))
+            return KeepWaiting(doubt.behind(sight.me, longer, record))
     return None  # also a holder that was never promoted: what is longer is an older master's, never acknowledged tail
 
 
 def _given_way(sight: Sight, broker: BrokerStatus, record: LeaseRecord, longer: BrokerStatus) -> Step:
     """The next lease for a member that has all that this one has, and more, whether the record names it or not."""
     if longer.metadata < broker.metadata or not _can_replace(broker, longer):
-        return KeepWaiting(doubt.behind(longer))
+        return KeepWaiting(doubt.behind(sight.me, longer, record))
     given = _given(sight, broker, record, longer, in_sync=(longer.address, sight.me))
     return Write(given, f"{longer.address} has a longer log: the lease is its")
 
@@ -301,7 +301,8 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     is_promoted = broker.role is MemberRole.MASTER and broker.number >= record.number
     if not is_promoted and not record.forced:
         if not broker.number and record.renewals:
-            return KeepWaiting(f"the lease is ours, but this disk is new: another member takes over, {doubt.OVERRULE}")
+            way_out = doubt.successor("another member", sight.me, record)
+            return KeepWaiting(f"the lease is ours, but this disk is new: {way_out}")
         if sight.me not in record.in_sync or broker.end < record.confirmed:
             return KeepWaiting(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
     if is_promoted and sight.is_restarted and (step := _without_its_end(sight, broker, record)) is not None:

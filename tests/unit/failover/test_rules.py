@@ -340,6 +340,23 @@ def test_a_holder_that_was_never_promoted_goes_on_whatever_tail_the_master_befor
     assert isinstance(step, KeepWaiting) and f"{A} has a longer log" in step.reason, "another was master under lease 4"
 
 
+def test_a_holder_with_a_new_disk_names_an_operator_if_nobody_else_is_in_sync() -> None:
+    """What it had acknowledged alone is on no other member: none takes over, however long its log is."""
+    named, alone = (replace(KNOWN, renewals=9, in_sync=in_sync) for in_sync in ((A, B), (A,)))
+    new = BrokerStatus(address=A, role=MemberRole.REPLICA, number=0, end=0, metadata=0, is_new=True)
+    longer = replace(REPLICA, log_number=3)
+    everybody = Census(answers={B: longer, C: replace(longer, address=C, end=110)})
+    asked: dict[str, Any] = {**UNSURE, "census": everybody}
+    for given, text in ((asked, f"{B} has a longer log"), ({}, "this disk is new")):
+        step = decide(sight(A, new, named, **given))
+        assert isinstance(step, KeepWaiting) and text in step.reason and "takes over, or decide" in step.reason
+        step = decide(sight(A, new, alone, **given))
+        assert isinstance(step, KeepWaiting) and text in step.reason
+        assert step.reason.endswith("nobody takes over: decide with pyromq cluster recover")
+    waits = decide(sight(B, longer, alone, seen_s=0.0))
+    assert isinstance(waits, KeepWaiting) and "may lack acknowledged messages" in waits.reason
+
+
 def test_who_was_master_under_the_number_of_another_waits_for_an_operator() -> None:
     step = decide(sight(A, MASTER, replace(RECORD, holder=B)))
     assert isinstance(step, KeepWaiting) and "pyromq cluster recover" in step.reason
