@@ -27,8 +27,8 @@ from pyromq.exporter.exporter import Exporter, ExporterSettings
 from pyromq.failover.broker_control import BrokerBeside
 from pyromq.failover.opening import open_lease_store
 from pyromq.failover.record import BrokerStatus
-from pyromq.failover.rules import Timing
 from pyromq.failover.running import look_after
+from pyromq.failover.sight import Timing
 from pyromq.failover.store import LeaseStore
 from pyromq.metrics.settings import MetricsSettings
 from pyromq.nameserver.server import NameServer

@@ -35,8 +35,8 @@ from pyromq.broker.broker import Broker
 from pyromq.clock import SystemClock
 from pyromq.failover.broker_control import BrokerBeside
 from pyromq.failover.opening import open_lease_store
-from pyromq.failover.rules import Timing
 from pyromq.failover.running import look_after
+from pyromq.failover.sight import Timing
 from pyromq.replication.settings import Role
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings

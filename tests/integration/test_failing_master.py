@@ -12,7 +12,7 @@ from pyromq.broker.commit.pressure import Pressure
 from pyromq.failover.agent import Agent
 from pyromq.failover.peers import MemberPeers
 from pyromq.failover.record import LeaseConflictError, LeaseRecord
-from pyromq.failover.rules import Timing
+from pyromq.failover.sight import Timing
 from pyromq.failover.store import StoredLease
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings

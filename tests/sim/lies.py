@@ -23,6 +23,7 @@ from pyromq.broker.transactions import transactions
 from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
 from pyromq.failover import agent, doubt, rules
 from pyromq.failover.broker_control import BrokerBeside
+from pyromq.failover.sight import Sight
 from pyromq.operate.resend.engine import Resender
 from pyromq.operate.resend.outcomes import ItemStatus
 from pyromq.outbox.kept import KeptMessages
@@ -234,7 +235,7 @@ LIES: Final = (
     _of_sets(
         "lease expires early",
         "others take it before its holder has lost it",
-        replaced(rules.Sight, "is_expired", property(lambda self: self.now_s - self.seen_s > 0.3)),
+        replaced(Sight, "is_expired", property(lambda self: self.now_s - self.seen_s > 0.3)),
         1,
     ),
     _of_sets(

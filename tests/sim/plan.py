@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from pyromq.failover.rules import Timing
+from pyromq.failover.sight import Timing
 from pyromq.replication.settings import ReplicationSettings
 from tests.sim.families import DISKS_FROM, RETENTION_FROM, STOPS_FROM, family_of
 from tests.sim.lease_models import EtcdModel, PostgresModel

@@ -14,7 +14,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from pyromq.failover.rules import Timing
+from pyromq.failover.sight import Timing
 from tests.sim.plan import BEGIN_S, LIVENESS, ClientPlan, Fault, Plan
 
 _LASTS_S: Final = 150.0

@@ -12,9 +12,10 @@ from typing import Final, Protocol
 from pyromq.clock import SystemClock, machine_s
 from pyromq.errors import MQError
 from pyromq.failover.doubt import Ask, Census, is_current
+from pyromq.failover.next_record import required_members
 from pyromq.failover.record import BrokerStatus, LeaseConflictError, LeaseError, LeaseRecord, MemberRole
-from pyromq.failover.rules import (
-    RENEWED,
+from pyromq.failover.rules import RENEWED, asked_to_hand_over, decide
+from pyromq.failover.sight import (
     AskHolder,
     Follow,
     HoldSends,
@@ -25,9 +26,6 @@ from pyromq.failover.rules import (
     Step,
     Timing,
     Write,
-    asked_to_hand_over,
-    decide,
-    required_members,
 )
 from pyromq.failover.store import LeaseStore, StoredLease
 

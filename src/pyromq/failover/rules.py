@@ -3,149 +3,31 @@
 An agent is *sure* of the lease store while it has watched it without a gap since the holder said that it is master by
 this record. A record that moves says less: backups may be restored one after the other. One that is not sure, after a
 restart or because the store went back, asks the other members before its broker acknowledges (``doubt``).
-
-A replica joins in three steps: it comes near (``JOIN_BYTES_MAX``), its master is asked to wait for it, and only when it
-has everything acknowledged the record names it. It leaves in the other order: the record first, then the waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
 
-from pyromq.errors import ConfigError
-from pyromq.failover import doubt
+from pyromq.failover import doubt, next_record
 from pyromq.failover.doubt import Ask, Census
 from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberRole, MemberStatus
+from pyromq.failover.sight import (
+    AskHolder,
+    Follow,
+    HoldSends,
+    KeepWaiting,
+    Promote,
+    ReleaseSends,
+    Sight,
+    Step,
+    Write,
+)
 from pyromq.wire.json.membership import parting
 
-LEASE_S_MIN: Final = 1.0
-LEASE_S_MAX: Final = 300.0
-ALONE_S_MAX: Final = 86_400.0
 RENEWED: Final = "renewed"
-JOIN_BYTES_MAX: Final = 4 << 20  # a replica so near is waited for
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """Durations of one lease; all members must be given the same."""
-
-    duration_s: float = 4.0
-    renew_s: float = 0.8  # between two renewals
-    margin_s: float = 0.5  # a grant ends so long before the lease, an observer waits so much longer
-    look_s: float = 0.25  # between two looks at the record
-    absent_s: float = 4.0  # a member that is behind its master for so long is no longer in sync
-    hold_s: float = 5.0  # a planned change that takes longer is given up
-    alone_s: float = 30.0  # of two members, one that is not sure of the store waits so long for the other
-
-    @classmethod
-    def of(cls, duration_s: float, alone_s: float = 30.0) -> Timing:
-        """A lease of so many seconds, everything else in proportion. Raises ConfigError."""
-        if not 0 <= alone_s <= ALONE_S_MAX:
-            raise ConfigError(f"waiting {alone_s:g} s for the other member is outside [0, {ALONE_S_MAX:g}] seconds")
-        if not LEASE_S_MIN <= duration_s <= LEASE_S_MAX:
-            raise ConfigError(f"a lease of {duration_s:g} s is outside [{LEASE_S_MIN:g}, {LEASE_S_MAX:g}] seconds")
-        return cls(
-            duration_s=duration_s,
-            renew_s=duration_s / 5,
-            margin_s=duration_s / 8,
-            look_s=min(0.25, duration_s / 16),
-            absent_s=duration_s,
-            alone_s=alone_s,
-        )
-
-    def ended_after_s(self, record: LeaseRecord | None) -> float:
-        """For how long an observer has to see one record, or none, until nobody can have a grant any more."""
-        return (record.duration_ms / 1000 if record is not None else self.duration_s) + self.margin_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """All that a decision depends on; times are of one monotonic clock of this machine."""
-
-    me: str
-    now_s: float
-    timing: Timing
-    broker: BrokerStatus | None  # None: it does not answer
-    record: LeaseRecord | None  # None: there is none yet
-    seen_s: float  # since when this very record is seen
-    renewed_s: float  # when the last renewal of ours was begun
-    heard_s: dict[str, float]  # replicas: when each had, for the last time, all that our broker had then
-    held_s: float | None = None  # since when our broker takes no sends
-    wanted_s: float = float("-inf")  # since when another master is wanted
-    is_sure: bool = True  # the store was watched without a gap since it was known to be current
-    is_holder_asked: bool = False  # about this very record
-    is_restarted: bool = False  # our broker is master, and has been granted nothing since it was started
-    mine: LeaseRecord | None = None  # the newest one that we wrote or found as holder
-    newest: LeaseRecord | None = None  # of all that we have seen
-    census: Census | None = None  # what the other members said, if they were asked
-    asked_s: float = float("inf")  # since when they are asked without having answered
-    since_s: float = float("-inf")  # when our broker was promoted: members that it was given come within a moment
-    wall_ms: int = 0  # Unix time, for people
-    failing_s: float = float("inf")  # since when the store of our broker takes no messages, or its log is damaged
-
-    @property
-    def is_expired(self) -> bool:
-        """Whether this record, or none, is seen for so long that nobody can have a grant any more."""
-        return self.now_s - self.seen_s > self.timing.ended_after_s(self.record)
-
-    @property
-    def is_granted(self) -> bool:
-        """Whether the time of our own last renewal has not run out, so that nobody else can have taken the lease."""
-        mine = self.mine
-        return mine is not None and self.now_s - self.renewed_s < mine.duration_ms / 1000 - self.timing.margin_s
-
-
-# --- steps -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class KeepWaiting:
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Compare-and-set of the record; on success, and if it names us, the broker is granted its time."""
-
-    record: LeaseRecord
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Promote:
-    number: int
-    waits: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Follow:
-    master: str
-    number: int
-    decided: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class HoldSends:
-    """Take no sends: a planned change is near."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseSends:
-    """Take sends again: the planned change is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class AskHolder:
-    """Ask the holder whether it is master by this record, as a replica that is not sure of the store."""
-
-    holder: str
-
-
-Step = KeepWaiting | Write | Promote | Follow | HoldSends | ReleaseSends | Ask | AskHolder
 
 
 def decide(sight: Sight) -> Step:
@@ -173,13 +55,6 @@ def decide(sight: Sight) -> Step:
     return KeepWaiting(f"{record.holder} is master")
 
 
-def required_members(record: LeaseRecord, broker: BrokerStatus, slow: Collection[str] = ()) -> tuple[str, ...]:
-    """The replicas that a master waits for: those in sync, and those about to be; not those that get no nearer."""
-    near = [each.address for each in broker.replicas if _is_near(broker, each) and each.address not in slow]
-    named = [each for each in record.in_sync if each != record.holder]
-    return tuple(sorted({*near, *named})) if broker.waits else ()
-
-
 # --- the holder ------------------------------------------------------------------------------------------------------
 
 
@@ -198,10 +73,10 @@ def _written_again(sight: Sight, broker: BrokerStatus) -> Step | None:
             number = record.number + 1
         elif record.holder != mine.holder or not record.is_older_than(mine):
             return None
-    members = _in_sync(sight, broker, mine)
+    members = next_record.in_sync(sight, broker, mine)
     again = replace(mine, number=number, in_sync=members, members=mine.everybody, wanted="")
     text = "set back" if number == mine.number else "set to a state that was left behind"
-    return Write(_renewed(sight, broker, again), f"the lease store was {text}: lease {number} is written")
+    return Write(next_record.renewed(sight, broker, again), f"the lease store was {text}: lease {number} is written")
 
 
 def _begin(sight: Sight, broker: BrokerStatus) -> Step:
@@ -230,7 +105,7 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
         members=doubt.known(sight.me, broker, sight.record, census),
         waits=broker.waits,
     )
-    record = replace(record, away=_away(sight, record))
+    record = replace(record, away=next_record.away(sight, record))
     return Write(record, "the store has lost the lease: it is made again" if highest else "the first lease")
 
 
@@ -273,7 +148,7 @@ def _given_way(sight: Sight, broker: BrokerStatus, record: LeaseRecord, longer: 
     """The next lease for a member that has all that this one has, and more, whether the record names it or not."""
     if longer.metadata < broker.metadata or not _can_replace(broker, longer):
         return KeepWaiting(doubt.behind(sight.me, longer, record))
-    given = _given(sight, broker, record, longer, in_sync=(longer.address, sight.me))
+    given = next_record.given(sight, broker, record, longer, in_sync=(longer.address, sight.me))
     return Write(given, f"{longer.address} has a longer log: the lease is its")
 
 
@@ -281,14 +156,6 @@ def _can_replace(broker: BrokerStatus, longer: BrokerStatus) -> bool:
     """Whether its log goes on where ours ends, on a disk that takes messages."""
     parted = parting(broker.epochs, longer.epochs)
     return (parted is None or parted >= broker.end) and not longer.unfit
-
-
-def _given(
-    sight: Sight, broker: BrokerStatus, record: LeaseRecord, to: BrokerStatus, in_sync: tuple[str, ...]
-) -> LeaseRecord:
-    """The next lease, for another member."""
-    given = replace(_taken(sight, broker, record), holder=to.address, in_sync=in_sync)
-    return replace(given, away=_away(sight, given))
 
 
 def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:
@@ -309,7 +176,8 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         return step
     if not sight.is_sure and broker.number and _is_one_missing(sight, broker):  # the first lease stays the first one
         return Write(
-            _taken(sight, broker, record), "a member is missing: what it may have alone is under an older lease"
+            next_record.taken(sight, broker, record),
+            "a member is missing: what it may have alone is under an older lease",
         )
     if not is_promoted:
         return Promote(record.number, record.waits)
@@ -318,13 +186,13 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     if broker.held:
         return ReleaseSends()
     if sight.now_s - sight.failing_s > 2 * sight.timing.renew_s and (other := _that_can_write(sight, broker, record)):
-        asked = replace(_renewed(sight, broker, record), wanted=other)
+        asked = replace(next_record.renewed(sight, broker, record), wanted=other)
         return Write(asked, f"the disk of this broker fails ({broker.unfit}): {other} shall be master")
-    members = _in_sync(sight, broker, record)
+    members = next_record.in_sync(sight, broker, record)
     is_due = sight.now_s - sight.renewed_s >= sight.timing.renew_s
     if is_due or set(members) != set(record.in_sync) or record.wanted:
         renewed = replace(record, in_sync=members, members=record.everybody, wanted="")
-        return Write(_renewed(sight, broker, renewed), RENEWED)
+        return Write(next_record.renewed(sight, broker, renewed), RENEWED)
     return KeepWaiting("the lease is ours")
 
 
@@ -341,7 +209,7 @@ def _without_its_end(sight: Sight, broker: BrokerStatus, record: LeaseRecord) ->
         return None
     if not _can_replace(broker, longer):
         return None
-    given = _given(sight, broker, record, longer, in_sync=(longer.address,))
+    given = next_record.given(sight, broker, record, longer, in_sync=(longer.address,))
     given = replace(given, confirmed=longer.durable_end)
     return Write(given, f"the end of this log is lost: {longer.address} has it, and the lease is its")
 
@@ -354,73 +222,6 @@ def _is_one_missing(sight: Sight, broker: BrokerStatus) -> bool:
         return False
     known = doubt.known(sight.me, broker, sight.record, sight.census)
     return len(known) > 2 and len(sight.census.that_remember(broker)) < len(known)
-
-
-def _away(sight: Sight, record: LeaseRecord) -> dict[str, int]:
-    """The members that the record does not name in sync, each with the moment since when."""
-    return {each: record.away.get(each, sight.wall_ms) for each in record.everybody if each not in record.in_sync}
-
-
-def _renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRecord:
-    named = [broker.replica(each) for each in record.in_sync if each != sight.me]
-    others = [each for each in named if each is not None]
-    if len(others) < len(named):  # one has not said how far it is: no more is known of it than before
-        others.append(MemberStatus(address="", position=record.confirmed, metadata=record.metadata))
-    record = replace(record, members=tuple(sorted({*record.members, *record.in_sync})))
-    return replace(
-        record,
-        away=_away(sight, record),
-        waits=broker.waits,
-        confirmed=_confirmed(broker, others, record),
-        metadata=min([broker.metadata, *(each.metadata for each in others)]),
-        duration_ms=round(sight.timing.duration_s * 1000),
-        renewals=record.renewals + 1,
-        handed=False,
-        forced=False,
-    )
-
-
-def _confirmed(broker: BrokerStatus, others: Sequence[MemberStatus], record: LeaseRecord) -> int:
-    """What every member in sync has on disk; under one lease it only grows, also when a disk is replaced.
-
-    A tail that the master's disk may still refuse does not count: no other member could reach it afterwards.
-    """
-    confirmed = min([broker.durable_end, *(each.position for each in others)])
-    return max(confirmed, record.confirmed) if broker.waits else confirmed
-
-
-def _in_sync(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> tuple[str, ...]:
-    """Who stays named, and who may be named now."""
-
-    def is_heard(member: str) -> bool:
-        return sight.now_s - sight.heard_s.get(member, float("-inf")) <= sight.timing.absent_s
-
-    heard = [each for each in broker.replicas if is_heard(each.address)]
-    if not broker.waits:  # what was acknowledged since is lost with the master: the lag that is shown
-        near = [each for each in heard if _is_near(broker, each)]
-        known = [each for each in near if each.address in record.in_sync or each.metadata >= broker.metadata]
-        return (sight.me, *sorted(each.address for each in known))
-    is_new = sight.now_s - sight.since_s <= sight.timing.absent_s / 2
-    named = [each for each in heard if each.address in record.in_sync]
-    stay = [each.address for each in named if is_new or _has_confirmed(broker, each, record)]
-    if is_new:  # they follow the new master within a moment
-        stay += [each for each in record.in_sync if each != sight.me and broker.replica(each) is None]
-    join = [each.address for each in heard if _may_join(broker, each)]
-    return (sight.me, *sorted({*stay, *join}))
-
-
-def _has_confirmed(broker: BrokerStatus, member: MemberStatus, record: LeaseRecord) -> bool:
-    """False for a member that had everything, and came back with less: with another disk, which lacks messages."""
-    return member.position >= min(record.confirmed, broker.end)
-
-
-def _may_join(broker: BrokerStatus, member: MemberStatus) -> bool:
-    has_everything = member.position >= broker.acknowledged and member.metadata >= broker.metadata
-    return member.address in broker.required and has_everything
-
-
-def _is_near(broker: BrokerStatus, member: MemberStatus) -> bool:
-    return broker.end - member.position <= JOIN_BYTES_MAX
 
 
 # --- planned changes -------------------------------------------------------------------------------------------------
@@ -443,12 +244,13 @@ def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     is_too_long = sight.held_s is not None and sight.now_s - sight.held_s > sight.timing.hold_s
     if record.wanted not in record.in_sync or wanted is None or is_too_long:
         return Write(
-            _renewed(sight, broker, replace(record, wanted="")), f"{record.wanted} is not in sync: change given up"
+            next_record.renewed(sight, broker, replace(record, wanted="")),
+            f"{record.wanted} is not in sync: change given up",
         )
     has_everything = wanted.position >= end and wanted.metadata >= broker.metadata
     is_ready = has_everything if broker.held else _is_prepared(sight, broker, wanted)
     if not is_ready and sight.now_s - sight.renewed_s >= sight.timing.renew_s:
-        return Write(_renewed(sight, broker, record), RENEWED)
+        return Write(next_record.renewed(sight, broker, record), RENEWED)
     if not broker.held:
         return HoldSends() if is_ready else KeepWaiting(f"{record.wanted} prepares to be master, sends go on")
     if not is_ready:
@@ -458,7 +260,7 @@ def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         return KeepWaiting(f"{', '.join(behind)} shall have everything, too: what waits for them is answered then")
     others = tuple(each for each in record.in_sync if each != sight.me)
     named = others if len(others) > 1 else record.in_sync  # of two, the old master is waited for
-    handed = _renewed(sight, broker, replace(record, in_sync=named, members=record.everybody))
+    handed = next_record.renewed(sight, broker, replace(record, in_sync=named, members=record.everybody))
     handed = replace(handed, holder=record.wanted, number=record.number + 1, wanted="", handed=True)
     return Write(handed, f"handed over to {record.wanted}")
 
@@ -470,7 +272,7 @@ def _is_prepared(sight: Sight, broker: BrokerStatus, wanted: MemberStatus) -> bo
     master that cannot write does not wait for that, nor does anybody for ever.
     """
     waited_s, timing = sight.now_s - sight.wanted_s, sight.timing
-    is_near = wanted.metadata >= broker.metadata and _is_near(broker, wanted)
+    is_near = wanted.metadata >= broker.metadata and next_record.is_near(broker, wanted)
     return bool(broker.unfit) or waited_s > timing.hold_s / 2 or (is_near and waited_s > 1.5 * timing.look_s)
 
 
@@ -515,7 +317,7 @@ def _take(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     if others and sight.is_sure and sight.census is None:
         return Ask(others, only=True)
     kept = _that_answer(sight, record, others) if sight.is_sure else ()
-    return Write(_taken(sight, broker, record, kept), f"{record.holder} has not renewed its lease")
+    return Write(next_record.taken(sight, broker, record, kept), f"{record.holder} has not renewed its lease")
 
 
 def _that_answer(sight: Sight, record: LeaseRecord, members: tuple[str, ...]) -> tuple[BrokerStatus, ...]:
@@ -526,21 +328,3 @@ def _that_answer(sight: Sight, record: LeaseRecord, members: tuple[str, ...]) ->
         for each in answers
         if each.role is MemberRole.REPLICA and each.end >= record.confirmed and each.metadata >= record.metadata
     )
-
-
-def _taken(sight: Sight, broker: BrokerStatus, record: LeaseRecord, kept: tuple[BrokerStatus, ...] = ()) -> LeaseRecord:
-    """The next lease; ``kept`` are members in sync that stay it: they have everything that was acknowledged."""
-    taken = replace(
-        record,
-        holder=sight.me,
-        number=record.number + 1,
-        in_sync=(sight.me, *sorted(each.address for each in kept)),
-        confirmed=min([broker.durable_end, *(each.durable_end for each in kept)]),
-        metadata=min([broker.metadata, *(each.metadata for each in kept)]),
-        wanted="",
-        handed=False,
-        forced=False,
-        renewals=record.renewals + 1,
-        members=record.everybody,
-    )
-    return replace(taken, away=_away(sight, taken))

@@ -12,7 +12,7 @@ from pyromq.failover.agent import Agent
 from pyromq.failover.broker_control import BrokerBeside
 from pyromq.failover.peers import MemberPeers
 from pyromq.failover.record import BrokerStatus
-from pyromq.failover.rules import Timing
+from pyromq.failover.sight import Timing
 from pyromq.failover.store import LeaseStore
 from pyromq.waiting import set_within
 

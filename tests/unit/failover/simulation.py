@@ -29,7 +29,7 @@ from pyromq.failover.record import (
     MemberStatus,
 )
 from pyromq.failover.recovering import plan_recovery
-from pyromq.failover.rules import Timing
+from pyromq.failover.sight import Timing
 from pyromq.failover.store import StoredLease
 from pyromq.wire.json.membership import Epoch
 

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from pyromq.failover.agent import AgentState
 from pyromq.failover.doubt import Ask, Census
+from pyromq.failover.next_record import JOIN_BYTES_MAX, required_members
 from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberRole, MemberStatus, decode_record
-from pyromq.failover.rules import (
-    JOIN_BYTES_MAX,
+from pyromq.failover.rules import decide
+from pyromq.failover.sight import (
     AskHolder,
     Follow,
     HoldSends,
@@ -21,8 +22,6 @@ from pyromq.failover.rules import (
     Sight,
     Timing,
     Write,
-    decide,
-    required_members,
 )
 from pyromq.failover.store import StoredLease
 from pyromq.wire.json.membership import Epoch

@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from pyromq.failover import rules
+from pyromq.failover import next_record
 from pyromq.failover.agent import AgentState
 from pyromq.failover.record import BrokerStatus, LeaseRecord, MemberStatus
-from pyromq.failover.rules import Timing
+from pyromq.failover.sight import Timing
 from tests.running.seeds import seeds
 from tests.unit.failover.simulation import Group, Node, simulate
 
@@ -143,8 +143,10 @@ def test_a_rule_that_names_members_too_early_is_found(monkeypatch: pytest.Monkey
     def lowered(broker: BrokerStatus, others: list[MemberStatus], record: LeaseRecord) -> int:
         return min([broker.end, *(each.position for each in others)])
 
-    monkeypatch.setattr(rules, "_may_join", too_early)
-    monkeypatch.setattr(rules, "_confirmed", lowered)  # else those that lack something may be named, and not take over
+    monkeypatch.setattr(next_record, "_may_join", too_early)
+    monkeypatch.setattr(
+        next_record, "_confirmed", lowered
+    )  # else those that lack something may be named, and not take over
     monkeypatch.setattr(AgentState, "note_positions", all_are_young)  # else one that is behind is not named for that
     assert is_found(kind=Adversary)
 

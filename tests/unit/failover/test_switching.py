@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from pyromq.errors import ConfigError
 from pyromq.failover.record import LeaseError
-from pyromq.failover.rules import KeepWaiting, Timing, asked_to_hand_over, decide
+from pyromq.failover.rules import asked_to_hand_over, decide
+from pyromq.failover.sight import KeepWaiting, Timing
 from pyromq.failover.switching import SwitchGivenUpError, choose, current, switch
 from tests.unit.failover.simulation import Group, Node, StoreDoor, simulate
 from tests.unit.failover.test_rules import MASTER, RECORD, A, B, C, sight

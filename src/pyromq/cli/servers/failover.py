@@ -49,7 +49,7 @@ def failover(*, flags: FailoverFlags) -> None:
     """Run the failover agent of one broker. A lease in a store that others run says who is master."""
     log_to_stderr(flags.log, flags.log_format)
     from pyromq.errors import ConfigError
-    from pyromq.failover.rules import Timing
+    from pyromq.failover.sight import Timing
     from pyromq.net.address import Address
     from pyromq.standalone import run_failover
 
