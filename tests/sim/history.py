@@ -55,6 +55,7 @@ class History:
     consumed: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))  # by group: finished keys
     counts: Counter[str] = field(default_factory=Counter)
     alone: set[str] = field(default_factory=set)  # keys of kept messages that a master without replicas has confirmed
+    retries_cut: set[str] = field(default_factory=set)  # keys: a retry was cut with what one of two had stored alone
     redriven: set[str] = field(default_factory=set)  # keys of dead letters that operators sent again
     pops: PopBook = field(default_factory=PopBook)
 

@@ -193,7 +193,8 @@ def _not_consumed(
         missing = [each for each in missing if each not in alone]
         if missing and cut:  # a retry is one of a message that was delivered
             delivered = {read.key for read in history.deliveries if read.group == group}
-            missing = [each for each in missing if each not in delivered or body_of(each) not in cut]
+            history.retries_cut |= {each for each in missing if each in delivered and body_of(each) in cut}
+            missing = [each for each in missing if each not in history.retries_cut]
         if missing:
             found.append(f"group {group} did not consume {len(missing)}: {', '.join(missing[:_TOLD])}")
     return found

@@ -33,6 +33,7 @@ _FOUND = {
     403301: "messages with a time of their own were late, for want of a master, and their files expired meanwhile",
     400015: "a member in sync waited for a longer log, whose owner was not in sync: nobody could be master",
     410118: "an operator: a master alone in sync lost its disk, and nobody decided; it said that another takes over",
+    414055: "a judge: a retry that one of two stored alone was cut, and files with its message expired, as they may",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",
 }

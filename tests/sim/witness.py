@@ -125,11 +125,14 @@ class Witness:
 
 
 def may_be_gone(world: World, sent: Sent) -> bool:
-    """Whether retention may have taken it: every group that reads it is done with it."""
+    """Whether retention may have taken it: every group that reads it is done with it, or has lost its retry."""
     if not world.plan.keeps_ms:
         return False
+    history = world.history
+    if sent.outcome == "rollback" or sent.key in history.retries_cut:
+        return True
     groups = {GROUPS[each.kind] for each in world.plan.clients if sent.topic in READS.get(each.kind, ())}
-    return sent.outcome == "rollback" or all(sent.key in world.history.consumed[each] for each in groups)
+    return all(sent.key in history.consumed[each] for each in groups)
 
 
 def _place(group: str, message: ReceivedMessage) -> Place:
