@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.sim.children import Children
 from tests.sim.commands import require_fixed_hashes
-from tests.sim.families import NEW_FROM, NEW_TO
+from tests.sim.families import NEW_FROM, NEW_TO, family_of
 
 if TYPE_CHECKING:
     from tests.sim.run import Outcome
@@ -33,6 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="run one seed, and tell what happened when it fails")
     parser.add_argument("--seeds", help="a range such as 100..149, both ends included")
     parser.add_argument("--minutes", type=float, help="run new seeds for so long")
+    parser.add_argument("--families", default="", help="of several seeds only those of families such as dense,damaged")
     parser.add_argument("--mode", choices=("safety", "liveness"), default="", help="overrules what the seed says")
     parser.add_argument("--pops", action="store_true", help="kills alone, and consumers that pop over both protocols")
     parser.add_argument("--without", default="", help="faults and clients to leave out, such as f3,f4,c1")
@@ -51,9 +52,15 @@ def _seeds(given: argparse.Namespace) -> tuple[str, Iterator[int]]:
     if given.seed is not None:
         return f"seed {given.seed}", iter([given.seed])
     if given.seeds:
-        return f"seeds {given.seeds}", iter(_range(given.seeds))
+        return f"seeds {given.seeds}", _of_families(given.families, _range(given.seeds))
     first = SystemRandom().randrange(NEW_FROM, NEW_TO)
-    return f"seeds from {first} on", _until(first, time.monotonic() + 60 * (given.minutes or 1.0))
+    until_s = time.monotonic() + 60 * (given.minutes or 1.0)
+    return f"seeds from {first} on", _of_families(given.families, _until(first, until_s))
+
+
+def _of_families(names: str, seeds: Iterable[int]) -> Iterator[int]:
+    wanted = names.split(",") if names else ()
+    return (seed for seed in seeds if not wanted or family_of(seed).name in wanted)
 
 
 def _range(seeds: str) -> range:
