@@ -376,10 +376,10 @@ class Member:
         self.world.network.kick()
         self.start()
 
-    def lose_disk(self) -> None:
-        """The broker dies with its disk, and will find an empty one; its agent lives."""
+    def lose_disk(self, instead: SimDisk | None = None) -> None:
+        """The broker dies with its disk, and will find an empty one, or that one; its agent lives."""
         self.kill_broker()
-        self.disk = SimDisk()
+        self.disk = instead or SimDisk()
         self.disks += 1
         self.is_damaged = True
 

@@ -13,6 +13,7 @@ from pyromq.failover.opening import open_lease_store
 from pyromq.failover.record import BrokerStatus, LeaseError
 from pyromq.failover.recovering import plan_recovery, recover, survey
 from pyromq.failover.rules import asked_to_hand_over
+from pyromq.testing.faulty_disk import CrashMode
 from tests.sim.clients import SimClient
 from tests.sim.cluster import CLUSTER, LEASES_AT, Cluster, Member, World
 from tests.sim.damage import Damage, late_message
@@ -469,7 +470,59 @@ class Faults:
 
         return f"{hit.name} of master {master.name}", end
 
+    def _restored_disk(self, rng: Random) -> Any:
+        """A copy is made of a member's disk; some time later that is its disk, while another member has everything.
+
+        The lease says by then that more was acknowledged: nobody could tell the copy from the disk by less.
+        """
+        master = self._master_of_several(rng)
+        if master is None:
+            return None
+        members = self.cluster.of_set(master.set_name)
+        hit = rng.choice([each for each in members if each.serving is not None and not each.is_damaged] or [master])
+        if hit.serving is None:
+            return None
+        loop, begun_s = self.world.loop, self.world.loop.true_s
+        copy, copied_end = hit.disk.after(CrashMode.FORGET, rng), hit.serving.store.end_position
+        restored_s = begun_s + rng.uniform(0.2, 0.5) * self._lasts_s
+        away_s = rng.choice((0.2, 1.0, 2.0)) * rng.random() * self.world.plan.timing.duration_s
+
+        def restore() -> None:
+            if not may_be_restored():
+                waiting.append(loop.call_for(None, loop.true_s + 0.25, restore))
+                return
+            self.world.history.note("disk restored", hit.name, f"from {begun_s:.1f} s")
+            hit.lose_disk(copy)
+            waiting.append(loop.call_for(None, loop.true_s + away_s, hit.start_broker))
+
+        def may_be_restored() -> bool:
+            record = self.cluster.record_of(hit.set_name)
+            if record is None or self.was_set_back or record.confirmed <= copied_end or not hit.machine.has_power:
+                return False
+            named = [each for each in members if each.address in record.in_sync]
+            has_another = any(each is not hit and each.machine.has_power for each in named)
+            return has_another and not any(each.is_damaged for each in (hit, *named))
+
+        waiting = [loop.call_for(None, restored_s, restore)]
+
+        def end() -> None:
+            for each in waiting:
+                each.cancel()
+            hit.start()
+
+        return f"{hit.name} of master {master.name}", end
+
     # --- machines ---
+
+    def _slow_disk(self, rng: Random) -> Any:
+        machine = self._member(rng).machine
+        most_ms = rng.choice((200.0, 1_000.0, 4_000.0))
+        machine.disk_ms = most_ms / 4, most_ms
+
+        def end() -> None:
+            machine.disk_ms = self.world.plan.disk_ms
+
+        return f"{machine.name} {most_ms:g} ms", end
 
     def _disk_full(self, rng: Random) -> Any:
         member = self._member(rng)

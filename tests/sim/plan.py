@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyromq.failover.sight import Timing
 from pyromq.replication.settings import ReplicationSettings
-from tests.sim.families import DISKS_FROM, RETENTION_FROM, STOPS_FROM, family_of
+from tests.sim.families import COPIES_FROM, DISKS_FROM, RETENTION_FROM, STOPS_FROM, family_of
 from tests.sim.lease_models import EtcdModel, PostgresModel
 
 SAFETY, LIVENESS = "safety", "liveness"
@@ -57,6 +57,8 @@ CONSUMERS: Final = ("push", "orderly", "pull", "broadcast")
 POPS: Final = "pop"  # chosen by itself: it came later, and the plans of seeds stayed what they were
 OPERATIONS: Final = ("reset", "redrive", "topics", "pause group")
 DISK: Final = "replaced disk"  # a story, too
+COPY: Final = "restored disk"  # from a backup
+SLOW_DISK: Final = "slow disk"
 STOPS: Final = ("stop broker", "stop machine", "stop client")  # in order, as a service manager does it
 USERS: Final = "users"  # operators give rights and take them
 DAMAGE: Final = "damaged message"  # a bit of a message that somebody waits for, on a replica that is made master
@@ -205,6 +207,9 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
         plan = _with_retention(plan, Random(f"{seed}/retention"))
     if seed >= DISKS_FROM and family.may_lose_disks and plan.sets["a"] > 1:
         plan = _with_lost_disks(plan, Random(f"{seed}/lost disks"))
+    if seed >= COPIES_FROM and not family.is_damaged:
+        plan = _with_slow_disks(plan, Random(f"{seed}/slow disks"))
+        plan = _with_restored_disks(plan, Random(f"{seed}/restored disks"))
     return plan
 
 
@@ -296,16 +301,35 @@ def _lost_disk(plan: Plan, number: int) -> tuple[Fault, ...]:
 
 def _with_lost_disks(plan: Plan, rng: Random) -> Plan:
     """In half of the seeds, one or two in each burst; each only while another member in sync has everything."""
-    if rng.random() < 0.5:
+    return plan if rng.random() < 0.5 else _with_one_or_two(plan, rng, DISK, (0.5, 3.0))
+
+
+def _with_restored_disks(plan: Plan, rng: Random) -> Plan:
+    """In half of the seeds with several members. A copy is made when the fault begins, and is the disk a while later.
+
+    Nobody could say of a changed bit whether the copy had it.
+    """
+    if plan.sets["a"] < 2 or rng.random() < 0.5 or any(fault.kind == FLIP for fault in plan.faults):
         return plan
+    return _with_one_or_two(plan, rng, COPY, (3.0, 10.0))
+
+
+def _with_slow_disks(plan: Plan, rng: Random) -> Plan:
+    if rng.random() < 0.6:
+        return plan
+    return replace(plan, faults=(*plan.faults, *_in_all_bursts(plan, rng, (SLOW_DISK,))))
+
+
+def _with_one_or_two(plan: Plan, rng: Random, kind: str, lease_times: tuple[float, float]) -> Plan:
+    """In each burst; they last for so many times that of a lease."""
     found: list[Fault] = []
     ends_s = (plan.faults_end_s - BEGIN_S, *(each.burst_s for each in plan.quiet))
     for burst, end_s in enumerate(ends_s):
         begin_s = BEGIN_S if burst == 0 else 0.0
         for _ in range(rng.choice((1, 2))):
-            at_s, length_s = begin_s + rng.uniform(0.0, end_s), rng.uniform(0.5, 3.0) * plan.timing.duration_s
+            at_s, length_s = begin_s + rng.uniform(0.0, end_s), rng.uniform(*lease_times) * plan.timing.duration_s
             number = len(plan.faults) + len(found)
-            found.append(Fault(number, round(at_s, 4), DISK, round(length_s, 4), rng.getrandbits(32), burst=burst))
+            found.append(Fault(number, round(at_s, 4), kind, round(length_s, 4), rng.getrandbits(32), burst=burst))
     return replace(plan, faults=(*plan.faults, *found))
 
 

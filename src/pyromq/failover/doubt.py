@@ -168,6 +168,11 @@ def successor(who: str, me: str, record: LeaseRecord) -> str:
     return f"nobody else is in sync, so nobody takes over: {_overrule_now()}"
 
 
+def end_lost(broker: BrokerStatus, record: LeaseRecord) -> str:
+    lost = f"the log of this master ends at {broker.end}, acknowledged is {record.confirmed}: its end is lost"
+    return f"{lost}. A member in sync takes over when the lease has ended, {OVERRULE}"
+
+
 def is_forked(broker: BrokerStatus, record: LeaseRecord) -> bool:
     """Whether this broker was master under the number that the store, set back since, gave to another one."""
     return broker.role is MemberRole.MASTER and broker.number == record.number and record.holder != broker.address

@@ -199,19 +199,25 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
 def _without_its_end(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step | None:
     """What a master does that was started anew; None when it goes on.
 
-    Replicas get what is on its disk. If one has more now, the end of this log is lost, and what was acknowledged there.
+    Replicas get what is on its disk. If one has more now, the end of this log is lost, and what was acknowledged there:
+    the disk may be a copy from a backup. So it is if the record says that more was confirmed, whoever answers.
     """
+    others = tuple(each for each in record.in_sync if each != sight.me)
     if sight.census is None:
-        others = tuple(each for each in record.in_sync if each != sight.me)
         return Ask(others, only=True) if others else None
     longer = sight.census.longer_log(broker)
-    if longer is None or longer.log_number != broker.log_number or longer.metadata < record.metadata:
-        return None
-    if not _can_replace(broker, longer):
-        return None
-    given = next_record.given(sight, broker, record, longer, in_sync=(longer.address,))
-    given = replace(given, confirmed=longer.durable_end)
-    return Write(given, f"the end of this log is lost: {longer.address} has it, and the lease is its")
+    if longer is not None and _goes_on_with(broker, longer, record):
+        given = next_record.given(sight, broker, record, longer, in_sync=(longer.address,))
+        given = replace(given, confirmed=longer.durable_end)
+        return Write(given, f"the end of this log is lost: {longer.address} has it, and the lease is its")
+    if others and broker.end < record.confirmed and not record.forced:
+        return KeepWaiting(doubt.end_lost(broker, record))
+    return None
+
+
+def _goes_on_with(broker: BrokerStatus, longer: BrokerStatus, record: LeaseRecord) -> bool:
+    is_same = longer.log_number == broker.log_number and longer.metadata >= record.metadata
+    return is_same and _can_replace(broker, longer)
 
 
 def _is_one_missing(sight: Sight, broker: BrokerStatus) -> bool:

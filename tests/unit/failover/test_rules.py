@@ -688,6 +688,21 @@ def test_a_master_that_was_started_anew_asks_whether_replicas_have_more() -> Non
     assert (given.holder, given.number, given.in_sync, given.confirmed, given.away) == (B, 4, (B,), 121, {A: 5})
 
 
+def test_a_master_that_was_started_anew_with_less_than_was_confirmed_does_not_go_on() -> None:
+    """Its disk is an older copy, and no replica answers: the record says that acknowledged messages are missing."""
+    master = replace(MASTER, log_number=3, end=99, flushed=99, replicas=())
+    nobody = Census(answers={})
+    step = decide(sight(A, master, **RESTARTED, census=nobody))
+    assert isinstance(step, KeepWaiting) and "ends at 99, acknowledged is 100: its end is lost" in step.reason
+    # an operator chose it, or it was alone: nobody else has what is missing
+    assert written(
+        decide(sight(A, master, record=replace(RECORD, forced=True), **RESTARTED, census=nobody, renewed_s=0.0))
+    )
+    assert written(
+        decide(sight(A, master, record=replace(RECORD, in_sync=(A,)), **RESTARTED, census=nobody, renewed_s=0.0))
+    )
+
+
 def test_a_master_that_was_started_anew_goes_on_if_nobody_has_more() -> None:
     master, replica = replace(MASTER, log_number=3), replace(REPLICA, log_number=3)
     ours, theirs = (Epoch(number=3, start=100, mark=mark) for mark in (7, 8))
