@@ -271,7 +271,7 @@ def on_disk_now(world: World, cluster: Cluster, faults: Any, verdict: Verdict) -
             members = [each for each in members if each.address in record.in_sync]
         for member in members:
             if not member.is_damaged:
-                _has_all(world, member, [each for each in promised if _set_of(each, world) == name], verdict)
+                _has_all(world, cluster, member, [each for each in promised if _set_of(each, world) == name], verdict)
 
 
 def _nothing_lost(world: World, cluster: Cluster, faults: Any, verdict: Verdict) -> None:
@@ -281,10 +281,10 @@ def _nothing_lost(world: World, cluster: Cluster, faults: Any, verdict: Verdict)
     promised = [each for each in world.history.sent.values() if each.status == "ok"]
     for name in world.plan.sets:
         for member in cluster.masters(name):
-            _has_all(world, member, [each for each in promised if _set_of(each, world) == name], verdict)
+            _has_all(world, cluster, member, [each for each in promised if _set_of(each, world) == name], verdict)
 
 
-def _has_all(world: World, member: Member, promised: list[Sent], verdict: Verdict) -> None:
+def _has_all(world: World, cluster: Cluster, member: Member, promised: list[Sent], verdict: Verdict) -> None:
     if not promised:
         return
     try:
@@ -293,6 +293,10 @@ def _has_all(world: World, member: Member, promised: list[Sent], verdict: Verdic
         verdict.fail(f"the store of {member.name} does not open: {error}")
         return
     lost = [each.key for each in promised if not stored.has(each.key) and not may_be_gone(world, each)]
+    if lost and world.plan.keeps_ms:  # a copy of one that failed may have gone to another set
+        others = [other for other in cluster.members if other.set_name != member.set_name]
+        elsewhere = [stored_on(other, CrashMode.FORGET) for other in others]
+        lost = [key for key in lost if not any(each.has(key) for each in elsewhere)]
     if lost:
         keys = ", ".join(lost[:_TOLD])
         verdict.fail(f"{len(lost)} acknowledged messages are not on the disk of {member.name}: {keys}")

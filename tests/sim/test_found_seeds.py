@@ -32,8 +32,10 @@ _FOUND = {
     400388: "a changed bit cut the end of a master's log when it was started: it went on without what its replicas had",
     403301: "messages with a time of their own were late, for want of a master, and their files expired meanwhile",
     400015: "a member in sync waited for a longer log, whose owner was not in sync: nobody could be master",
+    500049: "a master whose disk was an older copy gave its lease away, and took it back at its next look",
     410118: "an operator: a master alone in sync lost its disk, and nobody decided; it said that another takes over",
     414055: "a judge: a retry that one of two stored alone was cut, and files with its message expired, as they may",
+    470148: "a judge: copies of failed messages had gone to the other set, and the files of the first ones expired",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",
 }

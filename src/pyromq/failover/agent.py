@@ -336,6 +336,7 @@ class Agent:
         version = await self._store.write(record, state.found.version if state.found else None)
         state.found, state.seen_s = StoredLease(record, version), self._now_s()
         if record.holder != self.me:
+            state.mine = None  # given to another: it is not one that the set had left behind
             return
         state.renewed_s, state.is_sure, state.mine = begun_s, True, record
         if broker.role is MemberRole.MASTER and broker.number == record.number:

@@ -73,3 +73,33 @@ def test_a_replica_that_starts_is_sure_of_the_store_with_its_first_look() -> Non
     agent = asyncio.run(start())
     assert agent.state.is_sure
     assert agent.state.asked_s == float("inf"), "nothing is waited for"
+
+
+def test_a_lease_that_was_given_away_is_not_written_over() -> None:
+    """A running master takes another's lease for one that was left behind; not the one that it has just made itself.
+
+    Its disk was replaced by an older copy, and its agent lived on: found by seed 500049.
+    """
+
+    async def give() -> list[LeaseRecord]:
+        store, broker, peers = AsyncMock(), AsyncMock(), AsyncMock()
+        mine = LeaseRecord(holder=ME, number=3, in_sync=(ME, THIRD), confirmed=90, duration_ms=4_000, renewals=9)
+        restored = BrokerStatus(address=ME, role=MemberRole.MASTER, number=3, log_number=3, end=50, metadata=1)
+        whole = BrokerStatus(
+            address=THIRD, role=MemberRole.REPLICA, number=3, log_number=3, end=90, flushed=90, metadata=1
+        )
+        store.read.return_value, broker.status.return_value = StoredLease(mine, "7"), restored
+        peers.census.return_value = Census(answers={THIRD: whole})
+        agent = Agent(ME, store, broker, peers, now_s=lambda: 1_000.0)
+        state = agent.state
+        state.found, state.seen_s, state.read_s, state.is_sure = StoredLease(mine, "7"), 999.8, 999.8, True
+        state.mine, state.renewed_s = mine, 999.5  # its time is running
+        await agent.look()
+        given = store.write.await_args.args[0]
+        store.read.return_value = StoredLease(given, "8")
+        await agent.look()
+        broker.follow.assert_awaited_once_with(THIRD, 4, 0)
+        return [call.args[0] for call in store.write.await_args_list]
+
+    (given,) = asyncio.run(give())
+    assert (given.holder, given.number, given.in_sync) == (THIRD, 4, (THIRD,))
