@@ -512,6 +512,25 @@ class Faults:
 
         return f"{hit.name} of master {master.name}", end
 
+    def _damaged_table(self, rng: Random) -> Any:
+        """A broker dies, and finds one of its tables changed by a bit; another member has everything."""
+        master = self._master_of_several(rng)
+        record = self.cluster.record_of(master.set_name) if master is not None else None
+        if master is None or record is None or self.was_set_back:
+            return None
+        members = self.cluster.of_set(master.set_name)
+        hit = rng.choice([each for each in members if each.process is not None])
+        others = [each for each in members if each.address in record.in_sync and each is not hit]
+        if not any(each.machine.has_power and not each.is_damaged for each in others):
+            return None
+        hit.kill_broker()
+        files = [path for path in hit.disk.files() if path.suffix == ".json" and hit.disk.used_bytes(path)]
+        if not files:
+            return hit.name, hit.start
+        path = rng.choice(files)
+        hit.disk.flip_bit(path, rng.randrange(8 * hit.disk.used_bytes(path)))
+        return f"{hit.name} {path}", hit.start
+
     # --- machines ---
 
     def _slow_disk(self, rng: Random) -> Any:

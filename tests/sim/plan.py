@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyromq.failover.sight import Timing
 from pyromq.replication.settings import ReplicationSettings
-from tests.sim.families import COPIES_FROM, DISKS_FROM, RETENTION_FROM, STOPS_FROM, family_of
+from tests.sim.families import COPIES_FROM, DISKS_FROM, RETENTION_FROM, STOPS_FROM, TABLES_FROM, family_of
 from tests.sim.lease_models import EtcdModel, PostgresModel
 
 SAFETY, LIVENESS = "safety", "liveness"
@@ -59,6 +59,7 @@ OPERATIONS: Final = ("reset", "redrive", "topics", "pause group")
 DISK: Final = "replaced disk"  # a story, too
 COPY: Final = "restored disk"  # from a backup
 SLOW_DISK: Final = "slow disk"
+TABLE: Final = "damaged table"
 STOPS: Final = ("stop broker", "stop machine", "stop client")  # in order, as a service manager does it
 USERS: Final = "users"  # operators give rights and take them
 DAMAGE: Final = "damaged message"  # a bit of a message that somebody waits for, on a replica that is made master
@@ -210,6 +211,8 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
     if seed >= COPIES_FROM and not family.is_damaged:
         plan = _with_slow_disks(plan, Random(f"{seed}/slow disks"))
         plan = _with_restored_disks(plan, Random(f"{seed}/restored disks"))
+    if seed >= TABLES_FROM and not family.is_damaged and plan.sets["a"] > 1:
+        plan = _with_damaged_tables(plan, Random(f"{seed}/tables"))
     return plan
 
 
@@ -318,6 +321,10 @@ def _with_slow_disks(plan: Plan, rng: Random) -> Plan:
     if rng.random() < 0.6:
         return plan
     return replace(plan, faults=(*plan.faults, *_in_all_bursts(plan, rng, (SLOW_DISK,))))
+
+
+def _with_damaged_tables(plan: Plan, rng: Random) -> Plan:
+    return plan if rng.random() < 0.5 else _with_one_or_two(plan, rng, TABLE, (0.1, 2.0))
 
 
 def _with_one_or_two(plan: Plan, rng: Random, kind: str, lease_times: tuple[float, float]) -> Plan:

@@ -169,8 +169,11 @@ def successor(who: str, me: str, record: LeaseRecord) -> str:
 
 
 def end_lost(broker: BrokerStatus, record: LeaseRecord) -> str:
-    lost = f"the log of this master ends at {broker.end}, acknowledged is {record.confirmed}: its end is lost"
-    return f"{lost}. A member in sync takes over when the lease has ended, {OVERRULE}"
+    """What a master says that was started anew with less than was acknowledged."""
+    what = (
+        f"the log of this master ends at {broker.end}, acknowledged is {record.confirmed}: its disk has lost the rest"
+    )
+    return f"{what}. A member in sync takes over when the lease has ended, {OVERRULE}"
 
 
 def is_forked(broker: BrokerStatus, record: LeaseRecord) -> bool:

@@ -693,7 +693,9 @@ def test_a_master_that_was_started_anew_with_less_than_was_confirmed_does_not_go
     master = replace(MASTER, log_number=3, end=99, flushed=99, replicas=())
     nobody = Census(answers={})
     step = decide(sight(A, master, **RESTARTED, census=nobody))
-    assert isinstance(step, KeepWaiting) and "ends at 99, acknowledged is 100: its end is lost" in step.reason
+    assert (
+        isinstance(step, KeepWaiting) and "ends at 99, acknowledged is 100: its disk has lost the rest" in step.reason
+    )
     # an operator chose it, or it was alone: nobody else has what is missing
     assert written(
         decide(sight(A, master, record=replace(RECORD, forced=True), **RESTARTED, census=nobody, renewed_s=0.0))
@@ -701,6 +703,17 @@ def test_a_master_that_was_started_anew_with_less_than_was_confirmed_does_not_go
     assert written(
         decide(sight(A, master, record=replace(RECORD, in_sync=(A,)), **RESTARTED, census=nobody, renewed_s=0.0))
     )
+
+
+def test_a_master_that_was_started_anew_with_older_tables_gives_the_lease_to_who_has_them() -> None:
+    """The newest text of its topics was damaged, and the one before it was read."""
+    master = replace(MASTER, log_number=3, metadata=6, replicas=())
+    replica = replace(REPLICA, log_number=3, end=120, flushed=120)
+    given = written(decide(sight(A, master, **RESTARTED, census=Census(answers={B: replica}))))
+    assert (given.holder, given.number, given.in_sync) == (B, 4, (B,))
+    for answers in ({}, {B: replace(replica, end=119)}, {B: replace(replica, metadata=6)}):
+        kept = written(decide(sight(A, master, **RESTARTED, census=Census(answers=answers))))
+        assert (kept.holder, kept.number) == (A, 3)
 
 
 def test_a_master_that_was_started_anew_goes_on_if_nobody_has_more() -> None:
