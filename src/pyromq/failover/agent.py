@@ -291,7 +291,7 @@ class Agent:
         record = state.found.record if state.found else None
         members = record.everybody if record is not None and state.is_sure else ()
         text, at_s = state.noted
-        is_due = waiting != text or (bool(waiting) and now_s - at_s > _NOTE_S)
+        is_due = waiting != text or (now_s - at_s > _NOTE_S if waiting else bool(broker.waiting))
         newest = broker.number if broker.is_new and members and record and record.number == broker.number else 0
         if is_due or newest or (members and set(members) != set(broker.members)):
             await self._broker.note(waiting, members, newest)

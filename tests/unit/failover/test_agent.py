@@ -103,3 +103,27 @@ def test_a_lease_that_was_given_away_is_not_written_over() -> None:
 
     (given,) = asyncio.run(give())
     assert (given.holder, given.number, given.in_sync) == (THIRD, 4, (THIRD,))
+
+
+def test_what_an_agent_before_had_waited_for_is_not_shown_any_more() -> None:
+    """It was killed while it waited: found by seed 520094."""
+
+    async def look() -> AsyncMock:
+        store, broker = AsyncMock(), AsyncMock()
+        record = LeaseRecord(holder=ME, number=3, in_sync=(ME,), members=(ME,), duration_ms=4_000, renewals=9)
+        store.read.return_value, store.write.return_value = StoredLease(record, "7"), "8"
+        broker.status.return_value = BrokerStatus(
+            address=ME,
+            role=MemberRole.MASTER,
+            number=3,
+            end=0,
+            metadata=1,
+            granted_s=3.0,
+            renewals=9,
+            members=(ME,),
+            waiting="waiting a while for somebody",
+        )
+        await Agent(ME, store, broker, AsyncMock(), now_s=lambda: 1_000.0).look()
+        return broker.note
+
+    asyncio.run(look()).assert_awaited_once_with("", (ME,), 0)
