@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.sim.children import Children
 from tests.sim.commands import require_fixed_hashes
-from tests.sim.families import NEW_FROM, NEW_TO, family_of
+from tests.sim.families import NAMES, NEW_FROM, NEW_TO, family_of
 
 if TYPE_CHECKING:
     from tests.sim.run import Outcome
@@ -223,7 +223,10 @@ def _run_children(given: argparse.Namespace, seeds: Iterator[int], tally: _Tally
 
 
 def main() -> int:
-    given = _parser().parse_args()
+    parser = _parser()
+    given = parser.parse_args()
+    if unknown := [each for each in given.families.split(",") if each and each not in NAMES]:
+        parser.error(f"no family {', '.join(unknown)}; there are {', '.join(NAMES)}")
     require_fixed_hashes(["-m", "tests.sim", *sys.argv[1:]])
     _prepare(is_for_many=given.seed is None and (not given.seeds or len(_range(given.seeds)) >= _MANY))
     name, seeds = _seeds(given)

@@ -64,6 +64,7 @@ _IDLE_LIFE: Final = replace(LIFE, has_defaults=True)
 
 FIRST: Final = ((90_000, DAMAGED), (70_000, LIFE), (50_000, OPERATED), (40_000, QUIET), (0, PLAIN))
 MIX: Final = ((DENSE, 50), (_IDLE_OPERATED, 20), (_IDLE_LIFE, 20), (DAMAGED, 10))  # of a hundred seeds
+NAMES: Final = tuple(sorted({family.name for family, _ in MIX} | {family.name for _, family in FIRST}))
 
 
 def family_of(seed: int) -> Family:

@@ -1,4 +1,4 @@
-"""Planted mistakes of what members keep of leases, and of disks that were replaced."""
+"""Planted mistakes of what members keep of leases, and of disks that were replaced by empty ones or older copies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from pyromq.broker.base.lease import LeaseState
 from pyromq.failover import rules
+from pyromq.failover.agent import Agent
 from tests.sim.lie import Lie, replaced, wrapped
-from tests.sim.plan import DISK
+from tests.sim.plan import COPY, DISK
 
 
 def _whatever_it_has(plain: Any) -> Any:
@@ -17,6 +18,16 @@ def _whatever_it_has(plain: Any) -> Any:
         return plain(sight, broker, replace(record, forced=True))
 
     return hold_on
+
+
+def _taken_back(plain: Any) -> Any:
+    async def write(self: Agent, record: Any, broker: Any) -> None:
+        mine = self.state.mine
+        await plain(self, record, broker)
+        if record.holder != self.me and not record.handed:
+            self.state.mine = mine
+
+    return write
 
 
 PROMISE_LIES: Final = (
@@ -34,6 +45,22 @@ PROMISE_LIES: Final = (
         replaced(LeaseState, "broken_promise", lambda *_: None),
         300_429,
         kinds=("old lease", "leases set back", "leases emptied"),
+        is_of_sets=True,
+    ),
+    Lie(
+        "leases are taken back",
+        "a master that gave its lease away, because its disk is an older copy, makes the next one",
+        wrapped(Agent, "_write", _taken_back),
+        500_049,
+        kinds=(COPY,),
+        is_of_sets=True,
+    ),
+    Lie(
+        "older disks go on",
+        "a master that is started with less than it had goes on with that",
+        replaced(rules, "_without_its_end", lambda *_: None),
+        500_049,
+        kinds=(COPY,),
         is_of_sets=True,
     ),
 )

@@ -8,9 +8,21 @@ from collections import Counter
 import pytest
 
 from tests.sim.commands import last_line, run_python, simulate
-from tests.sim.families import DAMAGED, DISKS_FROM, MIX, MIX_FROM, NEW_FROM, RETENTION_FROM, STOPS_FROM, family_of
+from tests.sim.families import (
+    COPIES_FROM,
+    DAMAGED,
+    DISKS_FROM,
+    MIX,
+    MIX_FROM,
+    NEW_FROM,
+    RETENTION_FROM,
+    STOPS_FROM,
+    TABLES_FROM,
+    family_of,
+)
 from tests.sim.plan import (
     CONSUMERS,
+    COPY,
     DAMAGE,
     DISK,
     FLIP,
@@ -18,8 +30,10 @@ from tests.sim.plan import (
     OPERATIONS,
     POPS,
     PRODUCERS,
+    SLOW_DISK,
     STOPS,
     STORIES,
+    TABLE,
     USERS,
     make_plan,
 )
@@ -151,7 +165,7 @@ def test_new_seeds_have_every_fault_operation_story_and_client() -> None:
     """What ``--minutes`` draws; each family that it may be occurs, and each has what makes it one."""
     plans = [make_plan(seed) for seed in range(NEW_FROM, NEW_FROM + 1_000)]
     faults = {fault.kind for plan in plans for fault in plan.faults}
-    assert faults == {*KINDS, *STORIES, *OPERATIONS, FLIP, DISK, USERS, DAMAGE, *STOPS}
+    assert faults == {*KINDS, *STORIES, *OPERATIONS, FLIP, DISK, COPY, SLOW_DISK, TABLE, USERS, DAMAGE, *STOPS}
     assert {client.kind for plan in plans for client in plan.clients} == {*PRODUCERS, *CONSUMERS, POPS}
     assert {len(plan.quiet) for plan in plans} == {0, 1, 2} and {plan.is_usual for plan in plans} == {False, True}
     assert {plan.has_access for plan in plans} == {False, True}
@@ -171,6 +185,22 @@ def test_disks_are_lost_in_all_bursts_from_their_number_on() -> None:
     assert max(lost(DISKS_FROM - 300)) == 1 and max(lost(DISKS_FROM)) > 3
     plans = [make_plan(seed) for seed in range(DISKS_FROM, DISKS_FROM + 300)]
     assert any(plan.keeps_ms and any(fault.kind == "disk full" for fault in plan.faults) for plan in plans)
+
+
+def test_disks_are_slow_restored_and_damaged_from_their_numbers_on() -> None:
+    def kinds(first: int) -> set[str]:
+        return {fault.kind for seed in range(first, first + 100) for fault in make_plan(seed).faults}
+
+    assert not kinds(COPIES_FROM - 100) & {COPY, SLOW_DISK, TABLE}
+    assert kinds(TABLES_FROM - 100) & {COPY, SLOW_DISK, TABLE} == {COPY, SLOW_DISK}
+    assert kinds(TABLES_FROM) >= {COPY, SLOW_DISK, TABLE}
+
+
+def test_a_series_may_be_of_some_families() -> None:
+    done = simulate("--seeds", "418000..418011", "--families", "operated")
+    assert done.returncode == 0 and "seeds 418000..418011: 1 runs" in last_line(done), done.stdout
+    unknown = simulate("--seeds", "1..2", "--families", "dense,nosuch")
+    assert unknown.returncode == 2 and "no family nosuch" in unknown.stderr
 
 
 def test_seeds_have_stops_from_their_number_on_and_one_stops_members_and_clients_in_order() -> None:
