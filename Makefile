@@ -136,10 +136,11 @@ HOURS ?= 3
 soak: $(READY) $(CORE)  ## hours of mixed load on three members, a fault every few minutes, ledger, memory, descriptors, disk; runs add up (HOURS=3, ARGUMENTS="--record docs/reliability.md")
 	$(BIN)/python -m tests.soak --hours $(HOURS) $(ARGUMENTS)
 
-# SIM_PYTHON=/usr/bin/python3.11: another interpreter of the version in .venv, with its packages; one that was built with
-# profile-guided optimisation needs a sixth less CPU, and a seed has the same hash.
+# SIM_PYTHON=…: another interpreter. One of the version in .venv has its packages: /usr/bin/python3.11, where it was built
+# with profile-guided optimisation, needs a sixth less CPU. One of another version has its own (those of pyproject.toml,
+# and hpack): Debian's 3.15 needs a fifth less than that. A seed has the same hash.
 sim: $(READY) $(CORE)  ## the whole cluster in a simulator, with faults by seed: SEED=7, SEEDS=100..149 or MINUTES=10 (JOBS=2 processes at a time)
-	$(if $(SIM_PYTHON),PYTHONPATH=.:src:$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])') $(SIM_PYTHON),$(BIN)/python) -m tests.sim $(if $(JOBS),--jobs $(JOBS)) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--minutes $(MINUTES))) $(ARGUMENTS)
+	$(if $(SIM_PYTHON),PYTHONPATH=.:src:$(VENV)/lib/python$$($(SIM_PYTHON) -c 'import sys; print(*sys.version_info[:2], sep=".")')/site-packages $(SIM_PYTHON),$(BIN)/python) -m tests.sim $(if $(JOBS),--jobs $(JOBS)) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--minutes $(MINUTES))) $(ARGUMENTS)
 
 porcupine: $(READY) $(CORE)  ## Porcupine's opinion on histories of the simulator, good and spoiled ones: needs Go; SEEDS=1..20
 	$(BIN)/python -m tests.sim.second_opinion $(if $(SEEDS),--seeds $(SEEDS))
