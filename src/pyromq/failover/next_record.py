@@ -23,7 +23,7 @@ def away(sight: Sight, record: LeaseRecord) -> dict[str, int]:
 
 
 def renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRecord:
-    """The same lease for another of its durations, with what its members have now."""
+    """Return the record that prolongs a lease, with what its members have now."""
     named = [broker.replica(each) for each in record.in_sync if each != sight.me]
     others = [each for each in named if each is not None]
     if len(others) < len(named):  # one has not said how far it is: no more is known of it than before
