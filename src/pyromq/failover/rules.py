@@ -200,21 +200,22 @@ def _without_its_end(sight: Sight, broker: BrokerStatus, record: LeaseRecord) ->
     """What a master does that was started anew; None when it goes on.
 
     Replicas get what is on its disk. If one has more now, the end of this log is lost, and what was acknowledged there:
-    the disk may be a copy from a backup. So it is if the record says that more was confirmed, whoever answers. Who has
-    newer topics, groups and users gets the lease likewise; a change of these counts before it is on all disks, so that
-    nobody waits for one.
+    the disk may be a copy from a backup. If the record says that more was confirmed, all members in sync have to answer
+    that they have no more: with asynchronous flushes all may have lost it. Who has newer topics, groups and users gets
+    the lease likewise; a change of these counts before it is on all disks, so that nobody waits for one.
     """
     others = tuple(each for each in record.in_sync if each != sight.me)
     if sight.census is None:
         return Ask(others, only=True) if others else None
-    longer = sight.census.longer_log(broker)
+    answers, longer = sight.census.answers, sight.census.longer_log(broker)
     if longer is None and broker.metadata < record.metadata:
-        longer = next((each for each in sight.census.answers.values() if each.end >= broker.end), None)
+        longer = next((each for each in answers.values() if each.end >= broker.end), None)
     if longer is not None and _goes_on_with(broker, longer, record):
         given = next_record.given(sight, broker, record, longer, in_sync=(longer.address,))
         given = replace(given, confirmed=longer.durable_end)
         return Write(given, f"this master has lost something: {longer.address} has it, and the lease is its")
-    if others and broker.end < record.confirmed and not record.forced:
+    may_be_elsewhere = longer is not None or not answers.keys() >= set(others)
+    if others and broker.end < record.confirmed and may_be_elsewhere and not record.forced:
         return KeepWaiting(doubt.end_lost(broker, record))
     return None
 

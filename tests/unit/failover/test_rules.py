@@ -696,13 +696,14 @@ def test_a_master_that_was_started_anew_with_less_than_was_confirmed_does_not_go
     assert (
         isinstance(step, KeepWaiting) and "ends at 99, acknowledged is 100: its disk has lost the rest" in step.reason
     )
-    # an operator chose it, or it was alone: nobody else has what is missing
-    assert written(
-        decide(sight(A, master, record=replace(RECORD, forced=True), **RESTARTED, census=nobody, renewed_s=0.0))
-    )
-    assert written(
-        decide(sight(A, master, record=replace(RECORD, in_sync=(A,)), **RESTARTED, census=nobody, renewed_s=0.0))
-    )
+    # an operator chose it, it was alone, or all have lost the same: nobody has what is missing
+    given = {**RESTARTED, "renewed_s": 0.0}
+    assert written(decide(sight(A, master, replace(RECORD, forced=True), **given, census=nobody))).holder == A
+    assert written(decide(sight(A, master, replace(RECORD, in_sync=(A,)), **given, census=nobody))).holder == A
+    as_short = replace(REPLICA, log_number=3, end=99, flushed=99)
+    assert written(decide(sight(A, master, **given, census=Census(answers={B: as_short})))).holder == A
+    three = replace(RECORD, in_sync=(A, B, C))
+    assert isinstance(decide(sight(A, master, three, **given, census=Census(answers={B: as_short}))), KeepWaiting)
 
 
 def test_a_master_that_was_started_anew_with_older_tables_gives_the_lease_to_who_has_them() -> None:
