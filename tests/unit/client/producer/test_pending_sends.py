@@ -119,6 +119,9 @@ class Counted(set[Any]):
 async def test_who_goes_on_sending_without_room_does_not_look_through_all_sends_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    loop = asyncio.get_running_loop()
+    now_s = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now_s)
     sends = pending(in_flight_max=1)
     outcome = sends.add_begun(begun()[0], None)
     with pytest.raises(TooManyRequestsError):
@@ -130,8 +133,7 @@ async def test_who_goes_on_sending_without_room_does_not_look_through_all_sends_
             sends.require_room("orders")
     assert counted.looks == 0
     outcome.cancel()
-    later_s = asyncio.get_running_loop().time() + 1
-    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: later_s)
+    now_s += 1
     sends.require_room("orders")
 
 
