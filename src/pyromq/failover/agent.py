@@ -329,14 +329,15 @@ class Agent:
     async def _write(self, record: LeaseRecord, broker: BrokerStatus) -> None:
         begun_s = self._now_s()  # the grant is counted from before the lease was renewed
         state = self.state
-        if record.handed:  # its grant ends now: the next one is another's
+        is_ours = record.holder == self.me
+        if not is_ours:  # whether or not the store answers, this is not a lease that the set had left behind
             state.mine = None
+        if record.handed:  # its grant ends now: the next one is another's
             assert state.found is not None
             await self._broker.grant(state.found.record, begun_s, broker.required)
         version = await self._store.write(record, state.found.version if state.found else None)
         state.found, state.seen_s = StoredLease(record, version), self._now_s()
-        if record.holder != self.me:
-            state.mine = None  # given to another: it is not one that the set had left behind
+        if not is_ours:
             return
         state.renewed_s, state.is_sure, state.mine = begun_s, True, record
         if broker.role is MemberRole.MASTER and broker.number == record.number:

@@ -9,7 +9,7 @@ import pytest
 
 from pyromq.failover.agent import Agent
 from pyromq.failover.doubt import Census
-from pyromq.failover.record import BrokerStatus, LeaseRecord, MemberRole
+from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberRole
 from pyromq.failover.store import StoredLease
 
 ME, MASTER, THIRD = "10.0.0.2:10911", "10.0.0.1:10911", "10.0.0.3:10911"
@@ -75,7 +75,8 @@ def test_a_replica_that_starts_is_sure_of_the_store_with_its_first_look() -> Non
     assert agent.state.asked_s == float("inf"), "nothing is waited for"
 
 
-def test_a_lease_that_was_given_away_is_not_written_over() -> None:
+@pytest.mark.parametrize("response", [["8"], LeaseError("no response in time")], ids=["answered", "not answered"])
+def test_a_lease_that_was_given_away_is_not_written_over(response: object) -> None:
     """A running master takes another's lease for one that was left behind; not the one that it has just made itself.
 
     Its disk was replaced by an older copy, and its agent lived on: found by seed 500049.
@@ -89,6 +90,7 @@ def test_a_lease_that_was_given_away_is_not_written_over() -> None:
             address=THIRD, role=MemberRole.REPLICA, number=3, log_number=3, end=90, flushed=90, metadata=1
         )
         store.read.return_value, broker.status.return_value = StoredLease(mine, "7"), restored
+        store.write.side_effect = response
         peers.census.return_value = Census(answers={THIRD: whole})
         agent = Agent(ME, store, broker, peers, now_s=lambda: 1_000.0)
         state = agent.state
