@@ -168,6 +168,10 @@ def successor(who: str, me: str, record: LeaseRecord) -> str:
     return f"nobody else is in sync, so nobody takes over: {_overrule_now()}"
 
 
+def unfit_for(longer: BrokerStatus) -> str:
+    return f"{longer.address} has a longer log, and cannot be master now ({longer.unfit}): mend that, {OVERRULE}"
+
+
 def end_lost(broker: BrokerStatus, record: LeaseRecord) -> str:
     """What a master says that was started anew with less than was acknowledged."""
     what = (

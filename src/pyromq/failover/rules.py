@@ -93,12 +93,17 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
         return KeepWaiting(problem)
     if highest and not sight.is_expired:
         return KeepWaiting("the lease is made again when every earlier one has ended")
+    holder, longer = broker, census.longer_log(broker)
+    if longer is not None and longer.log_number == broker.log_number and _continues(broker, longer):
+        if longer.unfit:  # this disk has lost what that replica got from it
+            return KeepWaiting(doubt.unfit_for(longer))
+        holder = longer
     record = LeaseRecord(
-        holder=sight.me,
+        holder=holder.address,
         number=highest + 1,
-        in_sync=(sight.me,),
+        in_sync=(holder.address,),
         confirmed=0,
-        metadata=broker.metadata,
+        metadata=holder.metadata,
         duration_ms=round(sight.timing.duration_s * 1000),
         renewals=sight.record.renewals + 1 if sight.record else 0,
         decided=sight.record.decided if sight.record else 0,
@@ -154,8 +159,12 @@ def _given_way(sight: Sight, broker: BrokerStatus, record: LeaseRecord, longer: 
 
 def _can_replace(broker: BrokerStatus, longer: BrokerStatus) -> bool:
     """Whether its log goes on where ours ends, on a disk that takes messages."""
+    return _continues(broker, longer) and not longer.unfit
+
+
+def _continues(broker: BrokerStatus, longer: BrokerStatus) -> bool:
     parted = parting(broker.epochs, longer.epochs)
-    return (parted is None or parted >= broker.end) and not longer.unfit
+    return parted is None or parted >= broker.end
 
 
 def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:

@@ -287,6 +287,20 @@ def test_a_master_whose_time_runs_writes_its_lease_again_where_the_store_lost_it
     assert isinstance(decide(sight(A, MASTER, None, mine=mine, renewed_s=0.0)), Ask)
 
 
+def test_a_last_master_that_lost_its_end_makes_the_lost_lease_again_for_who_has_it() -> None:
+    """Its disk was an older copy, and the store was set back, too: found by seed 610500."""
+    master = replace(MASTER, end=90, flushed=90, log_number=3, replicas=(), members=(A, B))
+    whole = replace(REPLICA, end=120, flushed=120, log_number=3)
+    lost = {**UNSURE, "seen_s": 0.0}
+    given = written(decide(sight(A, master, None, **lost, census=Census(answers={B: whole}))))
+    assert (given.holder, given.number, given.in_sync, given.members) == (B, 4, (B,), (A, B))
+    as_short = Census(answers={B: replace(whole, end=90)})
+    assert written(decide(sight(A, master, None, **lost, census=as_short))).holder == A
+    unfit = Census(answers={B: replace(whole, failing="the disk is full")})
+    step = decide(sight(A, master, None, **lost, census=unfit))
+    assert isinstance(step, KeepWaiting) and "cannot be master now (the disk is full): mend that" in step.reason
+
+
 def test_who_takes_over_without_being_sure_has_the_longest_log() -> None:
     expired = {**UNSURE, "seen_s": 0.0}
     assert decide(sight(B, REPLICA, KNOWN, **expired)) == Ask((A, B, C))
