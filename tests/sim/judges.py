@@ -15,7 +15,6 @@ facts           the lease, the brokers' own words and their metrics say what is 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from pyromq.testing.faulty_disk import CrashMode
 from pyromq.wire.record import FIXED, MAGIC_BLANK, MAGIC_V1, PREFIX, SYS_FLAG_AT
 from tests.sim.clients import GROUPS, READS, SimClient, body_of, key_of
 from tests.sim.cluster import FOLDER, Cluster, Member, World, store_of
-from tests.sim.history import Sent
+from tests.sim.history import History, Sent
 from tests.sim.witness import may_be_gone
 
 _FAILURES_MAX: Final = 20
@@ -141,9 +140,7 @@ def what_is_left(world: World, cluster: Cluster, clients: list[SimClient], fault
     busy = [each.plan.name for each in clients if each.is_producer and each.under_way]
     if busy:
         return [f"sends of {', '.join(busy)} are under way"]
-    if not faults.was_ever_set_back:
-        return _not_consumed(world, cluster, clients)
-    return _not_consumed(world, cluster, clients, _cut_alone(world, cluster), world.history.alone)
+    return _not_consumed(world, cluster, clients, was_set_back=faults.was_ever_set_back)
 
 
 def _words_of(members: list[Member]) -> str:
@@ -171,11 +168,10 @@ def _cut_alone(world: World, cluster: Cluster) -> bytes:
     return b"".join(disk.read(folder / name) for disk, folder in folders for name in disk.names(folder))
 
 
-def _not_consumed(
-    world: World, cluster: Cluster, clients: list[SimClient], cut: bytes = b"", alone: Collection[str] = ()
-) -> list[str]:
-    """``alone`` was confirmed by a master that had no replica, which promises nothing to senders of any kind."""
+def _not_consumed(world: World, cluster: Cluster, clients: list[SimClient], *, was_set_back: bool) -> list[str]:
+    """If a lease store was set back, less is promised of what a master alone had stored."""
     history, found = world.history, []
+    cut, alone = (_cut_alone(world, cluster), history.alone) if was_set_back else (b"", set[str]())
     dead: dict[str, set[str]] = {}
     for client in clients:
         kind = client.plan.kind
@@ -195,9 +191,18 @@ def _not_consumed(
             delivered = {read.key for read in history.deliveries if read.group == group}
             history.retries_cut |= {each for each in missing if each in delivered and body_of(each) in cut}
             missing = [each for each in missing if each not in history.retries_cut]
+        if missing and was_set_back:
+            missing = [each for each in missing if not _is_passed_over(history, group, history.sent[each])]
         if missing:
             found.append(f"group {group} did not consume {len(missing)}: {', '.join(missing[:_TOLD])}")
     return found
+
+
+def _is_passed_over(history: History, group: str, sent: Sent) -> bool:
+    """Whether the group had read another message at its place, which a master alone had stored, and others cut."""
+    there = [read.key for read in history.deliveries if (read.queue, read.offset) == (sent.queue, sent.offset)]
+    mine = {read.key for read in history.deliveries if read.group == group}
+    return any(key != sent.key and key in mine and history.sent[key].status != "ok" for key in there)
 
 
 def _is_promised(sent: Sent) -> bool:

@@ -37,6 +37,7 @@ _FOUND = {
     520094: "a broker showed what the agent before had waited for, which was killed, as if it waited still",
     410118: "an operator: a master alone in sync lost its disk, and nobody decided; it said that another takes over",
     414055: "a judge: a retry that one of two stored alone was cut, and files with its message expired, as they may",
+    610484: "a judge: a group had read what a master alone had stored, and passed over what has its offset now",
     470148: "a judge: copies of failed messages had gone to the other set, and the files of the first ones expired",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",
