@@ -94,7 +94,7 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
     if highest and not sight.is_expired:
         return KeepWaiting("the lease is made again when every earlier one has ended")
     holder, longer = broker, census.longer_log(broker)
-    if longer is not None and longer.log_number == broker.log_number and _continues(broker, longer):
+    if longer is not None and longer.log_number == broker.log_number and _is_of_one_line(broker, longer):
         if longer.unfit:  # this disk has lost what that replica got from it
             return KeepWaiting(doubt.unfit_for(longer))
         holder = longer
@@ -165,6 +165,11 @@ def _can_replace(broker: BrokerStatus, longer: BrokerStatus) -> bool:
 def _continues(broker: BrokerStatus, longer: BrokerStatus) -> bool:
     parted = parting(broker.epochs, longer.epochs)
     return parted is None or parted >= broker.end
+
+
+def _is_of_one_line(broker: BrokerStatus, longer: BrokerStatus) -> bool:
+    """Whether they were written under the very same leases: not under two that have one number."""
+    return parting(broker.epochs, longer.epochs) is None
 
 
 def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:

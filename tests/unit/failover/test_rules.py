@@ -296,6 +296,9 @@ def test_a_last_master_that_lost_its_end_makes_the_lost_lease_again_for_who_has_
     assert (given.holder, given.number, given.in_sync, given.members) == (B, 4, (B,), (A, B))
     as_short = Census(answers={B: replace(whole, end=90)})
     assert written(decide(sight(A, master, None, **lost, census=as_short))).holder == A
+    ours, theirs = ((Epoch(number=3, start=0, mark=mark),) for mark in (7, 8))
+    other_line = Census(answers={B: replace(whole, epochs=theirs)})
+    assert written(decide(sight(A, replace(master, epochs=ours), None, **lost, census=other_line))).holder == A
     unfit = Census(answers={B: replace(whole, failing="the disk is full")})
     step = decide(sight(A, master, None, **lost, census=unfit))
     assert isinstance(step, KeepWaiting) and "cannot be master now (the disk is full): mend that" in step.reason
