@@ -33,7 +33,7 @@ _FOUND = {
     403301: "messages with a time of their own were late, for want of a master, and their files expired meanwhile",
     400015: "a member in sync waited for a longer log, whose owner was not in sync: nobody could be master",
     500049: "a master whose disk was an older copy gave its lease away, and took it back at its next look",
-    620156: "a lost lease was given to a longer log of another lease with its number, which lacked what a third one had",
+    620156: "a lost lease was given to a longer log of another lease with its number, which lacked what a third had",
     610500: "a last master made the lost lease again, for its own disk, an older copy: acknowledged messages were cut",
     520094: "a broker showed what the agent before had waited for, which was killed, as if it waited still",
     410118: "an operator: a master alone in sync lost its disk, and nobody decided; it said that another takes over",
