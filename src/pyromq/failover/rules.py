@@ -93,7 +93,7 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
         return KeepWaiting(problem)
     if highest and not sight.is_expired:
         return KeepWaiting("the lease is made again when every earlier one has ended")
-    holder, longer = broker, census.longer_log(broker)
+    holder, longer = broker, census.longer_log(broker) if highest else None
     if longer is not None and longer.log_number == broker.log_number and _is_of_one_line(broker, longer):
         if longer.unfit:  # this disk has lost what that replica got from it
             return KeepWaiting(doubt.unfit_for(longer))
