@@ -35,18 +35,34 @@ class LeaseServer:
         if self.process.is_dead and self.machine.has_power:
             raise ConnectionRefusedError(111, "nobody listens")
         done = self._loop.create_future()
-        self._loop.spawn(self.process, self._serve(asking, execute, done), "lease store")
+        source, here = asking.machine.ip, self.machine.ip
+
+        def answer() -> None:
+            self.requests += 1
+            result = execute()
+            self._pass(here, source, lambda: done.done() or done.set_result(result))
+
+        self._pass(source, here, lambda: self._after(self.slow_s, answer) if self.slow_s else answer())
         return await done
 
-    async def _serve(self, asking: Process, execute: Callable[[], Any], done: asyncio.Future[Any]) -> None:
-        network, source, here = self._loop.network, asking.machine.ip, self.machine.ip
-        await network._pass(source, here)
-        if self.slow_s:
-            await asyncio.sleep(self.slow_s)
-        self.requests += 1
-        result = execute()
-        await network._pass(here, source)
-        self._loop.call_for(asking, self._loop.true_s, lambda: done.done() or done.set_result(result))
+    def _pass(self, source: str, target: str, then: Callable[[], object]) -> None:
+        """Call ``then`` when a packet has gone this way, which may have to be opened first."""
+        network = self._loop.network
+
+        async def wait() -> None:
+            await network.passed(source, target)
+            then()
+
+        def arrive() -> None:
+            if network.is_open(source, target):
+                then()
+            else:
+                self._loop.create_task(wait(), name="lease store")
+
+        self._after(network.delay_s(source, target), arrive)
+
+    def _after(self, delay_s: float, then: Callable[[], object]) -> None:
+        self._loop.call_for(self.process, self._loop.true_s + delay_s, then)
 
 
 class Reached(Protocol):

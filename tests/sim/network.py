@@ -354,10 +354,10 @@ class Network:
         wanted = Address(source.ip if host in ("localhost", "127.0.0.1") else host, port)
         if wanted.host not in self._machines:
             raise OSError(113, f"no route to {wanted}")
-        await self._pass(source.ip, wanted.host)
+        await self.passed(source.ip, wanted.host)
         found = self._servers.get(wanted)
         if found is None:
-            await self._pass(wanted.host, source.ip)
+            await self.passed(wanted.host, source.ip)
             raise ConnectionRefusedError(111, f"nobody listens on {wanted}")
         server, accept = found
         peer = Address(source.ip, next(self._ports))
@@ -365,7 +365,7 @@ class Network:
         here.other, there.other = there, here
         self.transports[here] = self.transports[there] = None
         self.loop.call_soon(self._accepted, accept, there, peer, wanted, context=server.context)
-        await self._pass(wanted.host, source.ip)
+        await self.passed(wanted.host, source.ip)
         if here.is_closing():
             raise ConnectionResetError(104, f"{wanted} does not want us")
         protocol = factory()
@@ -379,16 +379,16 @@ class Network:
         else:
             transport.begin(protocol)
 
-    async def _pass(self, source: str, target: str) -> None:
+    async def passed(self, source: str, target: str) -> None:
         while True:
-            await asyncio.sleep(self._delay_s(source, target))
+            await asyncio.sleep(self.delay_s(source, target))
             if self.is_open(source, target):
                 return
             opened = self.loop.create_future()
             self._dialing[opened] = None
             await opened
 
-    def _delay_s(self, source: str, target: str) -> float:
+    def delay_s(self, source: str, target: str) -> float:
         if source == target:
             return 0.00005
         low_ms, high_ms = self.delay_ms
@@ -399,7 +399,7 @@ class Network:
 
     def transmit(self, transport: SimTransport, data: bytes) -> None:
         source, target = transport.process.machine.ip, transport.other.process.machine.ip
-        arrives_s = self.loop.true_s + self._delay_s(source, target)
+        arrives_s = self.loop.true_s + self.delay_s(source, target)
         if transport.wire and transport.wire[-1][0] > arrives_s:
             arrives_s = transport.wire[-1][0]
         transport.wire.append((arrives_s, data))

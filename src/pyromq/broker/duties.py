@@ -4,8 +4,9 @@
     every second   replication, statistics, silent clients, accounts that others keep, the audit log
     now and then   committed offsets (``offsets_save_ms``)
 
-A broker whose log does not grow, where no send waits and no group pops, ticks every 250 ms: what has an exact time,
-delayed messages, has timers of its own. A duty that fails keeps no other from being done.
+A broker whose log does not grow, and where no send waits, is idle: it looks every 250 ms whether something is due,
+which is a few comparisons, and does all of its duties every second. What has an exact time, delayed messages, has timers
+of its own. A duty that fails keeps no other from being done.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ logger = logging.getLogger(__name__)
 
 Duty = Callable[[], None]
 _TICK_S: Final = 0.1
-_IDLE_TICK_S: Final = 0.25
-_IDLE_AFTER_MS: Final = 1_000
+_IDLE_LOOK_S: Final = 0.25
 _SLOW_TICK_MS: Final = 1_000
 
 
@@ -52,26 +52,46 @@ class Duties:
         self._stalls = stalls
         self._slow = slow
         # by the monotonic clock
+        self._ticked_ms = 0
         self._slow_ticked_ms = 0
-        self._log_end = -1  # when it was looked at last, and since when it is the same
-        self._same_since_ms = 0
         self._offsets_saved_ms = 0
+        self._log_end = -1  # when it was looked at last
 
     async def run(self) -> None:
         """Do the duties until cancelled."""
+        pause_s = _TICK_S
         while True:
-            await asyncio.sleep(self.pause_s())
-            self.tick()
+            await asyncio.sleep(pause_s)
+            pause_s = self.look()
 
-    def pause_s(self) -> float:
-        """How long to wait for the next tick; hand-outs of pops are written by ticks, and expire by them."""
-        path, pops, now_ms = self._parts.write_path, self._parts.popping.pops, self._clock.monotonic_ms()
-        log_end, pressure = path.store.end_position, path.pressure
-        is_busy = pressure.waiting_for_disk or pressure.waiting_for_replicas or pops.table.queues
-        if is_busy or log_end != self._log_end:
-            self._log_end, self._same_since_ms = log_end, now_ms
-        is_idle = now_ms - self._same_since_ms >= _IDLE_AFTER_MS
-        return max(_TICK_S, _IDLE_TICK_S) if is_idle else _TICK_S
+    def look(self) -> float:
+        """Do the duties if some may have something to do; return for how long to wait then."""
+        is_busy = self._is_busy()
+        if is_busy or self._is_due():
+            self.tick()
+        return _TICK_S if is_busy else max(_TICK_S, _IDLE_LOOK_S)
+
+    def _is_busy(self) -> bool:
+        """Whether a send waits, or the log has grown since the last look."""
+        path, before = self._parts.write_path, self._log_end
+        self._log_end = path.store.end_position
+        return bool(self._log_end != before or path.pressure.waiting_for_disk or path.pressure.waiting_for_replicas)
+
+    def _is_due(self) -> bool:
+        """Whether a second is over, a request has waited long enough, or something is done in parts."""
+        now_ms, parts, services = self._clock.monotonic_ms(), self._parts, self._parts.services
+        handlers = parts.handlers
+        return (
+            now_ms - self._ticked_ms >= _SLOW_TICK_MS
+            or parts.waiters.is_due(now_ms)
+            or parts.popping.is_due(now_ms, self._clock.now_ms())
+            or bool(handlers.watches.watches.waiting)
+            or handlers.pulls.is_rechecking
+            or handlers.clients.notices.is_under_way
+            or services.sealer.busy
+            or services.maintenance.has_work
+            or services.transaction_checks.is_under_way
+        )
 
     def tick(self) -> None:
         began_s = self._stalls.begin()
@@ -86,6 +106,7 @@ class Duties:
 
     def _due(self) -> list[Duty]:
         now_ms, parts, services = self._clock.monotonic_ms(), self._parts, self._parts.services
+        self._ticked_ms = now_ms
         found = [
             parts.handlers.pulls.respond_due,
             parts.handlers.pulls.recheck_some,

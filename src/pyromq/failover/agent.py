@@ -1,4 +1,8 @@
-"""The agent beside a broker: looks at the lease and at the broker, takes one step, waits, looks again."""
+"""The agent beside a broker: looks at the lease and at the broker, takes one step, waits, looks again.
+
+While a set is well an agent reads the lease with every look, and asks its broker once in the time between two renewals:
+there is nothing to decide before the record changes, ends, or has to be renewed.
+"""
 
 from __future__ import annotations
 
@@ -104,12 +108,15 @@ class AgentState:
     newest: LeaseRecord | None = None  # of all that were seen
     reported_s: dict[str, float] = field(default_factory=dict)  # when each sentence was logged
     noted: tuple[str, float] = ("", float("-inf"))  # what the broker got last, and when
+    is_news: bool = True  # the record is another one than at the last step
+    stepped_s: float = float("-inf")  # when that was
 
     def note_record(self, found: StoredLease | None, now_s: float, blind_s: float) -> None:
         """A record that is older than the last one, or was not looked at for so long, may be of a store set back."""
         before, is_blind = self.found, now_s - self.read_s > blind_s
         if found != before or is_blind:
             self.seen_s = now_s  # after the read: it cannot be older than that
+            self.is_news = True
         if is_blind or (before is not None and (found is None or found.record.is_older_than(before.record))):
             self.is_sure = False
         self.read_s, self.found = now_s, found
@@ -220,6 +227,8 @@ class Agent:
         """One look and one step."""
         try:
             await self._note_record()
+            if self._may_rest():
+                return
             text = await self._step()
         except LeaseConflictError as error:
             text = f"somebody else was faster: {error}"
@@ -235,8 +244,20 @@ class Agent:
         self.state.is_store_reached = True
         self.state.note_record(found, self._now_s(), self._timing.duration_s)
 
+    def _may_rest(self) -> bool:
+        """Whether everything is as it was at the last step, and that was shorter ago than a renewal."""
+        state, timing, now_s = self.state, self._timing, self._now_s()
+        if state.is_news or not (state.is_sure and state.is_settled and state.asked_s == float("inf")):
+            return False
+        assert state.found is not None
+        if now_s - state.seen_s > timing.ended_after_s(state.found.record):
+            return False
+        is_holder = state.found.record.holder == self.me
+        return now_s - (state.renewed_s if is_holder else state.stepped_s) < timing.renew_s
+
     async def _step(self) -> str:
         """What is done, in a sentence."""
+        self.state.is_news, self.state.stepped_s = False, self._now_s()
         try:
             broker = await self._broker.status()
         except MQError as error:

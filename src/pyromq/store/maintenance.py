@@ -72,6 +72,14 @@ class Maintenance:
         self.disk_state = DiskState.FINE
         self.scrub = Scrub(store, disk, clock, self._elsewhere)
 
+    @property
+    def has_work(self) -> bool:
+        """Whether something is done in parts, tick by tick, and is not finished."""
+        store = self._store
+        if self._counting is not None or store.has_backlog or store.removal.is_trimming:
+            return True
+        return store.settings.flush is Flush.ASYNC and bool(store.log.unflushed_bytes)
+
     def tick(self) -> None:
         now = self._clock.monotonic_ms()
         if now - self._looked_at >= _DISK_LOOK_MS:

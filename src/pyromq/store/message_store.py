@@ -348,6 +348,11 @@ class MessageStore:
             self.indexer.index_some()  # not all: after a crash there may be seconds of work
         return self.log.end
 
+    @property
+    def has_backlog(self) -> bool:
+        """Whether queues are owed entries, or keys wait to be indexed."""
+        return bool(len(self._backlog.line)) or not self.indexer.is_idle
+
     def write_entries(self, queues_max: int | None = None) -> bool:
         """Write the entries that queues are owed; False when the disk refuses (they go on waiting).
 

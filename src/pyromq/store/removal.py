@@ -52,6 +52,11 @@ class Removal:
         """Whether no file waits for its removal, and every queue has forgotten those that are gone."""
         return self.oldest is None and not self._to_trim and self._trimmed_to == self._log.first
 
+    @property
+    def is_trimming(self) -> bool:
+        """Whether queues wait for ``trim_queues``."""
+        return bool(self._to_trim)
+
     def add(self, segment: Segment) -> None:
         """A file that the log has given up."""
         self._segments.append(segment)

@@ -13,6 +13,8 @@ from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.workers import Workers
 from pyromq.broker.duties import Duties
+from pyromq.broker.popping.waiting import HeldPop
+from pyromq.broker.pulling.pull_waiters import Waiters
 from pyromq.broker.roles import RoleChanges
 from pyromq.broker.tenure import Tenure
 from pyromq.broker.wiring import Parts
@@ -159,18 +161,90 @@ async def test_offsets_and_tables_are_saved_before_the_store_is_closed() -> None
     assert last == "write_path.store.close"
 
 
-async def test_a_broker_whose_log_does_not_grow_ticks_less_often_unless_a_send_waits_or_a_group_pops() -> None:
-    rig = Rig()
-    store, pressure = SimpleNamespace(end_position=100), SimpleNamespace(waiting_for_disk=0, waiting_for_replicas=0)
-    path, table = SimpleNamespace(store=store, pressure=pressure), SimpleNamespace(queues={})
-    popping = SimpleNamespace(pops=SimpleNamespace(table=table))
-    rig.duties._parts = cast(Parts, SimpleNamespace(write_path=path, popping=popping))
-    pauses = []
-    for grows_by, waiting in ((0, 0), (0, 0), (0, 0), (1, 0), (0, 1), (0, 1), (0, 0), (0, 0)):
-        store.end_position += grows_by
-        pressure.waiting_for_replicas = waiting
-        pauses.append(rig.duties.pause_s())
-        rig.clock.advance_ms(500)
-    assert pauses == [0.1, 0.1, 0.25, 0.1, 0.1, 0.1, 0.1, 0.25]
-    table.queues["a group"] = object()
-    assert rig.duties.pause_s() == 0.1
+class Idle:
+    """Parts of a broker that has nothing to do, but for what a test says."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.store = SimpleNamespace(end_position=100)
+        self.pressure = SimpleNamespace(waiting_for_disk=0, waiting_for_replicas=0)
+        self.waiters = Waiters[Any](rig.clock)
+        self.popping = SimpleNamespace(is_due=lambda now_ms, wall_ms: False)
+        self.pulls = SimpleNamespace(is_rechecking=False)
+        self.watches = SimpleNamespace(watches=SimpleNamespace(waiting={}))
+        self.notices = SimpleNamespace(is_under_way=False)
+        self.sealer = SimpleNamespace(busy=False)
+        self.maintenance = SimpleNamespace(has_work=False)
+        self.checks = SimpleNamespace(is_under_way=False)
+        self.ticks = 0
+        rig.duties._parts = cast(
+            Parts,
+            SimpleNamespace(
+                write_path=SimpleNamespace(store=self.store, pressure=self.pressure),
+                waiters=self.waiters,
+                popping=self.popping,
+                handlers=SimpleNamespace(
+                    pulls=self.pulls, watches=self.watches, clients=SimpleNamespace(notices=self.notices)
+                ),
+                services=SimpleNamespace(
+                    sealer=self.sealer, maintenance=self.maintenance, transaction_checks=self.checks
+                ),
+            ),
+        )
+        rig.duties.tick = self.tick  # type: ignore[method-assign]
+        self.looks(250)
+
+    def tick(self) -> None:
+        self.ticks += 1
+        self.rig.duties._ticked_ms = self.rig.clock.monotonic_ms()
+
+    def looks(self, *after_ms: int) -> list[tuple[bool, float]]:
+        """Whether each of these looks did the duties, and how long the next one is waited for."""
+        found = []
+        for each in after_ms:
+            self.rig.clock.advance_ms(each)
+            before = self.ticks
+            pause_s = self.rig.duties.look()
+            found.append((self.ticks > before, pause_s))
+        return found
+
+
+async def test_an_idle_broker_looks_often_and_does_its_duties_every_second() -> None:
+    idle = Idle(Rig())
+    assert idle.looks(250, 250, 250, 250) == [(False, 0.25), (False, 0.25), (False, 0.25), (True, 0.25)]
+
+
+async def test_a_broker_whose_log_grows_or_where_a_send_waits_ticks_at_its_pace() -> None:
+    idle = Idle(Rig())
+    idle.store.end_position += 1
+    assert idle.looks(100, 100) == [(True, 0.1), (False, 0.25)]
+    idle.pressure.waiting_for_replicas = 1
+    assert idle.looks(100, 100) == [(True, 0.1), (True, 0.1)]
+    idle.pressure.waiting_for_replicas, idle.pressure.waiting_for_disk = 0, 1
+    assert idle.looks(100) == [(True, 0.1)]
+
+
+async def test_an_idle_broker_answers_a_pull_when_its_time_is_over() -> None:
+    idle = Idle(Rig())
+    deadline_ms = idle.rig.clock.monotonic_ms() + 400
+    idle.waiters.hold(HeldPop(None, cast(Any, None), deadline_ms, cast(Any, None), print))
+    assert [is_done for is_done, _ in idle.looks(250, 250)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda idle: setattr(idle.popping, "is_due", lambda now_ms, wall_ms: True),
+        lambda idle: setattr(idle.pulls, "is_rechecking", True),
+        lambda idle: idle.watches.watches.waiting.update(a_watch=None),
+        lambda idle: setattr(idle.notices, "is_under_way", True),
+        lambda idle: setattr(idle.sealer, "busy", True),
+        lambda idle: setattr(idle.maintenance, "has_work", True),
+        lambda idle: setattr(idle.checks, "is_under_way", True),
+    ],
+    ids=["pops", "pulls to check again", "watches", "notices", "a seal", "maintenance", "checks of transactions"],
+)
+async def test_what_is_done_in_parts_goes_on_with_every_look(begin: Callable[[Idle], object]) -> None:
+    idle = Idle(Rig())
+    begin(idle)
+    assert idle.looks(250, 250) == [(True, 0.25), (True, 0.25)]

@@ -125,7 +125,7 @@ def test_a_set_whose_first_master_is_killed_in_its_first_seconds_goes_on() -> No
 
 def is_found(timing: Timing | None = None, kind: type[Group] = Group) -> bool:
     """Whether one of a few simulations fails."""
-    for seed in range(115, 150):
+    for seed in range(180, 215):
         try:
             run(seed, timing=timing, kind=kind)
         except AssertionError:

@@ -46,6 +46,11 @@ class MemberNotices:
             for connection in connections:
                 _notify(connection, header)
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether members of large groups are still to be notified."""
+        return bool(self._round or self._changed)
+
     def tick(self) -> None:
         if not self._round and self._changed:
             self._begin_round()

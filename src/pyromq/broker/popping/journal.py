@@ -119,6 +119,11 @@ class PopJournal:
         for offset in offsets:
             self._table.postpone(queue, offset, until_ms)
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether hand-outs wait for a commit that takes them along, or for a tick."""
+        return bool(self._turn.size or self._unwritten)
+
     def tick(self) -> None:
         """Hand-outs that no commit has taken along by now are written."""
         if self._turn.size:

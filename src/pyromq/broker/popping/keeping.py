@@ -84,8 +84,15 @@ class Popping:
     keeper: InFlightKeeper
     is_replica: bool
 
+    def is_due(self, now_ms: int, wall_ms: int) -> bool:
+        """Whether the next tick has something to do, by the monotonic clock and by Unix time."""
+        pops = self.pops
+        if pops.waiting.is_due(now_ms):
+            return True
+        return not self.is_replica and (pops.journal.has_unwritten or pops.table.has_expired(wall_ms))
+
     def tick(self) -> None:
-        """Make expired messages available again; called ten times a second."""
+        """Make expired messages available again; called ten times a second while there are any."""
         self.pops.waiting.respond_due()
         if self.is_replica:
             self.keeper.follow()

@@ -267,7 +267,7 @@ class Pops:
                 self.waiting.wake_group(group, topic)
 
     def tick(self) -> None:
-        """Ten times a second, while this broker may write."""
+        """With every tick, while this broker may write."""
         self.journal.tick()
         self.tick_expired()
         now_ms = self._clock.monotonic_ms()

@@ -146,6 +146,10 @@ class WaitingPops:
         held.respond(result)
         return True
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether the time of a pop is over, or there is more to look at for one; by the monotonic clock."""
+        return bool(self._rescan) or self._waiters.is_due(now_ms)
+
     def respond_due(self) -> None:
         """Pops whose time is over."""
         for held in self._waiters.due():

@@ -351,6 +351,10 @@ class PullHandler:
         """Users or policies did: pulls that may not wait any longer are refused, some with every tick."""
         self._to_recheck = list(self._waiters)
 
+    @property
+    def is_rechecking(self) -> bool:
+        return bool(self._to_recheck)
+
     def recheck_some(self) -> None:
         if not self._to_recheck:
             return

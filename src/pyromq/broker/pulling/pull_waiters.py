@@ -93,6 +93,10 @@ class Waiters(Generic[H]):
         for held in list(self._by_connection.get(connection, ())):
             self.release(held)
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether ``due`` may find something."""
+        return bool(self._deadlines) and self._deadlines[0][0] <= now_ms
+
     def due(self) -> list[H]:
         """Those whose time has run out; released."""
         now, found = self._clock.monotonic_ms(), list[H]()

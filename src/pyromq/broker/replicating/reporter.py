@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _ASK_S: Final = 3.0
-_HOLD_MS: Final = 1_000  # a master keeps the response for so long, unless its tables change
+_HOLD_MS: Final = 2_000  # a master keeps the response for so long, unless its tables change
 
 
 class LeaseFollowing:

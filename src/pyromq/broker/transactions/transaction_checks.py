@@ -99,6 +99,11 @@ class TransactionChecks:
 
     # --- rounds ---
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round of checks has begun and not ended."""
+        return self._cursor is not None
+
     def tick(self) -> None:
         if self._settings.broker_id:  # a replica leaves that to its leader
             return

@@ -97,10 +97,14 @@ class Indexer:
         self._run_keys.clear()
         self._staged_more = self._hashed_staged = self._run_messages = 0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be indexed."""
+        return not self._committed and self._gap_start >= self._gap_end
+
     def index_some(self) -> bool:
         """Index a part of what waits; False when the disk refuses."""
-        is_idle = not self._committed and self._gap_start >= self._gap_end
-        return is_idle or self._work(everything=False)
+        return self.is_idle or self._work(everything=False)
 
     def index_all(self) -> bool:
         """Index everything that waits; False when the disk refuses."""
