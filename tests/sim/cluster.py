@@ -354,6 +354,11 @@ class Member:
             agent, self.agent = self.agent, None
             self.world.kill(agent)
 
+    def kill_machine(self) -> None:
+        """Agent and broker."""
+        self.kill_agent()
+        self.kill_broker()
+
     def _count_kill(self) -> None:
         counts = self.world.history.counts
         counts["brokers killed"] += 1

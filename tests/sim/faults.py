@@ -157,8 +157,7 @@ class Faults:
 
     def _kill_machine(self, rng: Random) -> Any:
         member = self._member(rng)
-        member.kill_agent()
-        member.kill_broker()
+        member.kill_machine()
         return member.name, member.start
 
     def _power(self, rng: Random) -> Any:
@@ -231,6 +230,13 @@ class Faults:
     def _pause_machine(self, rng: Random) -> Any:
         machine = self._member(rng).machine
         return machine.name, self._paused(list(machine.processes))
+
+    def _suspend_machine(self, rng: Random) -> Any:
+        machine = self._member(rng).machine if rng.random() < 0.7 else rng.choice(self._machines())
+        if machine.asleep_since_s is not None:
+            return None
+        self.world.loop.suspend(machine)
+        return machine.name, lambda: self.world.loop.wake(machine)
 
     def _pause_broker(self, rng: Random) -> Any:
         member = self._member(rng)
@@ -372,15 +378,13 @@ class Faults:
             return None
         back_up = self.cluster.leases.model.snapshot()
         others = [each for each in self.cluster.of_set(master.set_name) if each is not master]
-        master.kill_agent()
-        master.kill_broker()
+        master.kill_machine()
 
         def set_back() -> None:
             self.world.history.note("lease store set back", master.name)
             self._set_back()
             for each in others:
-                each.kill_agent()
-                each.kill_broker()
+                each.kill_machine()
             self.cluster.leases.model.restore(back_up)
             master.start()
 
@@ -406,8 +410,7 @@ class Faults:
             for each in self.cluster.masters(master.set_name):
                 if each is not master:
                     self.world.history.note("its successor dies", each.name)
-                    each.kill_agent()
-                    each.kill_broker()
+                    each.kill_machine()
                     killed.append(each)
 
         call_off = self._later(0.45, kill_next)
@@ -446,8 +449,7 @@ class Faults:
         def kill() -> None:
             if dies is not None:
                 self.world.history.note("its master dies", dies.name)
-                dies.kill_agent()
-                dies.kill_broker()
+                dies.kill_machine()
 
         waiting = [self.world.loop.call_for(None, now_s + away_s, lambda: watch())]
 
@@ -511,6 +513,35 @@ class Faults:
             hit.start()
 
         return f"{hit.name} of master {master.name}", end
+
+    def _seeded_disk(self, rng: Random) -> Any:
+        """A member is started on a copy of another one's disk, as somebody does who adds a replica in a hurry."""
+        master = self._master_of_several(rng)
+        record = self.cluster.record_of(master.set_name) if master is not None else None
+        if master is None or record is None or self.was_set_back:
+            return None
+        members = self.cluster.of_set(master.set_name)
+        source = master if rng.random() < 0.7 else rng.choice(members)
+        hit = rng.choice([each for each in members if each is not source])
+        named = [each for each in members if each.address in record.in_sync]
+        if any(each.is_damaged for each in (*named, source, hit)) or source.serving is None:
+            return None
+        if not any(each is not hit and each.machine.has_power for each in named) or not hit.machine.has_power:
+            return None
+        dies = master if hit is not master and rng.random() < 0.5 else None
+        hit.lose_disk(source.disk.after(CrashMode.FORGET, rng))
+        calls_off = [self._later(0.3 * rng.random(), hit.start_broker)]
+        if dies is not None:
+            calls_off.append(self._later(0.3 + 0.4 * rng.random(), dies.kill_machine))
+
+        def end() -> None:
+            for each in calls_off:
+                each()
+            hit.start()
+            if dies is not None:
+                dies.start()
+
+        return f"{hit.name} from {source.name} of master {master.name}", end
 
     def _damaged_table(self, rng: Random) -> Any:
         """A broker dies, and finds one of its tables changed by a bit; another member has everything."""
@@ -653,8 +684,7 @@ class Faults:
         refusing = [each.address for each in self.cluster.of_set(name) if each.refuses]
         stopped = self.cluster.masters(name) if len(refusing) > 1 else []
         for member in stopped:
-            member.kill_agent()
-            member.kill_broker()
+            member.kill_machine()
         try:
             if stopped:
                 await asyncio.sleep(2 * self.world.plan.timing.duration_s)

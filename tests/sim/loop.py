@@ -4,7 +4,7 @@
 
 Every handle carries a context, and the context says which process scheduled it; so tasks, callbacks and timers of one
 process can be stopped for a while (``paused``) or for good (``dead``) without a word to them. ``time()`` is the clock
-of the machine whose process runs: machines may be fast or slow. Jobs for executors run between two turns, when the disk
+of the machine whose process runs: machines may be fast or slow, or suspended for a while. Jobs for executors run between two turns, when the disk
 of their machine has had its time for them.
 """
 
@@ -36,6 +36,8 @@ class Machine:
         self.wall_ms = wall_ms  # its wall clock at the beginning
         self.jumped_ms = 0  # what somebody set it forward since
         self.has_power = True
+        self.slept_s = 0.0  # while it was suspended: its monotonic clock stood still, and no other
+        self.asleep_since_s: float | None = None
         self.processes: list[Process] = []
         self.disk_ms: tuple[float, float] = (0.2, 2.0)  # that a job for the disk takes
 
@@ -48,7 +50,7 @@ class Process:
         self.machine = machine
         self.number = number  # stands for a process id
         self.is_dead = False
-        self.is_paused = False
+        self.is_paused = machine.asleep_since_s is not None
         self.backlog: list[SimHandle] = []  # what comes while it is paused
         self.on_death: list[Callable[[], None]] = []
         self.context = contextvars.copy_context()
@@ -178,21 +180,20 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         process = self.current
-        return self.true_s * process.machine.rate if process is not None else self.true_s
+        if process is None:
+            return self.true_s
+        machine = process.machine
+        return (self.true_s - machine.slept_s) * machine.rate
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
         process = self.current
-        true_when = when / process.machine.rate if process is not None else when
+        true_when = when / process.machine.rate + process.machine.slept_s if process is not None else when
         return self.call_at_true(true_when, callback, *args, context=context)
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
         """As ``call_at`` of ``time() + delay``, without the calls."""
         process = self.current
-        if process is None:
-            when_s = self.true_s + delay
-        else:
-            rate = process.machine.rate
-            when_s = (self.true_s * rate + delay) / rate
+        when_s = self.true_s + (delay if process is None else delay / process.machine.rate)
         timer = SimTimer(when_s, callback, args, context or contextvars.copy_context(), self)
         self._set += 1
         heapq.heappush(self._timers, (when_s, self._set, timer))
@@ -313,7 +314,37 @@ class SimLoop(asyncio.BaseEventLoop):
         if not task.cancelled() and (error := task.exception()) is not None:
             self.errors.append(f"{task.get_name()} ended: {error!r}")
 
+    def suspend(self, machine: Machine) -> None:
+        """As a virtual machine, or a laptop: its processes stand still, and so does their monotonic clock."""
+        machine.asleep_since_s = self.true_s
+        for process in machine.processes:
+            process.is_paused = True
+
+    def wake(self, machine: Machine) -> None:
+        """Timers of its processes come as much later as it has slept."""
+        assert machine.asleep_since_s is not None
+        slept_s, machine.asleep_since_s = self.true_s - machine.asleep_since_s, None
+        machine.slept_s += slept_s
+        timers = [self._later_by(slept_s, each) if _is_of(machine, each[2]) else each for each in self._timers]
+        for process in machine.processes:
+            due = [each for each in process.backlog if isinstance(each, SimTimer)]
+            process.backlog = [each for each in process.backlog if not isinstance(each, SimTimer)]
+            timers += [self._later_by(slept_s, (each.when_s, 0, each)) for each in due]
+            self.resume(process)
+        self._timers = timers
+        heapq.heapify(self._timers)
+
+    def _later_by(self, slept_s: float, entry: tuple[float, int, SimTimer]) -> tuple[float, int, SimTimer]:
+        timer = entry[2]
+        timer.when_s += slept_s
+        timer.is_waiting = True
+        self._set += 1
+        return timer.when_s, self._set, timer
+
     def resume(self, process: Process) -> None:
+        """It goes on, unless its machine is suspended."""
+        if process.machine.asleep_since_s is not None:
+            return
         process.is_paused = False
         self._ready.extend(process.backlog)
         process.backlog = []
@@ -390,6 +421,11 @@ class SimLoop(asyncio.BaseEventLoop):
         error = context.get("exception")
         who = self.current.name if self.current else "simulator"
         self.errors.append(f"{who}: {context.get('message')}: {error!r}")
+
+
+def _is_of(machine: Machine, timer: SimTimer) -> bool:
+    process = timer.context.get(OF_HANDLE)
+    return process is not None and process.machine is machine
 
 
 def _close(coroutine: Any) -> None:

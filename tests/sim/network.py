@@ -124,7 +124,7 @@ class SimTransport(asyncio.Transport):
         if self._is_writing_paused and self.get_write_buffer_size() <= self._low:
             self._is_writing_paused = False
             if self._protocol is not None and not self._is_closing:
-                self.loop.call_for(self.process, self.loop.true_s, self._protocol.resume_writing)
+                self.loop.call_soon(self._protocol.resume_writing, context=self.process.context)
 
     # --- reading ---
 

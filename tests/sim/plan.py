@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyromq.failover.sight import Timing
 from pyromq.replication.settings import ReplicationSettings
-from tests.sim.families import COPIES_FROM, DISKS_FROM, RETENTION_FROM, STOPS_FROM, TABLES_FROM, family_of
+from tests.sim.families import COPIES_FROM, DISKS_FROM, RETENTION_FROM, SLEEPS_FROM, STOPS_FROM, TABLES_FROM, family_of
 from tests.sim.lease_models import EtcdModel, PostgresModel
 
 SAFETY, LIVENESS = "safety", "liveness"
@@ -58,6 +58,8 @@ POPS: Final = "pop"  # chosen by itself: it came later, and the plans of seeds s
 OPERATIONS: Final = ("reset", "redrive", "topics", "pause group")
 DISK: Final = "replaced disk"  # a story, too
 COPY: Final = "restored disk"  # from a backup
+SEED: Final = "seeded disk"  # with that of another member
+SLEEP: Final = "suspend machine"
 SLOW_DISK: Final = "slow disk"
 TABLE: Final = "damaged table"
 STOPS: Final = ("stop broker", "stop machine", "stop client")  # in order, as a service manager does it
@@ -213,6 +215,9 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
         plan = _with_restored_disks(plan, Random(f"{seed}/restored disks"))
     if seed >= TABLES_FROM and not family.is_damaged and plan.sets["a"] > 1:
         plan = _with_damaged_tables(plan, Random(f"{seed}/tables"))
+    if seed >= SLEEPS_FROM and not family.is_damaged:
+        plan = _with_sleep(plan, Random(f"{seed}/sleep"))
+        plan = _with_seeded_disks(plan, Random(f"{seed}/seeded disks"))
     return plan
 
 
@@ -325,6 +330,20 @@ def _with_slow_disks(plan: Plan, rng: Random) -> Plan:
 
 def _with_damaged_tables(plan: Plan, rng: Random) -> Plan:
     return plan if rng.random() < 0.5 else _with_one_or_two(plan, rng, TABLE, (0.1, 2.0))
+
+
+def _with_sleep(plan: Plan, rng: Random) -> Plan:
+    """In half of the seeds."""
+    if rng.random() < 0.5:
+        return plan
+    return replace(plan, faults=(*plan.faults, *_in_all_bursts(plan, rng, (SLEEP,))))
+
+
+def _with_seeded_disks(plan: Plan, rng: Random) -> Plan:
+    """In half of the seeds with several members; nobody could say of a changed bit whether the copy had it."""
+    if plan.sets["a"] < 2 or rng.random() < 0.5 or any(fault.kind == FLIP for fault in plan.faults):
+        return plan
+    return _with_one_or_two(plan, rng, SEED, (0.5, 3.0))
 
 
 def _with_one_or_two(plan: Plan, rng: Random, kind: str, lease_times: tuple[float, float]) -> Plan:

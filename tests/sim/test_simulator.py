@@ -16,6 +16,7 @@ from tests.sim.families import (
     MIX_FROM,
     NEW_FROM,
     RETENTION_FROM,
+    SLEEPS_FROM,
     STOPS_FROM,
     TABLES_FROM,
     family_of,
@@ -30,6 +31,8 @@ from tests.sim.plan import (
     OPERATIONS,
     POPS,
     PRODUCERS,
+    SEED,
+    SLEEP,
     SLOW_DISK,
     STOPS,
     STORIES,
@@ -165,7 +168,8 @@ def test_new_seeds_have_every_fault_operation_story_and_client() -> None:
     """What ``--minutes`` draws; each family that it may be occurs, and each has what makes it one."""
     plans = [make_plan(seed) for seed in range(NEW_FROM, NEW_FROM + 1_000)]
     faults = {fault.kind for plan in plans for fault in plan.faults}
-    assert faults == {*KINDS, *STORIES, *OPERATIONS, FLIP, DISK, COPY, SLOW_DISK, TABLE, USERS, DAMAGE, *STOPS}
+    later = {DISK, COPY, SEED, SLEEP, SLOW_DISK, TABLE, USERS, DAMAGE, *STOPS}
+    assert faults == {*KINDS, *STORIES, *OPERATIONS, FLIP, *later}
     assert {client.kind for plan in plans for client in plan.clients} == {*PRODUCERS, *CONSUMERS, POPS}
     assert {len(plan.quiet) for plan in plans} == {0, 1, 2} and {plan.is_usual for plan in plans} == {False, True}
     assert {plan.has_access for plan in plans} == {False, True}
@@ -194,6 +198,8 @@ def test_disks_are_slow_restored_and_damaged_from_their_numbers_on() -> None:
     assert not kinds(COPIES_FROM - 100) & {COPY, SLOW_DISK, TABLE}
     assert kinds(TABLES_FROM - 100) & {COPY, SLOW_DISK, TABLE} == {COPY, SLOW_DISK}
     assert kinds(TABLES_FROM) >= {COPY, SLOW_DISK, TABLE}
+    assert not kinds(SLEEPS_FROM - 100) & {SEED, SLEEP}
+    assert kinds(SLEEPS_FROM) >= {COPY, SEED, SLEEP, SLOW_DISK, TABLE}
 
 
 def test_a_series_may_be_of_some_families() -> None:
