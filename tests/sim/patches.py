@@ -75,6 +75,9 @@ class _Times:
         """As CLOCK_BOOTTIME, which goes on while the machine sleeps."""
         return 1_000.0 + self._sleepless_s()
 
+    def machine_ns(self, _: int = 0) -> int:
+        return round(self.machine() * 1e9)
+
     def cpu(self) -> float:
         return 0.0
 
@@ -95,6 +98,7 @@ def simulated(loop: SimLoop, entropy: random.Random, tick_s: float) -> Iterator[
             "monotonic_ns": times.monotonic_ns,
             "perf_counter": times.monotonic,
             "clock_gettime": times.machine,
+            "clock_gettime_ns": times.machine_ns,
             "thread_time": times.cpu,
         }.items():
             replaced(time, name, function)

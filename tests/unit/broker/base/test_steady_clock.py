@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from pyromq.broker.base.steady_clock import SteadyClock
+from pyromq.clock import SystemClock
 from pyromq.testing import ManualClock
 
 HOUR_MS = 3_600_000
@@ -63,3 +66,23 @@ def test_its_owner_may_take_the_wall_clock_as_it_is(caplog: pytest.LogCaptureFix
     wall.advance_ms(10)
     assert clock.now_ms() == wall.now_ms()
     assert not caplog.records
+
+
+def test_a_machine_that_sleeps_is_late_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Its monotonic clock stands still meanwhile, its wall clock does not."""
+    machine, slept_ms = ManualClock(), 0
+    clock = SteadyClock(machine, lambda: machine.monotonic_ms() + slept_ms)
+    slept_ms = HOUR_MS
+    machine.set_ms(machine.now_ms() + slept_ms)
+    assert clock.now_ms() == machine.now_ms()
+    machine.advance_ms(10)
+    assert clock.now_ms() == machine.now_ms() and not caplog.records
+
+
+def test_the_clock_of_a_real_machine_counts_its_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SteadyClock(SystemClock())
+    before_ms = clock.now_ms()
+    plain_ns, wall_ns = time.clock_gettime_ns, time.time_ns
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda which: plain_ns(which) + HOUR_MS * 1_000_000)
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + HOUR_MS * 1_000_000)
+    assert clock.now_ms() >= before_ms + HOUR_MS
