@@ -4,8 +4,8 @@
 
 Every handle carries a context, and the context says which process scheduled it; so tasks, callbacks and timers of one
 process can be stopped for a while (``paused``) or for good (``dead``) without a word to them. ``time()`` is the clock
-of the machine whose process runs: machines may be fast or slow, or suspended for a while. Jobs for executors run between two turns, when the disk
-of their machine has had its time for them.
+of the machine whose process runs: machines may be fast or slow, or suspended for a while. Jobs for executors run
+between two turns, when the disk of their machine has had its time for them.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     now and then   committed offsets (``offsets_save_ms``)
 
 A broker whose log does not grow, and where no send waits, is idle: it looks every 250 ms whether something is due,
-which is a few comparisons, and does all of its duties every second. What has an exact time, delayed messages, has timers
-of its own. A duty that fails keeps no other from being done.
+which is a few comparisons, and does all of its duties every second. What has an exact time, delayed messages, has
+timers of its own. A duty that fails keeps no other from being done.
 """
 
 from __future__ import annotations

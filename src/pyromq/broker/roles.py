@@ -75,13 +75,16 @@ class RoleChanges:
 
     # --- the life of the broker ---
 
-    def load(self, store: MessageStore) -> None:
-        """Before the parts are built: the role that the last lease gave. Raises CorruptFileError, OSError."""
+    def load(self, store: MessageStore, address: str) -> None:
+        """Before the parts are built: the role that the last lease gave. Raises CorruptFileError, OSError.
+
+        ``address`` is this broker's.
+        """
         if self._lease is None:
             return
         disk, settings = self._environment.disk, self._environment.settings
         if not self._lease.is_loaded:
-            self._lease.load(disk, store.layout.config)
+            self._lease.load(disk, store.layout.config, address)
             role = self._lease.state.role
             if role:
                 settings.replication = replace(settings.replication, role=self._role_of(role))

@@ -90,7 +90,7 @@ class Tenure:
         self._is_ending = False
         try:
             self._environment = self._with_access(ground.environment, store)
-            ground.roles.load(store)
+            ground.roles.load(store, str(ground.identity.address))
             self.parts = self._build(ground, store)
             self.times: RequestTimes = self.parts.stats.counters.requests
             self.commit_early: Callable[[], None] = self.parts.write_path.group_commit.commit_early

@@ -181,9 +181,9 @@ def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:
 def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     is_promoted = broker.role is MemberRole.MASTER and broker.number >= record.number
     if not is_promoted and not record.forced:
-        if not broker.number and record.renewals:
+        if _is_other_disk(broker, record):
             way_out = doubt.successor("another member", sight.me, record)
-            return KeepWaiting(f"the lease is ours, but this disk is new: {way_out}")
+            return KeepWaiting(f"the lease is ours, but this disk is new, or another member's: {way_out}")
         if sight.me not in record.in_sync or broker.end < record.confirmed:
             return KeepWaiting(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
     if is_promoted and sight.is_restarted and (step := _without_its_end(sight, broker, record)) is not None:
@@ -208,6 +208,17 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         renewed = replace(record, in_sync=members, members=record.everybody, wanted="")
         return Write(next_record.renewed(sight, broker, renewed), RENEWED)
     return KeepWaiting("the lease is ours")
+
+
+def _is_other_disk(broker: BrokerStatus, record: LeaseRecord) -> bool:
+    """Whether the holder has not the disk that it was master with.
+
+    An empty one has seen no lease. A copy of another member's was written under this very lease, which that one
+    followed: promoted with it, the broker would begin the lease a second time, and lack what the copy had not got yet.
+    """
+    if not broker.number:
+        return record.renewals > 0
+    return broker.role is MemberRole.REPLICA and broker.log_number >= record.number
 
 
 def _without_its_end(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step | None:

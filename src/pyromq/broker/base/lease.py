@@ -10,7 +10,9 @@ lease after its own ``log_number`` began, or the first one that only one of the 
 same. ``promised`` is the newest of them under which something is known to be acknowledged: what has to be cut under a
 lease whose holder's log was never written under that one waits for an operator, whose word is ``decided``, the newest
 lease that one chose. ``members`` are the brokers that could have been master: who is not sure of the lease store asks
-them. The file is written before the broker acts on it, ``log_number`` after the cut.
+them. The file is written before the broker acts on it, ``log_number`` after the cut. ``owner`` is the broker whose file
+it is: one that finds another's has a copy of that one's disk. What it says of the log is true of the copy, too; who was
+master, and which lease is the newest, is not.
 
 A grant ends at a moment of the machine's clock; ``authority`` compares it when acknowledgements leave.
 """
@@ -51,8 +53,15 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[str, ...] = ()  # other brokers of this name
     waits: bool | None = None  # whether it waits for replicas as master, as the lease said; None: it did not
     promised: Epoch | None = None  # on its disk before the first acknowledgement under that lease
-    is_new: bool = False  # its disk was empty, and nobody who was sure has said since which lease is the newest
+    is_new: bool = False  # its disk was empty or a copy, and nobody who was sure has said since which is the newest
     decided: int = 0  # an operator chose the holder of this lease: what others had alone is cut
+    owner: str = ""  # address of the broker that wrote it; empty in older files
+
+    def copied_by(self, address: str) -> LeaseState:
+        """The state of a broker that has a copy of the owner's disk: it follows whom its agent names, no sooner."""
+        members = tuple(sorted({*self.members, self.owner} - {address}))
+        role = "replica" if self.role else ""
+        return msgspec.structs.replace(self, role=role, master="", members=members, is_new=True, owner=address)
 
     def cut_position(self, epochs: tuple[Epoch, ...]) -> int | None:
         """Up to where this log agrees with one that has these epochs; None: as far as it goes."""
@@ -105,10 +114,14 @@ class Lease:
         self.acknowledged = 0  # end of the last message that a producer knows to be safe, or a consumer was shown
         self.cut_messages = 0  # that this broker had alone when it came back, and that are kept in its folder
 
-    def load(self, disk: Disk, config: Path) -> None:
-        """Load the lease from its file. Raises CorruptFileError, OSError."""
+    def load(self, disk: Disk, config: Path, address: str = "") -> None:
+        """Load the lease of the broker with this address from its file. Raises CorruptFileError, OSError."""
         self._file = WholeFile(disk, config / FILE_NAME)
-        self._take_over(self._file.load(msgspec.json.Decoder(LeaseState).decode) or LeaseState(is_new=True))
+        state = self._file.load(msgspec.json.Decoder(LeaseState).decode) or LeaseState(is_new=True)
+        if state.owner and state.owner != address:
+            logger.warning("the store is a copy of another broker's: owner=%s, here=%s", state.owner, address)
+            state = state.copied_by(address)
+        self._take_over(msgspec.structs.replace(state, owner=address))
 
     @property
     def is_loaded(self) -> bool:

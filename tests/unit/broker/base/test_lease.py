@@ -22,9 +22,9 @@ class Watch:
         return self.now_s
 
 
-def lease_of(disk: FaultyDisk, watch: Watch | None = None) -> Lease:
+def lease_of(disk: FaultyDisk, watch: Watch | None = None, address: str = "") -> Lease:
     lease = Lease(watch or Watch(), new_mark=lambda: 77)
-    lease.load(disk, CONFIG)
+    lease.load(disk, CONFIG, address)
     return lease
 
 
@@ -270,3 +270,28 @@ def test_a_disk_is_new_until_somebody_who_is_sure_says_which_lease_is_the_newest
     other = lease_of(FaultyDisk())
     other.promoted(1, 0)
     assert not other.state.is_new
+
+
+def test_a_copy_of_a_masters_disk_is_no_master_and_no_witness() -> None:
+    disk = FaultyDisk()
+    master = lease_of(disk, address="a:1")
+    master.promoted(3, 500)
+    master.grant(3, 1e9, ("b:1", "c:1"))
+    master.promise()
+    own = lease_of(disk, address="a:1").state
+    assert (own.role, own.is_new, own.owner) == ("master", False, "a:1")
+    copy = lease_of(disk, address="b:1")
+    assert (copy.state.role, copy.state.master, copy.state.is_new) == ("replica", "", True)
+    assert copy.state.members == ("a:1", "c:1"), "the owner is another one now, and this broker is none"
+    assert (copy.state.number, copy.state.log_number, copy.state.epochs) == (3, 3, own.epochs), "true of the log"
+    assert copy.state.promised == own.promised, "and not cut without a word"
+    copy.follows("a:1", 3)
+    assert lease_of(disk, address="b:1").state == copy.state, "from now on it is its own"
+    assert lease_of(disk, address="a:1").state.role == "replica", "and the old owner would have a copy"
+
+
+def test_a_file_from_before_owners_is_the_brokers_own() -> None:
+    disk = FaultyDisk()
+    lease_of(disk).promoted(3, 500)
+    state = lease_of(disk, address="a:1").state
+    assert (state.role, state.is_new, state.owner) == ("master", False, "a:1")
