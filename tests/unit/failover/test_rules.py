@@ -373,6 +373,17 @@ def test_a_holder_with_a_new_disk_names_an_operator_if_nobody_else_is_in_sync() 
     assert isinstance(waits, KeepWaiting) and "may lack acknowledged messages" in waits.reason
 
 
+def test_a_holder_with_a_copy_of_a_replicas_disk_does_not_begin_its_lease_a_second_time() -> None:
+    """The copy was written under the lease that the record gives to this broker: it was never master with it."""
+    named, alone = (replace(KNOWN, renewals=9, in_sync=in_sync) for in_sync in ((A, B), (A,)))
+    copy = replace(REPLICA, address=A, master="", number=3, log_number=3, is_new=True)
+    step = decide(sight(A, copy, named))
+    assert isinstance(step, KeepWaiting) and "another member's" in step.reason and "takes over, or" in step.reason
+    step = decide(sight(A, copy, alone))
+    assert isinstance(step, KeepWaiting) and step.reason.endswith("decide with pyromq cluster recover")
+    assert written(decide(sight(B, replace(REPLICA, log_number=3), named, seen_s=0.0, census=Census()))).holder == B
+
+
 def test_who_was_master_under_the_number_of_another_waits_for_an_operator() -> None:
     step = decide(sight(A, MASTER, replace(RECORD, holder=B)))
     assert isinstance(step, KeepWaiting) and "pyromq cluster recover" in step.reason
