@@ -20,6 +20,7 @@ from pyromq.broker.admin.delay_requests import DelayHandler
 from pyromq.broker.admin.group_requests import GroupHandler
 from pyromq.broker.admin.lookup_requests import LookupHandler
 from pyromq.broker.admin.member_requests import MemberHandler
+from pyromq.broker.admin.member_tables import MemberTablesHandler
 from pyromq.broker.admin.offset_requests import OffsetHandler
 from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.reset_requests import ResetHandler
@@ -40,6 +41,7 @@ from pyromq.net.connection import Connection
 from pyromq.net.handler import FastPath
 from pyromq.security.requests import ACCESS_CODES
 from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.json.membership import SMALL_TABLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,9 @@ class Handlers:
         }
 
     def immediate(self) -> dict[int, Immediate]:
-        return {**self._for_clients(), **self._for_tools(), **self._for_operators()}
+        found = {**self._for_clients(), **self._for_tools(), **self._for_operators()}
+        tables = MemberTablesHandler(self.members.status, {code: found[code] for code in SMALL_TABLES})
+        return {**found, Code.QUERY_MEMBER_TABLES: tables.query}
 
     def _for_clients(self) -> dict[int, Immediate]:
         clients, offsets = self.clients, self.offsets
