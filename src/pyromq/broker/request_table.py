@@ -41,7 +41,6 @@ from pyromq.net.connection import Connection
 from pyromq.net.handler import FastPath
 from pyromq.security.requests import ACCESS_CODES
 from pyromq.wire.codes import RequestCode as Code
-from pyromq.wire.json.membership import SMALL_TABLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +72,7 @@ class Handlers:
     auditing: Auditing
     store: StoreHandler
     members: MemberHandler
+    member_tables: MemberTablesHandler
 
     # --- lanes ---
 
@@ -124,9 +124,7 @@ class Handlers:
         }
 
     def immediate(self) -> dict[int, Immediate]:
-        found = {**self._for_clients(), **self._for_tools(), **self._for_operators()}
-        tables = MemberTablesHandler(self.members.status, {code: found[code] for code in SMALL_TABLES})
-        return {**found, Code.QUERY_MEMBER_TABLES: tables.query}
+        return {**self._for_clients(), **self._for_tools(), **self._for_operators()}
 
     def _for_clients(self) -> dict[int, Immediate]:
         clients, offsets = self.clients, self.offsets
@@ -202,6 +200,7 @@ class Handlers:
             Code.QUERY_STORE_FACTS: self.store.facts,
             Code.QUERY_PREPARED_CHECKS: self.store.checks,
             Code.QUERY_MEMBER: self.members.query,
+            Code.QUERY_MEMBER_TABLES: self.member_tables.query,
             Code.GRANT_MEMBER: self.members.grant,
             Code.CONTROL_MEMBER: self.members.control,
             Code.GET_ACCESS_TABLES: self.access.hand_over,

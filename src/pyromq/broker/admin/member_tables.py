@@ -20,7 +20,7 @@ from pyromq.broker.base.responses import Immediate
 from pyromq.errors import MQError
 from pyromq.net.connection import Connection
 from pyromq.store.tables.steps import InSteps
-from pyromq.wire.json.membership import BrokerStatus, TablesAnswer, TablesQuery, digest_of
+from pyromq.wire.json.membership import SMALL_TABLES, BrokerStatus, TablesAnswer, TablesQuery, digest_of
 from pyromq.wire.received import Received
 
 TEXT_BYTES_MAX: Final = 64 << 10  # of a table; base64 makes a third more of it
@@ -29,10 +29,13 @@ TEXT_BYTES_MAX: Final = 64 << 10  # of a table; base64 makes a third more of it
 class MemberTablesHandler:
     """Request 31024."""
 
-    def __init__(self, status: Callable[[], BrokerStatus], tables: Mapping[int, Immediate]) -> None:
-        """``tables`` answer the requests for one table."""
+    def __init__(self, status: Callable[[], BrokerStatus]) -> None:
         self._status = status
-        self._tables = tables
+        self._tables: dict[int, Immediate] = {}
+
+    def take(self, handlers: Mapping[int, Immediate]) -> None:
+        """What answers the requests for each table alone; it is known when all handlers are."""
+        self._tables = {code: handlers[code] for code in SMALL_TABLES}
 
     def query(self, connection: Connection, request: Received[None]) -> Steps:
         known = decoded(request, TablesQuery).digests

@@ -47,7 +47,8 @@ class AnsweringMaster:
         self.is_lost_at: Code | None = None  # the connection is lost when this is asked
         self.before: Callable[[Code], None] = lambda code: None
         self._managed = managed
-        self._all = MemberTablesHandler(self.status, {code: self._answer(code) for code in SMALL_TABLES})
+        self._all = MemberTablesHandler(self.status)
+        self._all.take({code: self._answer(code) for code in SMALL_TABLES})
 
     async def calls(self) -> MasterCalls:
         """What asks this master, which has said what it is."""
