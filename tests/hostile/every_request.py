@@ -8,6 +8,7 @@ from typing import Any, cast
 from pyromq.broker.request_table import Handlers
 from pyromq.wire.batch import BatchItem, encode_batch
 from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.json.membership import SMALL_TABLES
 
 
 class _Stub:
@@ -84,6 +85,8 @@ def _body(code: Code, topic: str, group: str) -> bytes:
             value = {"topic": topic, "consumerGroup": group, "clientId": "c1"}
         case Code.SET_MESSAGE_REQUEST_MODE:
             value = {"topic": topic, "consumerGroup": group, "mode": "PULL"}
+        case Code.QUERY_MEMBER_TABLES:
+            value = {"digests": dict.fromkeys(map(int, SMALL_TABLES), "")}
         case Code.UPDATE_BROKER_CONFIG:
             return b"longPollingEnable=true"
         case _:

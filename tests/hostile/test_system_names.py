@@ -97,6 +97,7 @@ LOOK = {
     Code.QUERY_ASSIGNMENT,
     Code.POLLING_INFO,
     Code.GET_ALL_MESSAGE_REQUEST_MODE,
+    Code.QUERY_MEMBER_TABLES,
     Code.GET_BROKER_HA_STATUS,
 }
 WITHOUT_NAMES = {  # or about the caller's own connection

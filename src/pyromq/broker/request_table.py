@@ -20,6 +20,7 @@ from pyromq.broker.admin.delay_requests import DelayHandler
 from pyromq.broker.admin.group_requests import GroupHandler
 from pyromq.broker.admin.lookup_requests import LookupHandler
 from pyromq.broker.admin.member_requests import MemberHandler
+from pyromq.broker.admin.member_tables import MemberTablesHandler
 from pyromq.broker.admin.offset_requests import OffsetHandler
 from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.reset_requests import ResetHandler
@@ -71,6 +72,7 @@ class Handlers:
     auditing: Auditing
     store: StoreHandler
     members: MemberHandler
+    member_tables: MemberTablesHandler
 
     # --- lanes ---
 
@@ -198,6 +200,7 @@ class Handlers:
             Code.QUERY_STORE_FACTS: self.store.facts,
             Code.QUERY_PREPARED_CHECKS: self.store.checks,
             Code.QUERY_MEMBER: self.members.query,
+            Code.QUERY_MEMBER_TABLES: self.member_tables.query,
             Code.GRANT_MEMBER: self.members.grant,
             Code.CONTROL_MEMBER: self.members.control,
             Code.GET_ACCESS_TABLES: self.access.hand_over,

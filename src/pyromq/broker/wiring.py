@@ -23,6 +23,7 @@ from pyromq.broker.admin.delay_requests import DelayHandler
 from pyromq.broker.admin.group_requests import GroupHandler
 from pyromq.broker.admin.lookup_requests import LookupHandler
 from pyromq.broker.admin.member_requests import MemberHandler
+from pyromq.broker.admin.member_tables import MemberTablesHandler
 from pyromq.broker.admin.offset_requests import OffsetHandler
 from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.quota_gate import QuotaGate
@@ -146,6 +147,7 @@ class Wiring:
             services.delay_runner.has_master = replication.follower.attached.is_set
         on_report = replication.take_report if replication.members is not None else None
         handlers.members.take(partial(replication.status, str(self.identity.address)), on_report)
+        handlers.member_tables.take(handlers.immediate())
         handlers.access.owners, handlers.access.belong_to_master = owners.text, replication.has_masters_users
         handlers.access.challenges = replication.leader.challenges if replication.leader is not None else None
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
@@ -299,6 +301,7 @@ class Wiring:
             environment, tables.topics, write_path, services.transaction_log, delays, counters
         )
         pulls = PullHandler(environment, tables, store, waiters, counters)
+        members = MemberHandler(environment.lease)
         access = environment.access if isinstance(environment.access, GuardedAccess) else None
         if access is not None:
             access.guard.book.on_change.append(pulls.rules_changed)
@@ -336,5 +339,6 @@ class Wiring:
             access=AccessHandler(access, settings),
             auditing=Auditing(self._audit_log(), environment, tables),
             store=StoreHandler(environment, store, services.maintenance, services.transaction_log, counters),
-            members=MemberHandler(environment.lease),
+            members=members,
+            member_tables=MemberTablesHandler(members.status),
         )

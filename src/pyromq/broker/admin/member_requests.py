@@ -49,7 +49,7 @@ class MemberHandler:
         return msgspec.json.encode(self.status())
 
     def grant(self, connection: Connection, request: Received[None]) -> None:
-        control, lease = _decoded(request, Control), self._checked(connection)
+        control, lease = decoded(request, Control), self._checked(connection)
         if not lease.grant(control.number, control.until_s, control.required, control.renewals):
             state = lease.state
             raise _refused(f"the broker is {state.role or 'new'} under lease {state.number}, not master under another")
@@ -57,7 +57,7 @@ class MemberHandler:
         self.on_grant()
 
     def control(self, connection: Connection, request: Received[None]) -> None:
-        control, lease = _decoded(request, Control), self._checked(connection)
+        control, lease = decoded(request, Control), self._checked(connection)
         if control.action is MemberAction.GRANT:
             raise _refused("a grant has a request of its own")
         if control.number < lease.state.number and control.action in (MemberAction.PROMOTE, MemberAction.FOLLOW):
@@ -77,7 +77,7 @@ class MemberHandler:
         return self._lease
 
     def report(self, connection: Connection, request: Received[None]) -> None:
-        report, on_report, lease = _decoded(request, MemberReport), self._on_report, self._lease
+        report, on_report, lease = decoded(request, MemberReport), self._on_report, self._lease
         if on_report is None or lease is None:
             raise _refused("this broker is not a master under a failover agent")
         if report.number != lease.state.number:
@@ -112,7 +112,8 @@ class MemberHandler:
                 send_response(connection, request, msgspec.json.encode(self.status()))
 
 
-def _decoded(request: Received[Any], kind: type[T]) -> T:
+def decoded(request: Received[Any], kind: type[T]) -> T:
+    """Read the body of a request of members. Raises RefusedError."""
     if len(request.body) > BODY_BYTES_MAX:
         raise too_large(request)
     try:

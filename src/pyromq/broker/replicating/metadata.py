@@ -11,7 +11,8 @@ been made again since, and the next round knows more. A table whose version went
 lacks is no deletion.
 
 Each table is taken over by itself: one that fails is logged, and keeps none of the others back. A round counts when all
-were taken over. Of a master under a failover agent topics, groups and users are asked for when their number has grown.
+were taken over. Of a master under a failover agent topics, groups and users are asked for when their number has grown,
+and of the other tables those travel that have changed (``MasterCalls``).
 
 Offsets that clients committed here while the master was away are kept apart; each round brings the master those that
 are ahead of its own. A silent copy keeps them to itself.

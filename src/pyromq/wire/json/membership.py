@@ -4,16 +4,34 @@
     31021, 31022     {"action":"grant","number":3,"untilS":8123.25,"required":["10.0.0.2:10911"]}
     31023            {"address":"10.0.0.2:10911","link":"10.0.0.2:53311","metadata":17,"number":3} ─▶ as 31020; with
                      "holdMs" the response waits so long for newer tables
+    31024            {"digests":{"43":"5f…","45":"","60":"1c…"}} ─▶
+                     {"number":3,"metadata":17,"managed":true,"start":1048576,"end":1048576,"texts":{"45":"eyJ…"}, …}
 
-A grant (31021) comes every few seconds; the other actions (31022) change who is master. All of these requests are ours:
-Apache RocketMQ has a Controller instead, which its brokers ask.
+A grant (31021) comes every few seconds; the other actions (31022) change who is master. A table in 31024 goes by the
+code of the request that asks for it alone; its text travels, in base64, if its digest is another than the replica's.
+All of these requests are ours: Apache RocketMQ has a Controller instead, which its brokers ask.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from hashlib import blake2b
+from typing import Final
 
 import msgspec
+
+from pyromq.wire.codes import RequestCode as Code
+
+SMALL_TABLES: Final = (
+    Code.GET_ALL_CONSUMER_OFFSET,
+    Code.GET_ALL_DELAY_OFFSET,
+    Code.GET_TIMER_CHECK_POINT,
+    Code.GET_TIMER_METRICS,
+    Code.GET_ALL_MESSAGE_REQUEST_MODE,
+)
+"""What a replica asks for in every round, by the requests for each of these tables alone."""
+
+_DIGEST_BYTES: Final = 16
 
 
 class MemberRole(StrEnum):
@@ -161,3 +179,26 @@ class MemberReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     broker_id: int = -1
     writable: bool = True
     hold_ms: int = 0  # the response may wait so long for a change of the master's tables
+
+
+class TablesQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A replica asks for those tables whose texts are others than it has."""
+
+    digests: dict[int, str] = {}  # of the texts that it has, by table; empty: none
+
+
+class TablesAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A master says what it has, and hands out those tables whose digests are others than the replica's."""
+
+    number: int  # as in its status, before the first table was looked at
+    metadata: int  # likewise
+    managed: bool
+    start: int  # of its log, the end before the first table was looked at
+    end: int  # and after the last
+    texts: dict[int, bytes] = {}
+    apart: tuple[int, ...] = ()  # other tables that have changed, or cannot be read: each has to be asked for alone
+
+
+def digest_of(text: bytes) -> str:
+    """Two texts with one digest are the same; an empty one has none."""
+    return blake2b(text, digest_size=_DIGEST_BYTES).hexdigest() if text else ""
