@@ -6,6 +6,7 @@ from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.delays.delay_runner import DelayRunner
 from pyromq.net.connection import Connection
+from pyromq.replication.settings import Role
 from pyromq.store.message_store import MessageStore
 from pyromq.store.tables.offsets import DelayOffsets
 from pyromq.wire.received import Received
@@ -20,10 +21,15 @@ class DelayHandler:
         self._stats = stats
         self._disk = environment.disk
         self._started_ms = environment.clock.now_ms()
+        self._is_replica = environment.settings.replication.role is Role.REPLICA
+        self._offsets: DelayOffsets | None = None  # of a master, which alone moves them
 
     def offsets(self, connection: Connection, request: Received[None]) -> bytes:
-        """The offsets of levels as they are now, in the form of their file."""
-        table = DelayOffsets.load(self._disk, self._store.layout.root, self._started_ms)
+        """The offsets of levels as they are now, in the form of their file; replicas ask every few seconds."""
+        table = self._offsets
+        if table is None:
+            table = DelayOffsets.load(self._disk, self._store.layout.root, self._started_ms)
+            self._offsets = None if self._is_replica else table
         self._delay_runner.schedule.note(table)
         return table.text()
 
