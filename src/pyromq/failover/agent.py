@@ -112,14 +112,18 @@ class AgentState:
     stepped_s: float = float("-inf")  # when that was
 
     def note_record(self, found: StoredLease | None, now_s: float, blind_s: float) -> None:
-        """A record that is older than the last one, or was not looked at for so long, may be of a store set back."""
+        """A record that is older than the last one, or was not looked at for so long, may be of a store set back.
+
+        If the store did not answer meanwhile, the very same record may be a backup: the lease may have been renewed
+        since, so it is seen from now on.
+        """
         before, is_blind = self.found, now_s - self.read_s > blind_s
-        if found != before or is_blind:
+        if found != before or is_blind or not self.is_store_reached:
             self.seen_s = now_s  # after the read: it cannot be older than that
             self.is_news = True
         if is_blind or (before is not None and (found is None or found.record.is_older_than(before.record))):
             self.is_sure = False
-        self.read_s, self.found = now_s, found
+        self.read_s, self.found, self.is_store_reached = now_s, found, True
         if found is not None and (self.newest is None or self.newest.is_older_than(found.record)):
             self.newest = found.record
 
@@ -241,7 +245,6 @@ class Agent:
 
     async def _note_record(self) -> None:
         found = await self._store.read()
-        self.state.is_store_reached = True
         self.state.note_record(found, self._now_s(), self._timing.duration_s)
 
     def _may_rest(self) -> bool:
