@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from pyromq.broker.base.lease import LeaseState
 from pyromq.failover import rules
 from pyromq.failover.agent import Agent
-from tests.sim.lie import Lie, replaced, wrapped
+from tests.sim.lie import Lie, both, replaced, wrapped
 from tests.sim.plan import COPY, DISK
 
 
@@ -28,6 +29,13 @@ def _taken_back(plain: Any) -> Any:
             self.state.mine = mine
 
     return write
+
+
+def _without_a_look(plain: Any) -> Any:
+    def written_again(sight: Any, broker: Any) -> Any:
+        return plain(dataclasses.replace(sight, is_restarted=False), broker)
+
+    return written_again
 
 
 PROMISE_LIES: Final = (
@@ -50,7 +58,7 @@ PROMISE_LIES: Final = (
     Lie(
         "leases are taken back",
         "a master that gave its lease away, because its disk is an older copy, makes the next one",
-        wrapped(Agent, "_write", _taken_back),
+        both(wrapped(Agent, "_write", _taken_back), wrapped(rules, "_written_again", _without_a_look)),
         500_049,
         kinds=(COPY,),
         is_of_sets=True,

@@ -180,6 +180,13 @@ def end_lost(broker: BrokerStatus, record: LeaseRecord) -> str:
     return f"{what}. A member in sync takes over when the lease has ended, {OVERRULE}"
 
 
+def end_elsewhere(broker: BrokerStatus, missing: Collection[str]) -> str:
+    """What a last master says whose disk has lost its end, when the record is lost, too."""
+    names = ", ".join(sorted(missing))
+    lost = f"the disk of this broker has lost its log from {broker.end} on"
+    return f"{lost}: {names} may have more of it, and has to answer, {OVERRULE}"
+
+
 def is_forked(broker: BrokerStatus, record: LeaseRecord) -> bool:
     """Whether this broker was master under the number that the store, set back since, gave to another one."""
     return broker.role is MemberRole.MASTER and broker.number == record.number and record.holder != broker.address

@@ -22,6 +22,26 @@ def away(sight: Sight, record: LeaseRecord) -> dict[str, int]:
     return {each: record.away.get(each, sight.wall_ms) for each in record.everybody if each not in record.in_sync}
 
 
+def new(
+    sight: Sight, broker: BrokerStatus, number: int, members: tuple[str, ...], to: BrokerStatus | None = None
+) -> LeaseRecord:
+    """Return the record of a lease that the store has lost, or never had; for another member, with all that it has."""
+    holder, before = to or broker, sight.record
+    record = LeaseRecord(
+        holder=holder.address,
+        number=number,
+        in_sync=(holder.address,),
+        confirmed=to.durable_end if to is not None else 0,
+        metadata=holder.metadata,
+        duration_ms=round(sight.timing.duration_s * 1000),
+        renewals=before.renewals + 1 if before else 0,
+        decided=before.decided if before else 0,
+        members=members,
+        waits=broker.waits,
+    )
+    return replace(record, away=away(sight, record))
+
+
 def renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRecord:
     """Return the record that prolongs a lease, with what its members have now."""
     named = [broker.replica(each) for each in record.in_sync if each != sight.me]

@@ -73,6 +73,8 @@ def _written_again(sight: Sight, broker: BrokerStatus) -> Step | None:
             number = record.number + 1
         elif record.holder != mine.holder or not record.is_older_than(mine):
             return None
+    if sight.is_restarted and (step := _without_its_end(sight, broker, replace(mine, number=number))) is not None:
+        return step
     members = next_record.in_sync(sight, broker, mine)
     again = replace(mine, number=number, in_sync=members, members=mine.everybody, wanted="")
     text = "set back" if number == mine.number else "set to a state that was left behind"
@@ -83,7 +85,7 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
     """There is no lease, or an older one than this broker has seen."""
     census = sight.census
     if census is None:
-        return Ask(doubt.known(sight.me, broker, sight.record or sight.newest))
+        return Ask(_known(sight, broker))
     highest = census.highest(broker)
     if not highest:
         problem = _not_first(sight, broker, census)
@@ -91,27 +93,29 @@ def _begin(sight: Sight, broker: BrokerStatus) -> Step:
         problem = doubt.not_last_master(sight.me, broker, census, sight.record) or _lacks_answers(sight, broker, census)
     if problem:
         return KeepWaiting(problem)
-    if highest and not sight.is_expired:
+    if not highest:
+        return Write(next_record.new(sight, broker, 1, _known(sight, broker)), "the first lease")
+    if not sight.is_expired:
         return KeepWaiting("the lease is made again when every earlier one has ended")
-    holder, longer = broker, census.longer_log(broker) if highest else None
-    if longer is not None and longer.log_number == broker.log_number and _is_of_one_line(broker, longer):
-        if longer.unfit:  # this disk has lost what that replica got from it
-            return KeepWaiting(doubt.unfit_for(longer))
-        holder = longer
-    record = LeaseRecord(
-        holder=holder.address,
-        number=highest + 1,
-        in_sync=(holder.address,),
-        confirmed=0,
-        metadata=holder.metadata,
-        duration_ms=round(sight.timing.duration_s * 1000),
-        renewals=sight.record.renewals + 1 if sight.record else 0,
-        decided=sight.record.decided if sight.record else 0,
-        members=doubt.known(sight.me, broker, sight.record, census),
-        waits=broker.waits,
-    )
-    record = replace(record, away=next_record.away(sight, record))
-    return Write(record, "the store has lost the lease: it is made again" if highest else "the first lease")
+    return _made_again(sight, broker, census)
+
+
+def _made_again(sight: Sight, broker: BrokerStatus, census: Census) -> Step:
+    """The lease that the store has lost, by its last master; for another member if that has the end of this log.
+
+    Replicas get what is on the master's disk: if one has more, this disk has lost its end. The record would say who was
+    in sync; without it each member may be the only one that has all of what was acknowledged, so all have to answer.
+    """
+    known, copy, newest = _known(sight, broker), _longer_copy(broker, census), sight.newest
+    has_seen_more = newest is not None and newest.number >= broker.number and newest.confirmed > broker.end
+    missing = set(known) - {sight.me, *census.answers}
+    if (copy is not None or has_seen_more) and broker.waits and missing:
+        return KeepWaiting(doubt.end_elsewhere(broker, missing))
+    if copy is not None and copy.unfit:
+        return KeepWaiting(doubt.unfit_for(copy))
+    number = max(census.highest(broker), newest.number if newest is not None else 0) + 1
+    record = next_record.new(sight, broker, number, known, copy)
+    return Write(record, "the store has lost the lease: it is made again")
 
 
 def _not_first(sight: Sight, broker: BrokerStatus, census: Census) -> str:
@@ -121,7 +125,7 @@ def _not_first(sight: Sight, broker: BrokerStatus, census: Census) -> str:
     newest = sight.newest
     if newest is not None and (newest.renewals or newest.holder != sight.me):
         return doubt.forgotten(newest)
-    return doubt.lacks_any(sight.me, doubt.known(sight.me, broker, newest, census), census.answers)
+    return doubt.lacks_any(sight.me, _known(sight, broker), census.answers)
 
 
 def _verified(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step | None:
@@ -163,19 +167,29 @@ def _can_replace(broker: BrokerStatus, longer: BrokerStatus) -> bool:
 
 
 def _continues(broker: BrokerStatus, longer: BrokerStatus) -> bool:
+    """Whether its log goes on where ours ends, and none of its leases is another one than ours of that number."""
+    theirs = {each.number: each for each in longer.epochs}
+    if any(each.number in theirs and not each.is_same(theirs[each.number]) for each in broker.epochs):
+        return False
     parted = parting(broker.epochs, longer.epochs)
     return parted is None or parted >= broker.end
 
 
-def _is_of_one_line(broker: BrokerStatus, longer: BrokerStatus) -> bool:
-    """Whether they were written under the very same leases: not under two that have one number."""
-    return parting(broker.epochs, longer.epochs) is None
+def _longer_copy(broker: BrokerStatus, census: Census) -> BrokerStatus | None:
+    """The longest log that goes on where ours ends, under our lease; of two, that of a disk which takes messages."""
+    longer = [each for each in census.answers.values() if each.end > broker.end]
+    copies = [each for each in longer if each.log_number == broker.log_number and _continues(broker, each)]
+    return max(copies, key=lambda each: (each.end, not each.unfit), default=None)
+
+
+def _known(sight: Sight, broker: BrokerStatus) -> tuple[str, ...]:
+    """All members that anybody has reported; the agent may remember some that store and disk have lost."""
+    return doubt.known(sight.me, broker, sight.record or sight.newest, sight.census)
 
 
 def _lacks_answers(sight: Sight, broker: BrokerStatus, census: Census) -> str:
     is_patient = sight.now_s - sight.asked_s < sight.timing.alone_s
-    known = doubt.known(sight.me, broker, sight.record, census)
-    return doubt.lacks_answers(known, broker, census, is_patient=is_patient)
+    return doubt.lacks_answers(_known(sight, broker), broker, census, is_patient=is_patient)
 
 
 def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
@@ -232,14 +246,18 @@ def _without_its_end(sight: Sight, broker: BrokerStatus, record: LeaseRecord) ->
     others = tuple(each for each in record.in_sync if each != sight.me)
     if sight.census is None:
         return Ask(others, only=True) if others else None
-    answers, longer = sight.census.answers, sight.census.longer_log(broker)
-    if longer is None and broker.metadata < record.metadata:
-        longer = next((each for each in answers.values() if each.end >= broker.end), None)
-    if longer is not None and _goes_on_with(broker, longer, record):
-        given = next_record.given(sight, broker, record, longer, in_sync=(longer.address,))
-        given = replace(given, confirmed=longer.durable_end)
-        return Write(given, f"this master has lost something: {longer.address} has it, and the lease is its")
-    may_be_elsewhere = longer is not None or not answers.keys() >= set(others)
+    answers, longest = sight.census.answers, sight.census.longer_log(broker)
+    is_as_long_enough = longest is None and broker.metadata < record.metadata
+    able = [
+        each for each in answers.values() if each.end > broker.end or (is_as_long_enough and each.end == broker.end)
+    ]
+    able = [each for each in able if _goes_on_with(broker, each, record)]
+    if able:
+        other = max(able, key=lambda each: each.end)
+        given = next_record.given(sight, broker, record, other, in_sync=(other.address,))
+        given = replace(given, confirmed=other.durable_end)
+        return Write(given, f"this master has lost something: {other.address} has it, and the lease is its")
+    may_be_elsewhere = longest is not None or not answers.keys() >= set(others)
     if others and broker.end < record.confirmed and may_be_elsewhere and not record.forced:
         return KeepWaiting(doubt.end_lost(broker, record))
     return None
@@ -256,7 +274,7 @@ def _is_one_missing(sight: Sight, broker: BrokerStatus) -> bool:
     """
     if sight.census is None:
         return False
-    known = doubt.known(sight.me, broker, sight.record, sight.census)
+    known = _known(sight, broker)
     return len(known) > 2 and len(sight.census.that_remember(broker)) < len(known)
 
 

@@ -76,7 +76,7 @@ class Master(NamedTuple):
 
 
 FindMaster = Callable[[], Awaitable[Master | None]]
-OnCopied = Callable[[set[tuple[str, int]]], None]
+OnCopied = Callable[[dict[tuple[str, int], None]], None]
 
 
 class Follower:
@@ -297,7 +297,7 @@ class _Session(asyncio.Protocol):
             self._buffer += b"\0"
             self._next = 1
         self._decoder = SliceDecoder()
-        self._touched = set[tuple[str, int]]()  # queues of what was appended since ``on_copied``
+        self._touched: dict[tuple[str, int], None] = {}  # queues of what was appended since ``on_copied``
         self._has_more = False  # something was
         self._transport: asyncio.Transport | None = None
         self._same = start.next is None or start.next >= self._store.end_position  # nothing has to be compared
@@ -377,7 +377,7 @@ class _Session(asyncio.Protocol):
     def _report(self) -> None:
         """At the end of a slice, or when no more of it comes: a flush amid it would make its end wait for the next."""
         if self._has_more:
-            touched, self._touched, self._has_more = self._touched, set(), False
+            touched, self._touched, self._has_more = self._touched, {}, False
             self._follower.on_copied(touched)
 
     def _compare(self) -> bool:

@@ -105,7 +105,7 @@ class CopiedLog:
         except OSError as error:
             raise self._health.failed_write("a commit log file", error) from error
 
-    def take(self, data: Buffer) -> set[tuple[str, int]]:
+    def take(self, data: Buffer) -> dict[tuple[str, int], None]:
         """Append the whole records at the start of ``data``, which lies behind the log's end; returns their queues.
 
         How much was taken, the end of the log says, also when an error is raised: CorruptRecordError, ForeignLogError,
@@ -113,7 +113,8 @@ class CopiedLog:
         """
         if not self._health.writable:
             raise self._health.error()
-        start, touched, segment_bytes = self._log.end, set[tuple[str, int]](), self._log.segments.segment_bytes
+        touched: dict[tuple[str, int], None] = {}
+        start, segment_bytes = self._log.end, self._log.segments.segment_bytes
         with memoryview(data) as view:
             while (at := self._log.end - start) < len(view):
                 room = segment_bytes - self._log.end % segment_bytes
@@ -122,7 +123,7 @@ class CopiedLog:
                         break
         return touched
 
-    def _take_run(self, piece: memoryview, room: int, touched: set[tuple[str, int]]) -> bool:
+    def _take_run(self, piece: memoryview, room: int, touched: dict[tuple[str, int], None]) -> bool:
         """Ordinary records from the start of the piece on, by the core; False without one."""
         if core is None:
             return False
@@ -138,13 +139,13 @@ class CopiedLog:
             if queue is not None:
                 queue.stage_encoded(entries)
                 self._backlog.add(queue)
-                touched.add((queue.topic, queue.queue_id))
+                touched[queue.topic, queue.queue_id] = None
         self._indexer.stage_hashed(keys, count, position)
         with piece[:size] as records:
             self._write(records, stored_ms)
         return True
 
-    def _take_some(self, piece: memoryview, room: int, touched: set[tuple[str, int]]) -> bool:
+    def _take_some(self, piece: memoryview, room: int, touched: dict[tuple[str, int], None]) -> bool:
         """All records of the piece; beside the core only some, which is for ordinary ones. False without one."""
         most = len(piece) if core is None else max(_AT_ONCE_BYTES, int.from_bytes(piece[:4], "big"))
         data = bytes(piece[:most])
@@ -198,7 +199,7 @@ class CopiedLog:
 
     # --- writing ---
 
-    def _enter(self, data: bytes, records: list[_Placed], touched: set[tuple[str, int]]) -> None:
+    def _enter(self, data: bytes, records: list[_Placed], touched: dict[tuple[str, int], None]) -> None:
         """Write them; a queue whose offsets jump is brought there when everything before is written."""
         base, written, stored_ms = self._log.end, 0, 0
         targets: dict[tuple[bytes, int], ConsumeQueue | None] = {}  # most records of a run belong to few queues
@@ -220,7 +221,7 @@ class CopiedLog:
             if not flag or is_indexed(flag):
                 keys.append((topic + b"#", properties, position, stored_ms))
         self._write(data[written:], stored_ms)
-        touched.update((queue.topic, queue.queue_id) for queue in targets.values() if queue is not None)
+        touched |= {(queue.topic, queue.queue_id): None for queue in targets.values() if queue is not None}
 
     def _write(self, data: Buffer, stored_ms: int) -> None:
         if not data:

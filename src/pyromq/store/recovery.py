@@ -163,7 +163,8 @@ class Recovery:
         self._durable = max(seal.durable_end, self._noted)
         self._report.deleted = dict(seal.deleted)
         self._rescan_from.append(seal.position)
-        for name in seal.queues.keys() - {f"{topic}/{queue_id}" for topic, queue_id in self._queues}:
+        found = {f"{topic}/{queue_id}" for topic, queue_id in self._queues}
+        for name in [each for each in seal.queues if each not in found]:
             topic, _, number = name.rpartition("/")
             self._queues[topic, int(number)] = self._new_queue(topic, int(number))
         for (topic, queue_id), queue in self._queues.items():

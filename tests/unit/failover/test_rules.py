@@ -304,6 +304,83 @@ def test_a_last_master_that_lost_its_end_makes_the_lost_lease_again_for_who_has_
     assert isinstance(step, KeepWaiting) and "cannot be master now (the disk is full): mend that" in step.reason
 
 
+LOST: dict[str, Any] = {"seen_s": 0.0, "is_sure": False}  # and every earlier lease has ended
+CUT_SHORT = replace(MASTER, end=90, flushed=90, log_number=3, replicas=(), members=(A, B, C))
+WHOLE = replace(REPLICA, end=120, flushed=120, log_number=3)
+
+
+def test_a_master_that_lost_its_end_waits_for_all_who_may_have_more_of_it() -> None:
+    """Who answers need not have been in sync, and the record that would say so is lost."""
+    behind = Census(answers={C: replace(WHOLE, address=C, end=95, flushed=95)})
+    step = decide(sight(A, CUT_SHORT, None, **LOST, census=behind))
+    assert isinstance(step, KeepWaiting) and f"{B} may have more" in step.reason, "C lacks what A and B acknowledged"
+    all_answer = Census(answers={**behind.answers, B: WHOLE})
+    assert written(decide(sight(A, CUT_SHORT, None, **LOST, census=all_answer))).holder == B
+    asynchronous = replace(CUT_SHORT, waits=False)
+    assert written(decide(sight(A, asynchronous, None, **LOST, census=behind))).holder == C, "nothing was promised"
+
+
+def test_an_agent_that_has_seen_more_confirmed_than_its_master_has_waits_for_all() -> None:
+    given: dict[str, Any] = {"record": None, **LOST, "newest": RECORD}
+    as_short = {C: replace(WHOLE, address=C, end=90, flushed=90)}
+    step = decide(sight(A, CUT_SHORT, **given, census=Census(answers=as_short)))
+    assert isinstance(step, KeepWaiting) and f"{B} may have more" in step.reason
+    all_answer = Census(answers={**as_short, B: replace(WHOLE, end=90)})
+    assert written(decide(sight(A, CUT_SHORT, **given, census=all_answer))).holder == A, "nobody has what is missing"
+
+
+def test_a_log_of_another_line_hides_nobody_who_has_the_end() -> None:
+    ours, theirs = (Epoch(number=3, start=0, mark=mark) for mark in (7, 8))
+    answers = {
+        B: replace(WHOLE, epochs=(ours,)),
+        C: replace(WHOLE, address=C, end=150, flushed=150, epochs=(theirs,)),  # follows A, and has not compared yet
+    }
+    master = replace(CUT_SHORT, epochs=(ours,))
+    assert written(decide(sight(A, master, None, **LOST, census=Census(answers=answers)))).holder == B
+
+
+def test_of_two_logs_with_the_end_that_of_a_disk_which_takes_messages_gets_the_lost_lease() -> None:
+    full = replace(WHOLE, failing="the disk is full")
+    answers = {B: full, C: replace(WHOLE, address=C)}
+    given = written(decide(sight(A, CUT_SHORT, None, **LOST, census=Census(answers=answers))))
+    assert (given.holder, given.confirmed) == (C, 120), "nor is it master with less, should it lose its end, too"
+    longest = Census(answers={**answers, B: replace(full, end=121)})
+    assert isinstance(decide(sight(A, CUT_SHORT, None, **LOST, census=longest)), KeepWaiting)
+
+
+def test_members_that_only_the_agent_remembers_are_waited_for() -> None:
+    """The disk is an older copy, from before they came."""
+    alone, nobody = replace(CUT_SHORT, end=120, flushed=120, members=()), Census(answers={})
+    three = replace(RECORD, in_sync=(A, B, C))
+    step = decide(sight(A, alone, None, **LOST, newest=three, census=nobody))
+    assert isinstance(step, KeepWaiting) and f"{B}, {C} do not answer" in step.reason
+    third = Census(answers={C: replace(WHOLE, address=C)})
+    again = written(decide(sight(A, alone, None, **LOST, newest=three, census=third)))
+    assert (again.holder, again.members) == (A, (A, B, C))
+
+
+def test_a_lost_lease_is_not_made_again_under_a_number_that_the_agent_has_seen() -> None:
+    """Two leases of one number are for an operator, also where nothing was acknowledged under one of them."""
+    whole, third = replace(CUT_SHORT, end=120), Census(answers={C: replace(WHOLE, address=C)})
+    given = replace(RECORD, holder=B, number=4)
+    assert written(decide(sight(A, whole, None, **LOST, newest=given, census=third))).number == 5
+
+
+def test_a_master_that_was_started_anew_looks_for_its_end_before_it_writes_its_lease_again() -> None:
+    """The agent lived on, its lease is running, and the store was emptied meanwhile."""
+    mine = replace(RECORD, renewals=50)
+    given: dict[str, Any] = {"record": None, "mine": mine, "is_restarted": True}
+    assert decide(sight(A, CUT_SHORT, **given)) == Ask((B,), only=True)
+    assert isinstance(decide(sight(A, CUT_SHORT, **given, census=Census(answers={}))), KeepWaiting)
+    lease = written(decide(sight(A, CUT_SHORT, **given, census=Census(answers={B: WHOLE}))))
+    assert (lease.holder, lease.number, lease.confirmed) == (B, 4, 120)
+    as_short = Census(answers={B: replace(WHOLE, end=90)})
+    assert written(decide(sight(A, CUT_SHORT, **given, census=as_short))).holder == A
+    left_behind = replace(RECORD, holder=C, number=7, renewals=60)
+    over = {**given, "record": left_behind, "census": Census(answers={B: WHOLE})}
+    assert written(decide(sight(A, CUT_SHORT, **over))).number == 9
+
+
 def test_who_takes_over_without_being_sure_has_the_longest_log() -> None:
     expired = {**UNSURE, "seen_s": 0.0}
     assert decide(sight(B, REPLICA, KNOWN, **expired)) == Ask((A, B, C))
@@ -730,6 +807,9 @@ def test_a_master_that_was_started_anew_with_less_than_was_confirmed_does_not_go
     assert written(decide(sight(A, master, replace(RECORD, in_sync=(A,)), **given, census=nobody))).holder == A
     as_short = replace(REPLICA, log_number=3, end=99, flushed=99)
     assert written(decide(sight(A, master, **given, census=Census(answers={B: as_short})))).holder == A
+    older = {B: replace(as_short, metadata=6)}
+    kept = decide(sight(A, replace(master, metadata=6), **given, census=Census(answers=older)))
+    assert written(kept).holder == A, "tables that all have lost are not waited for either"
     three = replace(RECORD, in_sync=(A, B, C))
     assert isinstance(decide(sight(A, master, three, **given, census=Census(answers={B: as_short}))), KeepWaiting)
 
@@ -743,6 +823,17 @@ def test_a_master_that_was_started_anew_with_older_tables_gives_the_lease_to_who
     for answers in ({}, {B: replace(replica, end=119)}, {B: replace(replica, metadata=6)}):
         kept = written(decide(sight(A, master, **RESTARTED, census=Census(answers=answers))))
         assert (kept.holder, kept.number) == (A, 3)
+
+
+def test_a_master_that_was_started_anew_overlooks_nobody_for_one_that_cannot_be_master() -> None:
+    master, replica = replace(MASTER, log_number=3, replicas=()), replace(REPLICA, log_number=3, end=121, flushed=121)
+    three = replace(RECORD, in_sync=(A, B, C))
+    longest = replace(replica, end=130, flushed=130, failing="the disk is full")
+    answers = {B: longest, C: replace(replica, address=C)}
+    assert written(decide(sight(A, master, three, **RESTARTED, census=Census(answers=answers)))).holder == C
+    older, as_long = replace(master, metadata=6), replace(replica, end=120, flushed=120)
+    answers = {B: replace(as_long, metadata=6), C: replace(as_long, address=C)}
+    assert written(decide(sight(A, older, three, **RESTARTED, census=Census(answers=answers)))).holder == C
 
 
 def test_a_master_that_was_started_anew_goes_on_if_nobody_has_more() -> None:

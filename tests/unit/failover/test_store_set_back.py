@@ -202,7 +202,7 @@ def test_going_on_with_too_few_answers_is_found(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_lost_lease_that_anybody_makes_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doubt, "not_last_master", lambda *given: "")
-    monkeypatch.setattr(rules, "_is_of_one_line", lambda *given: False)  # else it is made for the member that has more
+    monkeypatch.setattr(rules, "_continues", lambda *given: False)  # else it is made for the member that has more
     assert is_found(kind=OldMasterFirst)
 
 

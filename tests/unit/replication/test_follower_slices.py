@@ -48,8 +48,8 @@ class Rig:
             self.log += encode_record(draft, **where, stored_ms=7, store_host=b"\x7f\0\0\1\0\0\x2a\x9f")
         self.size = len(self.log) // 4  # of a record
 
-    def _copied(self, queues: set[tuple[str, int]]) -> None:
-        self.flushes.append(queues)
+    def _copied(self, queues: dict[tuple[str, int], None]) -> None:
+        self.flushes.append(set(queues))
 
     def slice(self, start: int, end: int) -> bytes:
         """From the second byte of the log on: the first one the replica knew."""

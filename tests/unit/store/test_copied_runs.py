@@ -88,7 +88,7 @@ def outcome(data: bytes, pieces: list[int]) -> dict[str, Any]:
             start += size
             before = store.end_position
             try:
-                touched |= store.copies.take(buffer)
+                touched |= store.copies.take(buffer).keys()
             except MQError as error:
                 said = f"{type(error).__name__}: {error}"
             del buffer[: store.end_position - before]

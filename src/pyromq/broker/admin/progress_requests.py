@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from datetime import datetime
 from functools import partial
+from math import fsum
 from typing import Final
 
 from msgspec import UNSET, UnsetType
@@ -69,7 +70,7 @@ class ProgressHandler:
         table: dict[QueueId, bodies.QueueProgress] = {}
         for name in names:
             table |= yield from self._queue_progress(header.consumer_group, name)
-        rate = sum(self._stats.get_rate(name, header.consumer_group) for name in names)
+        rate = fsum(self._stats.get_rate(name, header.consumer_group) for name in names)
         return (yield from encoded(bodies.ConsumeStatsBody(offset_table=table, consume_tps=rate), "offset_table"))
 
     def broker_stats(self, connection: Connection, request: Received[GetBrokerConsumeStatsHeader]) -> Steps:

@@ -77,7 +77,7 @@ class GroupCommit:
             self._sends.append(pending)
         else:
             self._hasty.append(pending)
-        self._touched.keys.add(queue)
+        self._touched.keys[queue] = None
         if pending[0] is not self._sender:
             self._sender, self._alone_commits = pending[0], 0
         if not self._scheduled and self._alone_commits < _ALONE_COMMITS:
@@ -103,7 +103,7 @@ class GroupCommit:
     def staged_internally(self, queue: QueueKey, on_stored: OnStored) -> None:
         """An internal write was staged; it shares the commit, and the fsync, with what clients send."""
         self._internal.append(on_stored)
-        self._touched.keys.add(queue)
+        self._touched.keys[queue] = None
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._commit)

@@ -33,7 +33,8 @@ class HighWatermark:
     def __init__(self, store: MessageStore, *, is_shut: bool = False) -> None:
         self._store = store
         self._safe = store.visible_end  # may be seen up to here
-        self._unreported: deque[tuple[int, set[QueueKey]]] = deque()  # end, queues: not all of it has become visible
+        # end, queues: not all of it has become visible
+        self._unreported: deque[tuple[int, dict[QueueKey, None]]] = deque()
         self._reported = self._safe  # ``advance`` has returned the queues of what lies before
         self.is_shut = is_shut
         self._opened_end = store.end_position
@@ -56,10 +57,10 @@ class HighWatermark:
         """What ends there or before was answered."""
         self._safe = max(self._safe, position)
 
-    def add(self, queues: set[QueueKey]) -> None:
+    def add(self, queues: dict[QueueKey, None]) -> None:
         """More of these queues was stored; ``advance`` follows."""
         if len(self._unreported) >= _UNREPORTED_MAX:
-            queues = queues | self._unreported.pop()[1]
+            queues = self._unreported.pop()[1] | queues
         self._unreported.append((self._store.end_position, queues))
 
     def open_if_ready(self, required: int | None) -> bool:
@@ -69,7 +70,7 @@ class HighWatermark:
         self.is_shut = False
         return True
 
-    def advance(self, required: int | None, *, everything: bool) -> set[QueueKey]:
+    def advance(self, required: int | None, *, everything: bool) -> dict[QueueKey, None]:
         """Show what is safe by now, and return the queues of which more is visible; ``everything``: nothing waits."""
         self._store.visible_max = self._most(required, everything)
         everything = everything and not self.is_hiding
@@ -77,9 +78,9 @@ class HighWatermark:
         if everything:
             self._safe = visible
         if visible == self._reported and not everything:
-            return set()  # a reader that looked would see nothing new
+            return {}  # a reader that looked would see nothing new
         self._reported = visible
-        queues = set[QueueKey]()
+        queues: dict[QueueKey, None] = {}
         for _, touched in self._unreported:
             queues |= touched
         while self._unreported and (everything or self._unreported[0][0] <= visible):

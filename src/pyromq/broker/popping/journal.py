@@ -76,8 +76,9 @@ class _Turn:
         self.settling = [*(change for _, change in self.changed), *acks]
         return [*self.handed_out, *self.settling]
 
-    def touched(self) -> set[InFlightQueue]:
-        return {queue for queue, _ in self.changed} | self.acks.keys()
+    def touched(self) -> dict[InFlightQueue, None]:
+        """Queues whose rows changed, in an order that does not depend on hashes."""
+        return dict.fromkeys([*(queue for queue, _ in self.changed), *self.acks])
 
 
 class PopJournal:
@@ -209,7 +210,7 @@ class PopJournal:
             self._table.applied = max(self._table.applied, turn.offset + 1)
         else:
             for queue in touched:  # they may have expired meanwhile
-                for out in {*queue.rows.values()}:
+                for out in dict.fromkeys(queue.rows.values()):
                     self._table.watch(queue, out)
         for then in turn.thens:
             try:

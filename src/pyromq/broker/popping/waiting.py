@@ -99,7 +99,7 @@ class WaitingPops:
     def wake(self, queues: Iterable[QueueKey]) -> None:
         """There are new messages in these."""
         if len(self._waiters):
-            for topic in {topic for topic, _ in queues}:
+            for topic in dict.fromkeys(topic for topic, _ in queues):
                 self._wake_buckets(topic, list(self._buckets.get(topic, ())))
 
     def wake_group(self, group: str, topic: str) -> None:

@@ -144,9 +144,18 @@ async def test_queues_behind_a_slow_flush_are_named_once_they_are_many() -> None
         read = Touched()
         read.add_together([one])
         all_of.add_all(read)
-    assert all_of.keys == {ORDERS} and all_of.names() == {ORDERS}
+    assert list(all_of.keys) == list(all_of.names()) == [ORDERS]
     assert len(all_of._unnamed) == 0
-    assert Touched([ORDERS]).names() == {ORDERS} and Touched().names() == set()
+    assert list(Touched([ORDERS]).names()) == [ORDERS] and not Touched().names()
+
+
+async def test_queues_are_named_in_the_order_of_writing() -> None:
+    """Not in that of hashes of text, which is another one in each process."""
+    written = [(f"topic-{number}", number) for number in range(20)]
+    touched, later = Touched(written[:5]), Touched(written[2:10])
+    touched.add_all(later)
+    touched.add_together([QueueTail(*each) for each in written])
+    assert list(touched.names()) == written
 
 
 async def test_an_asynchronous_store_answers_and_wakes_at_once() -> None:
@@ -420,7 +429,7 @@ class FailingReader:
 
 async def test_a_reader_that_fails_keeps_no_other_from_being_woken() -> None:
     rig, wire, woken = Rig(Flush.ASYNC), Wire(), list[set[QueueKey]]()
-    behind = SimpleNamespace(wake=lambda queues: woken.append(queues.names()))
+    behind = SimpleNamespace(wake=lambda queues: woken.append(set(queues.names())))
     rig.readers.join(FailingReader(), behind)
     rig.send(wire)
     await turn()

@@ -37,12 +37,12 @@ class Rig:
         self.store.end_position = end
         if waits:
             self.watermark.hide_new()
-        self.watermark.add({("t", queue)})
+        self.watermark.add({("t", queue): None})
         self.advance(everything=not waits)
 
     def advance(self, *, everything: bool) -> None:
         if queues := self.watermark.advance(self.required, everything=everything):
-            self.told.append(queues)
+            self.told.append(set(queues))
 
 
 def test_what_waits_is_hidden_and_what_was_answered_is_told() -> None:

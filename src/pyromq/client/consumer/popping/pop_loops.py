@@ -76,7 +76,7 @@ class PopLoops:
         return found
 
     def _follow(self, wanted: dict[tuple[PopTarget, Subscription], None]) -> None:
-        for key in self._loops.keys() - wanted.keys():
+        for key in [each for each in self._loops if each not in wanted]:
             self._loops.pop(key).cancel()
         for key in wanted:
             if key not in self._loops or self._loops[key].done():
