@@ -112,13 +112,9 @@ class AgentState:
     stepped_s: float = float("-inf")  # when that was
 
     def note_record(self, found: StoredLease | None, now_s: float, blind_s: float) -> None:
-        """A record that is older than the last one, or was not looked at for so long, may be of a store set back.
-
-        If the store did not answer meanwhile, the very same record may be a backup: the lease may have been renewed
-        since, so it is seen from now on.
-        """
+        """A record that is older than the last one, or was not looked at for so long, may be of a store set back."""
         before, is_blind = self.found, now_s - self.read_s > blind_s
-        if found != before or is_blind or not self.is_store_reached:
+        if found != before or is_blind:
             self.seen_s = now_s  # after the read: it cannot be older than that
             self.is_news = True
         if is_blind or (before is not None and (found is None or found.record.is_older_than(before.record))):

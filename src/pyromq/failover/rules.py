@@ -62,14 +62,15 @@ def _written_again(sight: Sight, broker: BrokerStatus) -> Step | None:
     """The record of a master whose time is running, when the store was set back, emptied or set forward under it.
 
     Nobody can have taken the lease meanwhile. One that another holds is of a state that this set had left behind; who
-    follows it already knows its number, so the next one is written.
+    follows it already knows its number, so the next one is written. Not for a broker that was started anew, and has no
+    time of its own: if the store was set back to before a renewal that nobody else saw, the other has taken the lease.
     """
     mine, record = sight.mine, sight.record
     if mine is None or broker.role is not MemberRole.MASTER or broker.number != mine.number:
         return None
     number = mine.number
     if record is not None and record.number >= mine.number:
-        if record.holder != mine.holder and not record.forced:
+        if record.holder != mine.holder and not record.forced and broker.granted_s > 0:
             number = record.number + 1
         elif record.holder != mine.holder or not record.is_older_than(mine):
             return None

@@ -129,28 +129,3 @@ def test_what_an_agent_before_had_waited_for_is_not_shown_any_more() -> None:
         return broker.note
 
     asyncio.run(look()).assert_awaited_once_with("", (ME,), 0)
-
-
-def test_a_lease_may_have_been_renewed_before_a_store_that_did_not_answer_was_set_back() -> None:
-    """The record is the one that was seen before, and yet its holder may have its time (seed 720122)."""
-
-    async def look_again() -> float:
-        store, broker, now_s = AsyncMock(), AsyncMock(), 1_000.0
-        record = LeaseRecord(holder=MASTER, number=3, in_sync=(MASTER, ME), duration_ms=4_000)
-        broker.status.return_value = BrokerStatus(
-            address=ME, role=MemberRole.REPLICA, number=3, end=0, metadata=1, master=MASTER
-        )
-        agent = Agent(ME, store, broker, AsyncMock(), now_s=lambda: now_s)
-        store.read.return_value = StoredLease(record, "7")
-        await agent.look()
-        now_s += 1.0
-        await agent.look()
-        assert agent.state.seen_s == 1_000.0, "it is seen since then"
-        store.read.side_effect = LeaseError("no response in time")
-        await agent.look()
-        now_s += 2.0
-        store.read.side_effect = None
-        await agent.look()
-        return agent.state.seen_s
-
-    assert asyncio.run(look_again()) == 1_003.0
