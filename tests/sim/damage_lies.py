@@ -35,7 +35,7 @@ DAMAGE_LIES: Final = (
         "reads pass over damage",
         "a master answers without the damaged message, and hands over afterwards",
         wrapped(Scrub, "_was_read", _unheld),
-        90000,
+        90_007,
         kinds=(DAMAGE,),
         is_of_sets=True,
     ),

@@ -36,6 +36,7 @@ from pyromq.testing.faulty_disk import FaultyDisk
 from tests.sim.damage_lies import DAMAGE_LIES
 from tests.sim.lease_models import EtcdModel, PostgresModel
 from tests.sim.lie import Lie, Planting, both, replaced, wrapped
+from tests.sim.machine_lies import MACHINE_LIES
 from tests.sim.pop_lies import POP_LIES
 from tests.sim.promise_lies import PROMISE_LIES
 from tests.sim.right_lies import RIGHT_LIES
@@ -236,7 +237,7 @@ LIES: Final = (
         "lease expires early",
         "others take it before its holder has lost it",
         replaced(Sight, "is_expired", property(lambda self: self.now_s - self.seen_s > 0.3)),
-        1,
+        2,
     ),
     _of_sets(
         "anybody takes over",
@@ -315,7 +316,7 @@ LIES: Final = (
         "out of order",
         "an orderly listener gets the newest first",
         wrapped(QueueBuffer, "take", _backwards),
-        34,
+        79,
         clients=("orderly",),
     ),
     Lie(
@@ -404,7 +405,7 @@ LIES: Final = (
         "members are not asked",
         "silence counts as consent",
         replaced(doubt, "lacks_answers", lambda *_, **__: ""),
-        54,
+        56,
         "old lease",
     ),
     _of_sets(
@@ -440,6 +441,7 @@ LIES: Final = (
     *DAMAGE_LIES,
     *STOP_LIES,
     *PROMISE_LIES,
+    *MACHINE_LIES,
 )
 BY_NAME: Final = {each.name: each for each in (*LIES, *POP_LIES)}
 

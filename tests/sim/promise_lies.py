@@ -31,9 +31,9 @@ def _taken_back(plain: Any) -> Any:
     return write
 
 
-def _without_a_look(plain: Any) -> Any:
+def _as_if_it_ran(plain: Any) -> Any:
     def written_again(sight: Any, broker: Any) -> Any:
-        return plain(dataclasses.replace(sight, is_restarted=False), broker)
+        return plain(dataclasses.replace(sight, is_restarted=False), replace(broker, granted_s=1.0))
 
     return written_again
 
@@ -58,7 +58,7 @@ PROMISE_LIES: Final = (
     Lie(
         "leases are taken back",
         "a master that gave its lease away, because its disk is an older copy, makes the next one",
-        both(wrapped(Agent, "_write", _taken_back), wrapped(rules, "_written_again", _without_a_look)),
+        both(wrapped(Agent, "_write", _taken_back), wrapped(rules, "_written_again", _as_if_it_ran)),
         500_049,
         kinds=(COPY,),
         is_of_sets=True,

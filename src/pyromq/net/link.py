@@ -51,6 +51,7 @@ class Link:
         self._outcome: asyncio.Future[Outcome] | None = None  # of the attempt under way
         self._attempt: asyncio.Task[None] | None = None
         self._last_failure = ""
+        self._gone = ""  # why there is nobody to connect to any more, though whoever asks lives on
 
     @property
     def phase(self) -> Phase:
@@ -68,13 +69,15 @@ class Link:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
-    async def close(self) -> None:
+    async def close(self, *, gone: str = "") -> None:
         """Final: an attempt under way is given up, and callers that wait for it get ClientClosedError.
 
-        A peer that does not take what is unsent is not waited for.
+        ``gone`` says why the peer alone is of no use any more: they get ConnectFailedError, and may ask another one. A
+        peer that does not take what is unsent is not waited for.
         """
+        self._gone = gone
         self._state.closed()
-        self._settle(ClientClosedError(f"the link to {self.address} was closed"))
+        self._settle(self._closed())
         if self._attempt is not None:
             self._attempt.cancel()
             await asyncio.gather(self._attempt, return_exceptions=True)
@@ -117,6 +120,8 @@ class Link:
             try:
                 return await self._connection_now()
             except ConnectFailedError:
+                if self._gone:
+                    raise
                 await asyncio.sleep(max(1, self._state.retry_at_ms - self._clock.monotonic_ms()) / 1000)
 
     async def _connection_now(self) -> Connection:
@@ -127,7 +132,7 @@ class Link:
                 retry_ms = self._state.retry_at_ms - self._clock.monotonic_ms()
                 raise self._failure(f"{self._last_failure}; next attempt in {retry_ms} ms")
             case LinkStep.REFUSE:
-                raise ClientClosedError(f"the link to {self.address} was closed")
+                raise self._closed()
             case LinkStep.CONNECT:
                 self._outcome = asyncio.get_running_loop().create_future()
                 self._attempt = asyncio.get_running_loop().create_task(self._try())
@@ -179,6 +184,11 @@ class Link:
         self._connection = None
         self._last_failure = f"the connection to {self.address} ended: {connection.close_reason}"
         self._state.lost(self._clock.monotonic_ms(), was_heard=connection.bytes_in > 0)
+
+    def _closed(self) -> ConnectFailedError | ClientClosedError:
+        if self._gone:
+            return self._failure(f"{self.address} {self._gone}")
+        return ClientClosedError(f"the link to {self.address} was closed")
 
     def _failure(self, text: str) -> ConnectFailedError:
         return ConnectFailedError(text, peer=str(self.address))

@@ -161,6 +161,18 @@ async def test_closing_while_connecting_ends_the_attempt_and_every_wait() -> Non
 
 
 @on_a_loop
+async def test_who_waits_for_a_peer_that_is_gone_may_ask_another_one() -> None:
+    """The client lives on: one that is closed would end a forwarder of kept messages for good (seed 735039)."""
+    world = World()
+    wanting = [world.want(), world.want(wait=True)]
+    await turn()
+    await world.link.close(gone="is in no route any more")
+    wanting += [world.want(), world.want(wait=True)]
+    for result in await asyncio.gather(*wanting, return_exceptions=True):
+        assert isinstance(result, ConnectFailedError) and f"{PEER} is in no route any more" in str(result)
+
+
+@on_a_loop
 async def test_closing_a_ready_link_closes_its_connection() -> None:
     world = World()
     async with world.link as link:

@@ -245,7 +245,7 @@ class Client:
             try:
                 for link in self.brokers.forget_unrouted(self.routes.all()):
                     logger.info("broker is in no route any more: address=%s", link.address)
-                    await link.close()
+                    await link.close(gone="is in no route any more")
                 await self.heartbeat_now()
             except Exception:  # a mistake of ours must not end it: a client that is not heard loses its queues
                 logger.exception("heartbeats failed, trying again: client=%s", self.id)
