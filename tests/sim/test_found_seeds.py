@@ -40,7 +40,7 @@ _FOUND = {
     414055: "a judge: a retry that one of two stored alone was cut, and files with its message expired, as they may",
     610484: "a judge: a group had read what a master alone had stored, and passed over what has its offset now",
     470148: "a judge: copies of failed messages had gone to the other set, and the files of the first ones expired",
-    710026: "messages with a delay came early after a restart: the broker's clock had stood still while its machine slept",
+    710026: "messages with a delay came early after a restart: the clock of their broker stood still while it slept",
     710004: "a holder on a copy of a replica's disk began its lease a second time, and nobody followed it any more",
     710125: "a replica on a copy of its master's disk had been master under the same lease, and waited for an operator",
     720122: "a master that was started anew wrote its lease over that of another one, which had taken it rightly",
