@@ -31,7 +31,7 @@ MACHINE_LIES: Final = (
         "copies are masters",
         "a broker takes the lease that it finds on a copy of another member's disk for its own",
         replaced(LeaseState, "copied_by", lambda self, address: self),
-        710_125,
+        710_162,
         kinds=(SEED,),
         is_of_sets=True,
     ),
