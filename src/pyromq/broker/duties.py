@@ -56,6 +56,7 @@ class Duties:
         self._slow_ticked_ms = 0
         self._offsets_saved_ms = 0
         self._log_end = -1  # when it was looked at last
+        self._might_write = False  # when the duties were done last
 
     async def run(self) -> None:
         """Do the duties until cancelled."""
@@ -78,11 +79,14 @@ class Duties:
         return bool(self._log_end != before or path.pressure.waiting_for_disk or path.pressure.waiting_for_replicas)
 
     def _is_due(self) -> bool:
-        """Whether a second is over, a request has waited long enough, or something is done in parts."""
+        """Whether a second is over, the lease has begun or ended, a request has waited long enough, or something is
+        done in parts.
+        """
         now_ms, parts, services = self._clock.monotonic_ms(), self._parts, self._parts.services
         handlers = parts.handlers
         return (
             now_ms - self._ticked_ms >= _SLOW_TICK_MS
+            or self._roles.may_write != self._might_write  # what is due goes now, and the gate shuts when none may come
             or parts.waiters.is_due(now_ms)
             or parts.popping.is_due(now_ms, self._clock.now_ms())
             or bool(handlers.watches.watches.waiting)
@@ -106,7 +110,7 @@ class Duties:
 
     def _due(self) -> list[Duty]:
         now_ms, parts, services = self._clock.monotonic_ms(), self._parts, self._parts.services
-        self._ticked_ms = now_ms
+        self._ticked_ms, self._might_write = now_ms, self._roles.may_write
         found = [
             parts.handlers.pulls.respond_due,
             parts.handlers.pulls.recheck_some,
@@ -119,7 +123,7 @@ class Duties:
             services.maintenance.tick,
             self._roles.tick,
         ]
-        if self._settings.replication.role is not Role.REPLICA and self._roles.may_write:
+        if self._settings.replication.role is not Role.REPLICA and self._might_write:
             found += [services.transaction_checks.tick, services.delay_runner.tick, parts.popping.pops.tick]
         if now_ms - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now_ms

@@ -249,6 +249,8 @@ class Agent:
         if state.is_news or not (state.is_sure and state.is_settled and state.asked_s == float("inf")):
             return False
         assert state.found is not None
+        if state.held_s is not None or state.failing_s != float("inf"):  # clients wait for the next step
+            return False
         if now_s - state.seen_s > timing.ended_after_s(state.found.record):
             return False
         is_holder = state.found.record.holder == self.me
@@ -372,6 +374,7 @@ class Agent:
         state, now_s = self.state, self._now_s()
         if step == RENEWED:
             logger.debug("failover: %s", step)
+            state.step = step  # between two renewals there is no other one: a failure that comes again is new
             return
         if step != state.step and now_s - state.reported_s.get(step, float("-inf")) > _LOG_AGAIN_S:
             logger.info("failover: %s", step)

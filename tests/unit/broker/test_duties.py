@@ -191,12 +191,14 @@ class Idle:
                 ),
             ),
         )
+        self.may_write = True
+        rig.duties._roles = cast(RoleChanges, self)  # which are asked for ``may_write`` alone
         rig.duties.tick = self.tick  # type: ignore[method-assign]
         self.looks(250)
 
     def tick(self) -> None:
         self.ticks += 1
-        self.rig.duties._ticked_ms = self.rig.clock.monotonic_ms()
+        self.rig.duties._ticked_ms, self.rig.duties._might_write = self.rig.clock.monotonic_ms(), self.may_write
 
     def looks(self, *after_ms: int) -> list[tuple[bool, float]]:
         """Whether each of these looks did the duties, and how long the next one is waited for."""
@@ -229,6 +231,16 @@ async def test_an_idle_broker_answers_a_pull_when_its_time_is_over() -> None:
     deadline_ms = idle.rig.clock.monotonic_ms() + 400
     idle.waiters.hold(HeldPop(None, cast(Any, None), deadline_ms, cast(Any, None), print))
     assert [is_done for is_done, _ in idle.looks(250, 250)] == [False, True]
+
+
+async def test_an_idle_broker_notices_that_its_lease_has_begun_or_ended() -> None:
+    """Delayed messages wait for the first tick with a lease, and without one the next tick shuts the gate for sends."""
+    idle = Idle(Rig())
+    assert idle.looks(250) == [(False, 0.25)]
+    idle.may_write = False
+    assert idle.looks(250, 250) == [(True, 0.25), (False, 0.25)]
+    idle.may_write = True
+    assert idle.looks(250, 250) == [(True, 0.25), (False, 0.25)]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 from unittest.mock import AsyncMock, Mock
 
 import pytest
+from msgspec.structs import replace
 
 from pyromq.failover.agent import Agent
 from pyromq.failover.doubt import Census
@@ -129,3 +130,61 @@ def test_what_an_agent_before_had_waited_for_is_not_shown_any_more() -> None:
         return broker.note
 
     asyncio.run(look()).assert_awaited_once_with("", (ME,), 0)
+
+
+class Holder:
+    """An agent whose broker is master, with a record that is renewed every 0.8 s."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+        self.store, self.broker = AsyncMock(), AsyncMock()
+        record = LeaseRecord(holder=ME, number=3, in_sync=(ME,), members=(ME,), duration_ms=4_000, renewals=9)
+        self.store.read.return_value, self.store.write.side_effect = StoredLease(record, "7"), self._write
+        self.status = BrokerStatus(
+            address=ME, role=MemberRole.MASTER, number=3, end=0, metadata=1, granted_s=3.0, renewals=9, members=(ME,)
+        )
+        self.broker.status.side_effect = lambda: self.status
+        self.agent = Agent(ME, self.store, self.broker, AsyncMock(), now_s=lambda: self.now_s)
+
+    def _write(self, record: LeaseRecord, version: str) -> str:
+        self.store.read.return_value = StoredLease(record, f"{version}+")
+        return f"{version}+"
+
+    async def look(self, after_s: float = 0.25) -> int:
+        """How often the broker was asked."""
+        self.now_s += after_s
+        before: int = self.broker.status.await_count
+        await self.agent.look()
+        return int(self.broker.status.await_count) - before
+
+
+def test_a_holder_asks_its_broker_between_two_renewals_while_clients_wait_for_what_it_decides() -> None:
+    async def looks() -> None:
+        holder = Holder()
+        assert [await holder.look() for _ in range(4)] == [1, 0, 0, 0]
+        usual = holder.status
+        holder.status = replace(usual, held=True)  # a planned change was given up: sends wait for their release
+        assert [await holder.look() for _ in range(2)] == [1, 1], "with the renewal that was due, and after it"
+        holder.broker.release.assert_awaited()
+        holder.status = usual
+        assert [await holder.look() for _ in range(2)] == [1, 0]
+        holder.status = replace(usual, failing="the disk hangs")
+        assert [await holder.look() for _ in range(4)][-2:] == [1, 1], "how long it fails is looked at closely"
+
+    asyncio.run(looks())
+
+
+def test_a_failure_that_comes_again_after_renewals_is_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def looks() -> None:
+        holder = Holder()
+        await holder.look()
+        for _ in range(2):
+            holder.store.read.side_effect = LeaseError("no response in time")
+            await holder.look()
+            holder.store.read.side_effect = None
+            for _ in range(400):
+                await holder.look()
+
+    with caplog.at_level("INFO"):
+        asyncio.run(looks())
+    assert caplog.text.count("no response in time") == 2

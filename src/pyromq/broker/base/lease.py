@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
@@ -105,6 +106,7 @@ class Lease:
         self._waiting = "", float("-inf")
         self._until_s = float("-inf")
         self._file: WholeFile | None = None
+        self.is_copy = False  # the file is another broker's, and stays it until this one takes part
         self.state = LeaseState()
         self.unpromised = _NEVER  # nothing beyond it was acknowledged: the first that is, is noted on disk before
         self.failing = ""  # why nothing can be acknowledged though the lease lasts; empty when it can
@@ -120,7 +122,10 @@ class Lease:
         state = self._file.load(msgspec.json.Decoder(LeaseState).decode) or LeaseState(is_new=True)
         if state.owner and state.owner != address:
             logger.warning("the store is a copy of another broker's: owner=%s, here=%s", state.owner, address)
-            state = state.copied_by(address)
+            state, self.is_copy = state.copied_by(address), True
+        elif state.number and not state.owner:
+            with suppress(OSError):  # of an older version: nothing else may change for months, and copies are made
+                self._file.save(msgspec.json.encode(msgspec.structs.replace(state, owner=address)))
         self._take_over(msgspec.structs.replace(state, owner=address))
 
     @property
@@ -130,9 +135,10 @@ class Lease:
     def save(self, state: LeaseState) -> None:
         """Write the lease to its file and take it over. Raises OSError; then nothing has changed."""
         assert self._file is not None, "not loaded"
-        if state != self.state:
+        if state != self.state or self.is_copy:
             self._file.save(msgspec.json.encode(state))
             self._take_over(state)
+            self.is_copy = False
             self.failing = ""
 
     def _take_over(self, state: LeaseState) -> None:
@@ -213,10 +219,19 @@ class Lease:
             self.save(msgspec.structs.replace(self.state, promised=self.state.epochs[-1]))
 
     def follows(self, master: str, number: int, decided: int = 0) -> None:
-        """It is a replica of that one; an operator chose the holder of the lease ``decided``. Raises OSError."""
+        """It is a replica of that one; an operator chose the holder of the lease ``decided``. Raises OSError.
+
+        Another's disk stays that one's until a master agrees with it, if this is the lease that its file knows: a
+        broker that was started with a wrong address, and then with its own, is the master that it was.
+        """
         self.end()
+        is_known = self.is_copy and number == self.state.number and decided <= self.state.decided
         state = msgspec.structs.replace(self.state, number=number, role="replica", master=master)
-        self.save(msgspec.structs.replace(state, decided=max(decided, state.decided)))
+        state = msgspec.structs.replace(state, decided=max(decided, state.decided))
+        if is_known:
+            self._take_over(state)
+        else:
+            self.save(state)
 
     def agreed(self, epochs: tuple[Epoch, ...]) -> None:
         """The log here is a prefix of the master's, which has these epochs. Raises OSError."""

@@ -113,7 +113,7 @@ class DelayRunner:
 
     def wake(self, queues: Touched) -> None:
         """Messages became visible, perhaps some that have to wait."""
-        if not self._queues.isdisjoint(queues.keys):
+        if not queues.keys.keys().isdisjoint(self._queues):  # looks at the fewer of the two
             self.soon()
 
     def soon(self) -> None:

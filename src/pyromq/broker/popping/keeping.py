@@ -45,6 +45,7 @@ class InFlightKeeper:
         self._saved = table.applied
         self._started_ms = clock.monotonic_ms()
         self._busy = False
+        self.is_behind = False  # on a replica: there is more to apply than one tick takes
 
     def tick(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -64,7 +65,7 @@ class InFlightKeeper:
 
     def follow(self) -> None:
         """Apply on a replica what the master's pops have changed."""
-        follow(self._store, self._table, _FOLLOWED_MAX)
+        self.is_behind = follow(self._store, self._table, _FOLLOWED_MAX) >= _FOLLOWED_MAX
 
     def save_now(self) -> None:
         """At the end, on this thread."""
@@ -89,7 +90,9 @@ class Popping:
         pops = self.pops
         if pops.waiting.is_due(now_ms):
             return True
-        return not self.is_replica and (pops.journal.has_unwritten or pops.table.has_expired(wall_ms))
+        if self.is_replica:
+            return self.keeper.is_behind
+        return pops.has_revived or pops.journal.has_unwritten or pops.table.has_expired(wall_ms)
 
     def tick(self) -> None:
         """Make expired messages available again; called ten times a second while there are any."""

@@ -266,6 +266,11 @@ class Pops:
             for group, topic in freed:
                 self.waiting.wake_group(group, topic)
 
+    @property
+    def has_revived(self) -> bool:
+        """Whether a pop came upon expired messages of others, whose waiting pops the next tick wakes."""
+        return bool(self._revived)
+
     def tick(self) -> None:
         """With every tick, while this broker may write."""
         self.journal.tick()

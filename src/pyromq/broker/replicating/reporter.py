@@ -60,7 +60,7 @@ class LeaseFollowing:
     def _agrees(self, status: BrokerStatus) -> bool:
         """Whether the log here is a prefix of the master's. Raises DivergedError, TooFarBehindError, OSError."""
         state, store = self._lease.state, self._store
-        if state.log_number != state.number or state.epochs != status.epochs:
+        if self._lease.is_copy or state.log_number != state.number or state.epochs != status.epochs:
             position = state.cut_position(status.epochs)
             if position is not None and position < store.end_position:
                 self._check_cut(status, position)

@@ -286,8 +286,23 @@ def test_a_copy_of_a_masters_disk_is_no_master_and_no_witness() -> None:
     assert (copy.state.number, copy.state.log_number, copy.state.epochs) == (3, 3, own.epochs), "true of the log"
     assert copy.state.promised == own.promised, "and not cut without a word"
     copy.follows("a:1", 3)
+    assert (copy.state.role, copy.state.master) == ("replica", "a:1")
+    copy.agreed(own.epochs)
     assert lease_of(disk, address="b:1").state == copy.state, "from now on it is its own"
     assert lease_of(disk, address="a:1").state.role == "replica", "and the old owner would have a copy"
+
+
+def test_a_master_that_was_started_with_a_wrong_address_is_master_again_with_its_own() -> None:
+    """It was alone, so nobody else would take over, and nothing has happened to its disk."""
+    disk = FaultyDisk()
+    lease_of(disk, address="a:1").promoted(3, 500)
+    own = lease_of(disk, address="a:1").state
+    wrong = lease_of(disk, address="a:2")
+    wrong.follows("a:1", 3)  # whom the record names: there is nobody
+    assert (wrong.state.role, wrong.state.master) == ("replica", "a:1")
+    assert lease_of(disk, address="a:1").state == own
+    wrong.follows("b:1", 4)
+    assert lease_of(disk, address="a:1").state.number == 4, "a newer lease is on the disk before it is obeyed"
 
 
 def test_a_file_from_before_owners_is_the_brokers_own() -> None:
@@ -295,3 +310,4 @@ def test_a_file_from_before_owners_is_the_brokers_own() -> None:
     lease_of(disk).promoted(3, 500)
     state = lease_of(disk, address="a:1").state
     assert (state.role, state.is_new, state.owner) == ("master", False, "a:1")
+    assert lease_of(disk, address="b:1").state.role == "replica", "from its first start on a copy is noticed"

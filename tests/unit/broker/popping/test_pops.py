@@ -457,6 +457,43 @@ async def test_a_waiting_pop_hears_of_an_expired_hand_out() -> None:
     assert result.messages()[0].attempts == 2
 
 
+async def test_a_tick_is_due_when_the_pop_of_another_came_upon_an_expired_hand_out() -> None:
+    """Else an idle broker would let the waiting one wait for its next second."""
+    rig = PopRig()
+    rig.send("a")
+    await rig.pop(invisible_ms=1_000)
+    await rig.pop(group="others", invisible_ms=60_000)
+    await rig.pass_ms(0)
+    task = asyncio.create_task(rig.pops.pop(request()))
+    await settled()
+    rig.clock.advance_ms(1_000)
+    assert await rig.pop(group="others") == []
+    assert rig.popping.is_due(rig.clock.monotonic_ms(), rig.clock.now_ms())
+    await rig.pass_ms(0)
+    assert await task is not None
+    await rig.pass_ms(0)
+    assert not rig.popping.is_due(rig.clock.monotonic_ms(), rig.clock.now_ms())
+
+
+async def test_a_replica_that_lacks_much_of_the_journal_applies_it_with_every_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = PopRig()
+    before.send("a", "b", "c")
+    for _ in range(3):
+        await before.pop(1)
+        await before.pass_ms(0)
+    rig = before.again()
+    rig.popping.keeper._table.applied = 0
+    replica = replace(rig.popping, is_replica=True)
+    monkeypatch.setattr("pyromq.broker.popping.keeping._FOLLOWED_MAX", 2)
+    monkeypatch.setattr("pyromq.store.in_flight.snapshot._READ_COUNT", 1)
+    replica.tick()
+    assert replica.is_due(rig.clock.monotonic_ms(), rig.clock.now_ms())
+    replica.tick()
+    assert not replica.is_due(rig.clock.monotonic_ms(), rig.clock.now_ms())
+
+
 async def test_a_waiting_pop_in_order_hears_of_an_acknowledgement() -> None:
     rig = PopRig()
     rig.send("a", "b")
