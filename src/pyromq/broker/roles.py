@@ -84,7 +84,8 @@ class RoleChanges:
             return
         disk, settings = self._environment.disk, self._environment.settings
         if not self._lease.is_loaded:
-            self._lease.load(disk, store.layout.config, address)
+            is_lasting = settings.port != 0  # else the system chooses another one with every start
+            self._lease.load(disk, store.layout.config, address if is_lasting else "")
             role = self._lease.state.role
             if role:
                 settings.replication = replace(settings.replication, role=self._role_of(role))

@@ -117,13 +117,16 @@ class Lease:
         self.cut_messages = 0  # that this broker had alone when it came back, and that are kept in its folder
 
     def load(self, disk: Disk, config: Path, address: str = "") -> None:
-        """Load the lease of the broker with this address from its file. Raises CorruptFileError, OSError."""
+        """Load the lease of the broker with this address from its file. Raises CorruptFileError, OSError.
+
+        Without an address, of a broker that has another one with every start, nothing says whose the file is.
+        """
         self._file = WholeFile(disk, config / FILE_NAME)
         state = self._file.load(msgspec.json.Decoder(LeaseState).decode) or LeaseState(is_new=True)
-        if state.owner and state.owner != address:
+        if address and state.owner and state.owner != address:
             logger.warning("the store is a copy of another broker's: owner=%s, here=%s", state.owner, address)
             state, self.is_copy = state.copied_by(address), True
-        elif state.number and not state.owner:
+        elif address and state.number and not state.owner:
             with suppress(OSError):  # of an older version: nothing else may change for months, and copies are made
                 self._file.save(msgspec.json.encode(msgspec.structs.replace(state, owner=address)))
         self._take_over(msgspec.structs.replace(state, owner=address))

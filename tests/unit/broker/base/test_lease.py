@@ -311,3 +311,10 @@ def test_a_file_from_before_owners_is_the_brokers_own() -> None:
     state = lease_of(disk, address="a:1").state
     assert (state.role, state.is_new, state.owner) == ("master", False, "a:1")
     assert lease_of(disk, address="b:1").state.role == "replica", "from its first start on a copy is noticed"
+
+
+def test_a_broker_that_has_another_address_with_every_start_owns_what_it_finds() -> None:
+    disk = FaultyDisk()
+    lease_of(disk, address="a:1").promoted(3, 500)
+    lease = lease_of(disk, address="")
+    assert (lease.state.role, lease.state.is_new, lease.is_copy) == ("master", False, False)
