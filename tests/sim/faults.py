@@ -674,15 +674,21 @@ class Faults:
     def recover(self, name: str) -> None:
         """An operator decides, where agents may not: who acknowledges, else the member with the longest log.
 
-        If two have what the one that acknowledges lacks, it is stopped before.
+        If two have what the one that acknowledges lacks, or nobody follows it, it is stopped before: what it has alone
+        was not answered SEND_OK, and its log may have begun anew on an empty disk.
         """
         self.world.history.note("an operator decides", name)
         self.world.loop.spawn(self._operator, self._recover(name), "recover")
 
+    def _is_alone(self, name: str, refusing: list[str]) -> bool:
+        """Whether all others of the set refuse to follow its master."""
+        others = {each.address for each in self.cluster.of_set(name) if not each.is_master}
+        return bool(refusing) and others <= set(refusing)
+
     async def _recover(self, name: str) -> None:
         store = open_lease_store(LEASES_AT[self.world.plan.lease_store], CLUSTER, name)
         refusing = [each.address for each in self.cluster.of_set(name) if each.refuses]
-        stopped = self.cluster.masters(name) if len(refusing) > 1 else []
+        stopped = self.cluster.masters(name) if len(refusing) > 1 or self._is_alone(name, refusing) else []
         for member in stopped:
             member.kill_machine()
         try:
