@@ -47,6 +47,7 @@ _FOUND = {
     735039: "a forwarder of kept messages ended for good when the broker that it connected to was in no route any more",
     710027: "a judge: a reset brought back what a group had passed, and files with it had expired on one member",
     755043: "an operator: of two logs the one that had begun anew on an empty disk was chosen, and nobody followed it",
+    21717: "a judge: a master alone in sync stored a retry, and an operator chose another after a store was set back",
     110028: "a judge: a damaged message that nobody reads any more lies on the disk of a master",
     110124: "a judge: a set registered after the user of all clients was made, and never got that user",
 }
