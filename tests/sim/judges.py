@@ -154,20 +154,21 @@ def _words_of(members: list[Member]) -> str:
 
 
 def _cut_alone(world: World, cluster: Cluster) -> bytes:
-    """What members of sets of two, or of any set that an operator decided about, have cut off their logs.
+    """What members have cut off their logs that was stored by a master alone, and keep aside.
 
     One of two that comes to a lease store that was set back goes on alone after a while, and stores retries of failed
     messages, unconfirmed; when the other one has a newer lease, these are cut, counted and reported, and come no more.
-    So are those of a master that was alone in sync, if an operator chooses another one after a store was set back.
+    So are those of a master of more members that was alone in sync, as receipts of kept messages say, if an operator
+    chooses another one after a store was set back.
     """
-    was_decided = bool(world.history.counts["an operator decides"])
-    folders = [
-        (member.disk, FOLDER / "cut" / name)
-        for set_name, size in world.plan.sets.items()
-        for member in (cluster.of_set(set_name) if size == 2 or was_decided else ())
-        for name in member.disk.names(FOLDER / "cut")
-    ]
-    return b"".join(disk.read(folder / name) for disk, folder in folders for name in disk.names(folder))
+    was_decided, found = bool(world.history.counts["an operator decides"]), b""
+    for set_name, size in world.plan.sets.items():
+        for member in cluster.of_set(set_name):
+            for folder in (FOLDER / "cut" / name for name in member.disk.names(FOLDER / "cut")):
+                cut = b"".join(member.disk.read(folder / name) for name in member.disk.names(folder))
+                was_alone = was_decided and any(body_of(each) in cut for each in world.history.alone)
+                found += cut if size == 2 or was_alone else b""
+    return found
 
 
 def _not_consumed(world: World, cluster: Cluster, clients: list[SimClient], *, was_set_back: bool) -> list[str]:
