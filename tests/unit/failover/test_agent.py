@@ -188,3 +188,55 @@ def test_a_failure_that_comes_again_after_renewals_is_logged_again(caplog: pytes
     with caplog.at_level("INFO"):
         asyncio.run(looks())
     assert caplog.text.count("no response in time") == 2
+
+
+class Resting:
+    """A replica's agent that is sure of its store, and a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+        self.store, self.broker, self.peers = AsyncMock(), AsyncMock(), AsyncMock()
+        self.record = LeaseRecord(holder=MASTER, number=3, in_sync=(MASTER, ME), duration_ms=4_000, renewals=9)
+        self.store.read.return_value = StoredLease(self.record, "7")
+        self.broker.status.return_value = BrokerStatus(
+            address=ME, role=MemberRole.REPLICA, number=3, end=0, metadata=1, master=MASTER
+        )
+        self.peers.census.return_value = Census(answers={})
+        self.agent = Agent(ME, self.store, self.broker, self.peers, now_s=lambda: self.now_s)
+
+    async def begin(self) -> None:
+        await self.agent.look()
+        self.agent.state.is_sure = True
+
+    async def asks_after(self, seconds: float) -> bool:
+        """Whether a look after so long asks the broker; the record is read in any case."""
+        self.now_s += seconds
+        read, asked = self.store.read.await_count, self.broker.status.await_count
+        await self.agent.look()
+        assert self.store.read.await_count == read + 1
+        return bool(self.broker.status.await_count > asked)
+
+
+def test_an_agent_rests_until_the_next_renewal_is_due_or_the_record_is_another_one() -> None:
+    async def look() -> list[bool]:
+        resting = Resting()
+        await resting.begin()
+        found = [await resting.asks_after(0.25) for _ in range(4)]
+        resting.store.read.return_value = StoredLease(replace(resting.record, renewals=10), "8")
+        return [*found, await resting.asks_after(0.01), await resting.asks_after(0.01)]
+
+    assert asyncio.run(look()) == [False, False, False, True, True, False]
+
+
+def test_an_agent_that_is_not_sure_does_not_rest_nor_one_whose_lease_has_ended() -> None:
+    async def look() -> list[bool]:
+        resting = Resting()
+        await resting.begin()
+        resting.agent.state.is_sure = False
+        found = [await resting.asks_after(0.01)]
+        resting.agent.state.is_sure = True
+        found.append(await resting.asks_after(0.01))
+        resting.agent.state.seen_s = resting.now_s - 4.5
+        return [*found, await resting.asks_after(0.01)]
+
+    assert asyncio.run(look()) == [True, False, True]
