@@ -97,7 +97,8 @@ def reached(server: Reached) -> Iterator[None]:
         except (OSError, TimeoutError) as error:
             raise LeaseStoreAwayError(f"{http.base} does not answer: {error}") from error
 
-    with patch.object(HttpJson, "ask", ask), patch.object(postgres, "_driver", lambda: _Driver(server)):
+    driver = _Driver(server)
+    with patch.object(HttpJson, "ask", ask), patch.object(postgres, "_driver", lambda: driver):
         yield
 
 

@@ -4,9 +4,10 @@
     every second   replication, statistics, silent clients, accounts that others keep, the audit log
     now and then   committed offsets (``offsets_save_ms``)
 
-A broker whose log does not grow, and where no send waits, is idle: it looks every 250 ms whether something is due,
-which is a few comparisons, and does all of its duties every second. What has an exact time, delayed messages, has
-timers of its own. A duty that fails keeps no other from being done.
+A broker whose log does not grow, and where no send waits, is idle: it looks every 500 ms which duties have something to
+do, which is a few comparisons, and does those; replication is measured every second, and all duties are done every two
+seconds. What has an exact time, delayed messages, has timers of its own. A duty that fails keeps no other from being
+done.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ logger = logging.getLogger(__name__)
 
 Duty = Callable[[], None]
 _TICK_S: Final = 0.1
-_IDLE_LOOK_S: Final = 0.25
 _SLOW_TICK_MS: Final = 1_000
+_IDLE_LOOK_S: Final = 0.5
+_IDLE_TICK_MS: Final = 2_000
 
 
 class Duties:
@@ -54,6 +56,7 @@ class Duties:
         # by the monotonic clock
         self._ticked_ms = 0
         self._slow_ticked_ms = 0
+        self._measured_ms = 0  # replication
         self._offsets_saved_ms = 0
         self._log_end = -1  # when it was looked at last
         self._might_write = False  # when the duties were done last
@@ -66,11 +69,14 @@ class Duties:
             pause_s = self.look()
 
     def look(self) -> float:
-        """Do the duties if some may have something to do; return for how long to wait then."""
-        is_busy = self._is_busy()
-        if is_busy or self._is_due():
+        """Do the duties that may have something to do; return for how long to wait then."""
+        now_ms, is_busy = self._clock.monotonic_ms(), self._is_busy()
+        is_lease_other = self._roles.may_write != self._might_write  # what is due goes, and the gate shuts if none may
+        if is_busy or is_lease_other or now_ms - self._ticked_ms >= _IDLE_TICK_MS:
             self.tick()
-        return _TICK_S if is_busy else max(_TICK_S, _IDLE_LOOK_S)
+        elif found := self._with_work(now_ms):
+            self._do(found)
+        return _TICK_S if is_busy else _IDLE_LOOK_S
 
     def _is_busy(self) -> bool:
         """Whether a send waits, or the log has grown since the last look."""
@@ -78,28 +84,43 @@ class Duties:
         self._log_end = path.store.end_position
         return bool(self._log_end != before or path.pressure.waiting_for_disk or path.pressure.waiting_for_replicas)
 
-    def _is_due(self) -> bool:
-        """Whether a second is over, the lease has begun or ended, a request has waited long enough, or something is
-        done in parts.
-        """
-        now_ms, parts, services = self._clock.monotonic_ms(), self._parts, self._parts.services
-        handlers = parts.handlers
-        return (
-            now_ms - self._ticked_ms >= _SLOW_TICK_MS
-            or self._roles.may_write != self._might_write  # what is due goes now, and the gate shuts when none may come
-            or parts.waiters.is_due(now_ms)
-            or parts.popping.is_due(now_ms, self._clock.now_ms())
-            or bool(handlers.watches.watches.waiting)
-            or handlers.pulls.is_rechecking
-            or handlers.clients.notices.is_under_way
-            or services.sealer.busy
-            or services.maintenance.has_work
-            or services.transaction_checks.is_under_way
-        )
+    def _with_work(self, now_ms: int) -> list[Duty]:
+        """Duties for which a request has waited long enough, or that have done something in part."""
+        parts, handlers, services = self._parts, self._parts.handlers, self._parts.services
+        found: list[Duty] = []
+        if now_ms - self._measured_ms >= _SLOW_TICK_MS:
+            self._measured_ms = now_ms
+            found.append(parts.replication.tick)
+        if parts.waiters.is_due(now_ms):
+            found.append(parts.handlers.pulls.respond_due)
+        if parts.popping.is_due(now_ms, self._clock.now_ms()):
+            found += [parts.popping.tick, parts.popping.pops.tick] if self._delivers else [parts.popping.tick]
+        if handlers.watches.watches.waiting:
+            found.append(handlers.watches.respond_due)
+        if handlers.pulls.is_rechecking:
+            found.append(handlers.pulls.recheck_some)
+        if handlers.clients.notices.is_under_way:
+            found.append(handlers.clients.notices.tick)
+        if services.sealer.busy:
+            found.append(services.sealer.advance)
+        if services.maintenance.has_work:
+            found.append(services.maintenance.tick)
+        if self._delivers and services.transaction_checks.is_under_way:
+            found.append(services.transaction_checks.tick)
+        return found
+
+    @property
+    def _delivers(self) -> bool:
+        """Whether this is a master that could write when all duties were done last."""
+        return self._might_write and self._settings.replication.role is not Role.REPLICA
 
     def tick(self) -> None:
+        """Do all duties that are due by their intervals."""
+        self._do(self._due())
+
+    def _do(self, duties: Sequence[Duty]) -> None:
         began_s = self._stalls.begin()
-        for duty in self._due():
+        for duty in duties:
             try:
                 duty()
             except (MQError, OSError) as error:  # the store has said so already, and says no to senders
@@ -123,10 +144,10 @@ class Duties:
             services.maintenance.tick,
             self._roles.tick,
         ]
-        if self._settings.replication.role is not Role.REPLICA and self._might_write:
+        if self._delivers:
             found += [services.transaction_checks.tick, services.delay_runner.tick, parts.popping.pops.tick]
         if now_ms - self._slow_ticked_ms >= _SLOW_TICK_MS:
-            self._slow_ticked_ms = now_ms
+            self._slow_ticked_ms = self._measured_ms = now_ms
             found += [parts.replication.tick, parts.stats.snapshot, self._drop_silent, self._write_audit, *self._slow]
         if now_ms - self._offsets_saved_ms >= self._settings.offsets_save_ms:
             self._offsets_saved_ms = now_ms

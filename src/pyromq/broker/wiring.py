@@ -340,5 +340,5 @@ class Wiring:
             auditing=Auditing(self._audit_log(), environment, tables),
             store=StoreHandler(environment, store, services.maintenance, services.transaction_log, counters),
             members=members,
-            member_tables=MemberTablesHandler(members.status),
+            member_tables=MemberTablesHandler(members.status, lambda: store.end_position),
         )

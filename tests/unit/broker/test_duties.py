@@ -166,23 +166,31 @@ class Idle:
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
+        notes = rig.notes
         self.store = SimpleNamespace(end_position=100)
         self.pressure = SimpleNamespace(waiting_for_disk=0, waiting_for_replicas=0)
         self.waiters = Waiters[Any](rig.clock)
-        self.popping = SimpleNamespace(is_due=lambda now_ms, wall_ms: False)
-        self.pulls = SimpleNamespace(is_rechecking=False)
-        self.watches = SimpleNamespace(watches=SimpleNamespace(waiting={}))
-        self.notices = SimpleNamespace(is_under_way=False)
-        self.sealer = SimpleNamespace(busy=False)
-        self.maintenance = SimpleNamespace(has_work=False)
-        self.checks = SimpleNamespace(is_under_way=False)
-        self.ticks = 0
+        self.popping = SimpleNamespace(
+            is_due=lambda now_ms, wall_ms: False, tick=notes.popping.tick, pops=notes.popping.pops
+        )
+        pulls, services = notes.handlers.pulls, notes.services
+        self.pulls = SimpleNamespace(
+            is_rechecking=False, respond_due=pulls.respond_due, recheck_some=pulls.recheck_some
+        )
+        self.watches = SimpleNamespace(
+            watches=SimpleNamespace(waiting={}), respond_due=notes.handlers.watches.respond_due
+        )
+        self.notices = SimpleNamespace(is_under_way=False, tick=notes.handlers.clients.notices.tick)
+        self.sealer = SimpleNamespace(busy=False, advance=services.sealer.advance)
+        self.maintenance = SimpleNamespace(has_work=False, tick=services.maintenance.tick)
+        self.checks = SimpleNamespace(is_under_way=False, tick=services.transaction_checks.tick)
         rig.duties._parts = cast(
             Parts,
             SimpleNamespace(
                 write_path=SimpleNamespace(store=self.store, pressure=self.pressure),
                 waiters=self.waiters,
                 popping=self.popping,
+                replication=notes.replication,
                 handlers=SimpleNamespace(
                     pulls=self.pulls, watches=self.watches, clients=SimpleNamespace(notices=self.notices)
                 ),
@@ -194,69 +202,94 @@ class Idle:
         self.may_write = True
         rig.duties._roles = cast(RoleChanges, self)  # which are asked for ``may_write`` alone
         rig.duties.tick = self.tick  # type: ignore[method-assign]
-        self.looks(250)
+        self.looks(500)
 
     def tick(self) -> None:
-        self.ticks += 1
-        self.rig.duties._ticked_ms, self.rig.duties._might_write = self.rig.clock.monotonic_ms(), self.may_write
+        self.rig.notes.called.append("everything")
+        duties, now_ms = self.rig.duties, self.rig.clock.monotonic_ms()
+        duties._ticked_ms = duties._measured_ms = now_ms
+        duties._might_write = self.may_write
 
-    def looks(self, *after_ms: int) -> list[tuple[bool, float]]:
-        """Whether each of these looks did the duties, and how long the next one is waited for."""
+    def looks(self, *after_ms: int) -> list[tuple[set[str], float]]:
+        """Which duties each of these looks did, and how long the next one is waited for."""
         found = []
         for each in after_ms:
             self.rig.clock.advance_ms(each)
-            before = self.ticks
+            self.rig.notes.called.clear()
             pause_s = self.rig.duties.look()
-            found.append((self.ticks > before, pause_s))
+            found.append((set(self.rig.notes.called), pause_s))
         return found
 
 
-async def test_an_idle_broker_looks_often_and_does_its_duties_every_second() -> None:
+NOTHING: set[str] = set()
+EVERYTHING = {"everything"}
+
+
+async def test_an_idle_broker_measures_replication_every_second_and_does_all_duties_every_two() -> None:
     idle = Idle(Rig())
-    assert idle.looks(250, 250, 250, 250) == [(False, 0.25), (False, 0.25), (False, 0.25), (True, 0.25)]
+    assert [done for done, _ in idle.looks(500, 500, 500, 500)] == [NOTHING, {"replication.tick"}, NOTHING, EVERYTHING]
+    assert {pause_s for _, pause_s in idle.looks(500, 500, 500, 500)} == {0.5}
 
 
 async def test_a_broker_whose_log_grows_or_where_a_send_waits_ticks_at_its_pace() -> None:
     idle = Idle(Rig())
     idle.store.end_position += 1
-    assert idle.looks(100, 100) == [(True, 0.1), (False, 0.25)]
+    assert idle.looks(100, 100) == [(EVERYTHING, 0.1), (NOTHING, 0.5)]
     idle.pressure.waiting_for_replicas = 1
-    assert idle.looks(100, 100) == [(True, 0.1), (True, 0.1)]
+    assert idle.looks(100, 100) == [(EVERYTHING, 0.1), (EVERYTHING, 0.1)]
     idle.pressure.waiting_for_replicas, idle.pressure.waiting_for_disk = 0, 1
-    assert idle.looks(100) == [(True, 0.1)]
+    assert idle.looks(100) == [(EVERYTHING, 0.1)]
 
 
 async def test_an_idle_broker_answers_a_pull_when_its_time_is_over() -> None:
     idle = Idle(Rig())
     deadline_ms = idle.rig.clock.monotonic_ms() + 400
     idle.waiters.hold(HeldPop(None, cast(Any, None), deadline_ms, cast(Any, None), print))
-    assert [is_done for is_done, _ in idle.looks(250, 250)] == [False, True]
+    assert [done for done, _ in idle.looks(250, 250)] == [NOTHING, {"handlers.pulls.respond_due"}]
 
 
 async def test_an_idle_broker_notices_that_its_lease_has_begun_or_ended() -> None:
     """Delayed messages wait for the first tick with a lease, and without one the next tick shuts the gate for sends."""
     idle = Idle(Rig())
-    assert idle.looks(250) == [(False, 0.25)]
+    assert idle.looks(200) == [(NOTHING, 0.5)]
     idle.may_write = False
-    assert idle.looks(250, 250) == [(True, 0.25), (False, 0.25)]
+    assert idle.looks(200, 200) == [(EVERYTHING, 0.5), (NOTHING, 0.5)]
     idle.may_write = True
-    assert idle.looks(250, 250) == [(True, 0.25), (False, 0.25)]
+    assert idle.looks(200, 200) == [(EVERYTHING, 0.5), (NOTHING, 0.5)]
 
 
 @pytest.mark.parametrize(
-    "begin",
+    ("begin", "done"),
     [
-        lambda idle: setattr(idle.popping, "is_due", lambda now_ms, wall_ms: True),
-        lambda idle: setattr(idle.pulls, "is_rechecking", True),
-        lambda idle: idle.watches.watches.waiting.update(a_watch=None),
-        lambda idle: setattr(idle.notices, "is_under_way", True),
-        lambda idle: setattr(idle.sealer, "busy", True),
-        lambda idle: setattr(idle.maintenance, "has_work", True),
-        lambda idle: setattr(idle.checks, "is_under_way", True),
+        (
+            lambda idle: setattr(idle.popping, "is_due", lambda now_ms, wall_ms: True),
+            {"popping.tick", "popping.pops.tick"},
+        ),
+        (lambda idle: setattr(idle.pulls, "is_rechecking", True), {"handlers.pulls.recheck_some"}),
+        (lambda idle: idle.watches.watches.waiting.update(a_watch=None), {"handlers.watches.respond_due"}),
+        (lambda idle: setattr(idle.notices, "is_under_way", True), {"handlers.clients.notices.tick"}),
+        (lambda idle: setattr(idle.sealer, "busy", True), {"services.sealer.advance"}),
+        (lambda idle: setattr(idle.maintenance, "has_work", True), {"services.maintenance.tick"}),
+        (lambda idle: setattr(idle.checks, "is_under_way", True), {"services.transaction_checks.tick"}),
     ],
     ids=["pops", "pulls to check again", "watches", "notices", "a seal", "maintenance", "checks of transactions"],
 )
-async def test_what_is_done_in_parts_goes_on_with_every_look(begin: Callable[[Idle], object]) -> None:
+async def test_what_is_done_in_parts_goes_on_with_every_look(begin: Callable[[Idle], object], done: set[str]) -> None:
     idle = Idle(Rig())
     begin(idle)
-    assert idle.looks(250, 250) == [(True, 0.25), (True, 0.25)]
+    assert idle.looks(250, 250) == [(done, 0.5), (done, 0.5)]
+
+
+async def test_without_a_lease_nothing_is_delivered_or_asked_of_producers() -> None:
+    idle = Idle(Rig())
+    idle.may_write = False
+    idle.looks(250)
+    idle.checks.is_under_way = True
+    idle.popping.is_due = lambda now_ms, wall_ms: True
+    assert idle.looks(250) == [({"popping.tick"}, 0.5)]
+
+
+async def test_a_duty_with_work_that_fails_keeps_no_other_from_being_done() -> None:
+    idle = Idle(Rig(failing={"services.sealer.advance": ZeroDivisionError("a defect")}))
+    idle.sealer.busy = idle.checks.is_under_way = True
+    assert idle.looks(250) == [({"services.sealer.advance", "services.transaction_checks.tick"}, 0.5)]

@@ -29,8 +29,9 @@ TEXT_BYTES_MAX: Final = 64 << 10  # of a table; base64 makes a third more of it
 class MemberTablesHandler:
     """Request 31024."""
 
-    def __init__(self, status: Callable[[], BrokerStatus]) -> None:
+    def __init__(self, status: Callable[[], BrokerStatus], log_end: Callable[[], int]) -> None:
         self._status = status
+        self._log_end = log_end
         self._tables: dict[int, Immediate] = {}
 
     def take(self, handlers: Mapping[int, Immediate]) -> None:
@@ -43,7 +44,7 @@ class MemberTablesHandler:
         for code in known:
             answer = self._tables.get(code)
             texts[code] = (yield from _text(answer, connection, request)) if answer is not None else None
-        return partial(_encoded, known, texts, status, self._status().end)
+        return partial(_encoded, known, texts, status, self._log_end())
 
 
 def _text(answer: Immediate, connection: Connection, request: Received[None]) -> InSteps[Job | None]:

@@ -30,7 +30,7 @@ from pyromq.store.timers.metrics import TimerMetrics
 
 logger = logging.getLogger(__name__)
 
-_TICK_MS: Final = 1_500  # longer than any two ticks of a broker are apart
+_TICK_MS: Final = 3_000  # longer than any two ticks of a broker are apart
 _LATE_MS: Final = 60_000  # from then on nothing expires: what is due may lie in old files
 _GATHER_MS: Final = 5  # what is due in so short a time shares a group commit, and an fsync
 _TIMERS_SAVE_MS: Final = 1_000

@@ -88,6 +88,8 @@ class _Writer:
             self._parts.append(str(value))
         elif isinstance(value, msgspec.Struct):
             self._container("{}", self._struct_fields(value), depth)
+        elif type_ is dict and not (self._strict or self._pretty) and _are_numbers(value):
+            self._parts.append(_of_numbers(value, sort=self._sort))
         elif isinstance(value, Mapping):
             self._container("{}", self._fields(value, depth), depth)
         elif isinstance(value, set | frozenset):
@@ -174,6 +176,20 @@ class _Writer:
         except UnicodeError as error:
             raise UnwritableJsonError("text with half of a surrogate pair") from error
         return _beyond_ascii.sub(_escape, quoted) if self._strict else quoted
+
+
+_NUMBERS: Final = {int}
+
+
+def _are_numbers(table: dict[Any, Any]) -> bool:
+    """Queues and their offsets, of which a broker has many thousands."""
+    return set(map(type, table)) == _NUMBERS == set(map(type, table.values()))
+
+
+def _of_numbers(table: dict[int, int], *, sort: bool) -> str:
+    """Nothing in it is quoted but the keys, which Java leaves bare."""
+    ordered = dict(sorted(table.items())) if sort and len(table) > 1 else table
+    return _encode_text(ordered).decode().replace('"', "")
 
 
 _encode_text: Final = msgspec.json.Encoder().encode

@@ -35,7 +35,7 @@ class Master:
         self.texts: dict[int, bytes | Exception] = {ONE: b"one", TWO: b"two"}
         self.entries = 1
         self.end = 100
-        self.handler = MemberTablesHandler(self.status)
+        self.handler = MemberTablesHandler(self.status, lambda: self.status().end)
         self.handler.take({**dict.fromkeys(SMALL_TABLES, self.in_steps), ONE: self.at_once})
 
     def status(self) -> BrokerStatus:

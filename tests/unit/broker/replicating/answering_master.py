@@ -47,7 +47,7 @@ class AnsweringMaster:
         self.is_lost_at: Code | None = None  # the connection is lost when this is asked
         self.before: Callable[[Code], None] = lambda code: None
         self._managed = managed
-        self._all = MemberTablesHandler(self.status)
+        self._all = MemberTablesHandler(self.status, lambda: self.status().end)
         self._all.take({code: self._answer(code) for code in SMALL_TABLES})
 
     async def calls(self) -> MasterCalls:
