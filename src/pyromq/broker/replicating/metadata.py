@@ -81,6 +81,7 @@ class MetadataSync:
         is_managed = environment.lease is not None  # then it is so from the beginning: its master may just have changed
         self.has_masters_users = is_managed and self._inner is not None  # users are the master's, and changed there
         self._taken: dict[str, tuple[bytes, DataVersion | None]] = {}  # what was taken over last, with its version here
+        self._small: tuple[bytes, ...] = ()  # the small tables that were all taken over last
         self._undecided = False  # topics that are gone wait for another round
         self._kept: set[str] = set()  # topics that the master has lost rather than deleted
         self.troubles: dict[str, str] = {}  # what was not taken over, and why
@@ -126,17 +127,23 @@ class MetadataSync:
 
     async def _one_round(self) -> None:
         tables = await self._master.tables(self._known())
-        reached = asyncio.ensure_future(self._follower.reached(tables.log_end))
-        try:
-            done, _ = await asyncio.wait((reached,), timeout=self._settings.silence_ms_max / 1_000)
-        finally:
-            reached.cancel()
-        if not done or not self._follower.attached.is_set():
+        if not await self._has_log(tables.log_end) or not self._follower.attached.is_set():
             return  # too far behind, or cut off: the next round brings newer tables
         if await self._take_over(tables):
             self.rounds += 1
             self.log_end = tables.log_end
             self._has = self._master.address, tables.lease, tables.number
+
+    async def _has_log(self, end: int) -> bool:
+        """Wait until the log here is on disk that far, but not for long."""
+        if self._store.flushed_position >= end:
+            return True
+        reached = asyncio.ensure_future(self._follower.reached(end))
+        try:
+            done, _ = await asyncio.wait((reached,), timeout=self._settings.silence_ms_max / 1_000)
+        finally:
+            reached.cancel()
+        return bool(done)
 
     def number_under(self, lease: int) -> int:
         """Changes of the present master under that lease that are all here; 0 before the first round.
@@ -154,6 +161,8 @@ class MetadataSync:
 
     async def _take_over(self, tables: MasterTables) -> bool:
         """Whether all were."""
+        if tables.topics is None and not self.troubles and self._are_as_before(tables):
+            return True
         parts: dict[str, Callable[[], Awaitable[object]]] = {}
         if tables.topics is not None and tables.groups is not None:
             parts = {
@@ -168,7 +177,15 @@ class MetadataSync:
             "request modes": partial(self._save, RequestModeTable, tables.request_modes),
             "timer check": partial(self._take_timer_check, tables.timer_check),
         }
-        return all([await self._guarded(name, take) for name, take in parts.items()])
+        are_taken = all([await self._guarded(name, take) for name, take in parts.items()])
+        self._small = tables.small if are_taken else ()
+        return are_taken
+
+    def _are_as_before(self, tables: MasterTables) -> bool:
+        """Whether the small tables are those that were taken over last, and nothing was committed here since."""
+        progress = self._tables.progress
+        assert isinstance(progress, ReplicaProgress)
+        return tables.small == self._small and not progress.has_commits
 
     # --- tables that are used here ---
 

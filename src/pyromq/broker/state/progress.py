@@ -213,6 +213,10 @@ class ReplicaProgress(Progress):
         if offset >= 0:
             self._here[topic, group, queue_id] = offset
 
+    @property
+    def has_commits(self) -> bool:
+        return bool(self._here)
+
     def take_commits(self) -> Commits:
         """What was committed since the last call."""
         here, self._here = self._here, {}

@@ -61,7 +61,7 @@ class Replica:
         attached.set()
         return MetadataSync(
             environment(disk=self.disk),
-            cast(Any, SimpleNamespace(layout=Layout(ROOT), queues={})),
+            cast(Any, SimpleNamespace(layout=Layout(ROOT), queues={}, flushed_position=1 << 40)),
             self.state,
             cast(Any, None),
             cast(Any, SimpleNamespace(attached=attached, reached=reached)),
