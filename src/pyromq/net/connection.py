@@ -99,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         "frames_in",
         "frames_out",
         "half_read_bytes",
+        "heard_ms",
         "local",
         "remote",
         "remote_text",
@@ -123,6 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         self.connected_ms = 0  # wall clock
         self.session: object = None  # the owner's; set it in Handler.on_connected
         self.bytes_in = 0
+        self.heard_ms = 0  # monotonic, of the last read; a server does not note it
         self.bytes_out = 0
         self.frames_in = 0
         self.frames_out = 0
@@ -188,6 +190,11 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def settings(self) -> ConnectionSettings:
         return self._settings
+
+    @property
+    def unheard_ms(self) -> int:
+        """When the first request after the last read was sent; in the far future if none was."""
+        return self._pending_calls.unheard_ms
 
     @property
     def in_flight(self) -> int:
@@ -458,6 +465,8 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.bytes_in += nbytes
         self._pending_calls.unheard_ms = NEVER_MS
+        if not self._is_server:
+            self.heard_ms = self._clock.monotonic_ms()
         decoder = self._decoder
         data: Part = self._buffer[:nbytes]
         if self._fast_path is not None:

@@ -29,8 +29,7 @@ logger = logging.getLogger(__name__)
 Probe = Callable[[Connection, int], Awaitable[None]]
 """Asks a broker for a sign of life within so many milliseconds. Raises TransportError."""
 
-_LOOKS: Final = 8  # within ``probe_ms``: silence is noticed so much later at most
-_LOOK_MS_MIN: Final = 50
+_LOOK_MS_MIN: Final = 10  # between two looks
 
 
 class SilenceWatch:
@@ -52,8 +51,7 @@ class SilenceWatch:
         self._clock = clock
         self._tasks = tasks
         self._probe_ms = probe_ms
-        self._look_ms = max(_LOOK_MS_MIN, probe_ms // _LOOKS)
-        self._heard: dict[Connection, tuple[int, int]] = {}  # those that owe a response: bytes in, since when
+        self._since_ms: dict[Connection, int] = {}  # those that owe a response, and since when they are silent
         self._asked: set[Connection] = set()  # a probe is under way
         self._silent: set[str] = set()  # addresses of brokers that did not answer a probe
         self._timer: asyncio.TimerHandle | None = None
@@ -66,7 +64,7 @@ class SilenceWatch:
         """Watch the connections for as long as requests are under way."""
         if not self.is_watching:
             self.is_watching = True
-            self._arm()
+            self._arm(self._probe_ms)
 
     def timed_out(self, link: Link) -> None:
         """A request was not answered in time: find out whether its broker is there."""
@@ -93,25 +91,26 @@ class SilenceWatch:
 
     # --- looking ---
 
-    def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._look_ms / 1000, self._look)
+    def _arm(self, in_ms: int) -> None:
+        self._timer = asyncio.get_running_loop().call_later(max(in_ms, _LOOK_MS_MIN) / 1000, self._look)
 
     def _look(self) -> None:
-        """Ask the brokers that owe a response and were silent for too long; look again while any owes one."""
+        """Ask the brokers that owe a response and were silent for too long; look again when the next one would be."""
         self._timer = None
-        now_ms, before, self._heard = self._clock.monotonic_ms(), self._heard, {}
+        now_ms, before, self._since_ms = self._clock.monotonic_ms(), self._since_ms, {}
         for link in self._brokers.ready_links():
             if (connection := link.ready) is None or not connection.in_flight:
                 continue  # silent because nothing was asked
-            bytes_in, since_ms = before.get(connection, (-1, now_ms))
-            if connection.bytes_in != bytes_in:
-                since_ms = now_ms
-            elif since_ms + self._probe_ms <= now_ms:
+            since_ms = before.get(connection, 0)
+            if not since_ms and connection.unheard_ms <= now_ms:
+                since_ms = connection.unheard_ms  # before that it owed nothing, or was heard of
+            since_ms = max(since_ms, connection.heard_ms)
+            if since_ms + self._probe_ms <= now_ms:
                 since_ms = now_ms
                 self._ask(link, connection)
-            self._heard[connection] = connection.bytes_in, since_ms
-        if self._heard:
-            self._arm()
+            self._since_ms[connection] = since_ms
+        if self._since_ms:
+            self._arm(min(self._since_ms.values()) + self._probe_ms - now_ms)
         else:
             self.is_watching = False
 
