@@ -11,7 +11,8 @@
    400 000   besides, disks are lost in all bursts, and files are deleted where disks are full
    500 000   besides, disks are slow for a while, or are replaced by older copies of themselves
    600 000   besides, a bit of a table changes on the disk of a broker that is down
-   700 000   besides, machines are suspended, and a member gets a copy of another one's disk; new seeds are of these
+   700 000   besides, machines are suspended, and a member gets a copy of another one's disk
+   800 000   besides, the lease store fails over to a standby that lacks the last moments; new seeds are of these
 
 A seed that was run once stays what it was: what is added is added to a family of later seeds.
 """
@@ -29,6 +30,7 @@ DISKS_FROM: Final = 400_000
 COPIES_FROM: Final = 500_000
 TABLES_FROM: Final = 600_000
 SLEEPS_FROM: Final = 700_000
+STANDBY_FROM: Final = 800_000
 NEW_FROM, NEW_TO = 1_000_000, 1_000_000_000  # ``--minutes`` draws one of these, and goes on from there
 
 

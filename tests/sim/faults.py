@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -20,10 +21,12 @@ from tests.sim.damage import Damage, late_message
 from tests.sim.families import family_of
 from tests.sim.loop import Machine, Process
 from tests.sim.operators import Operators
-from tests.sim.plan import OPERATIONS, USERS, Fault
+from tests.sim.plan import OPERATIONS, STANDBY, USERS, Fault
 
 _SNAPSHOT_S: Final = 1.5  # between two backups of the lease store
 _BACKUPS_MAX: Final = 400  # that are kept
+_STANDBY_LACKS_S: Final = 3.0  # at most: long enough for a planned switch
+_SWITCH_LOOK_S: Final = 0.005
 
 End = Callable[[], None]
 
@@ -41,7 +44,8 @@ class Faults:
         self.clients = clients
         self.is_over = False
         self.first_s = float("inf")  # when the first one began
-        self._lasts_s = 0.0  # of the one that begins
+        self._lasts_s, self._number = 0.0, -1  # of the one that begins
+        self._standbys: dict[int, Any] = {}  # by the number of a fault: what a standby has of the leases by then
         self._open: dict[int, End] = {}
         self._backups: list[Any] = []
         self._damages: list[Damage] = []
@@ -64,6 +68,9 @@ class Faults:
         for fault in self.world.plan.faults:
             if fault.burst == burst:
                 self.world.loop.call_for(None, since_s + fault.at_s, self._happen, fault)
+                if fault.kind == STANDBY:
+                    lacks_s = Random(f"{fault.luck}/lacks").uniform(0.05, _STANDBY_LACKS_S)
+                    self.world.loop.call_for(None, since_s + fault.at_s - lacks_s, self._stand_by, fault)
 
     def _back_up(self) -> None:
         self._backups.append(self.cluster.leases.model.snapshot())
@@ -74,7 +81,7 @@ class Faults:
         if self.is_over:
             return
         rng = Random(fault.luck)
-        self._lasts_s = fault.lasts_s
+        self._lasts_s, self._number = fault.lasts_s, fault.number
         if fault.kind in OPERATIONS:
             begun = self.operators.begin(fault.kind, rng)
         elif fault.kind == USERS:
@@ -351,6 +358,46 @@ class Faults:
 
         def back() -> None:
             self.cluster.leases.model.restore(back_up)
+            machine.has_power = True
+            self.world.network.kick()
+
+        return "", back
+
+    def _stand_by(self, fault: Fault) -> None:
+        """A standby of the lease store gets no more than it has now.
+
+        Often an operator makes a switch then; the primary is gone at the moment when the next master is one, or is
+        named, before the last one has looked again.
+        """
+        rng = Random(f"{fault.luck}/standby")
+        if self.is_over:
+            return
+        self._standbys[fault.number] = self.cluster.leases.model.snapshot()
+        if rng.random() < 0.5:
+            self._switch(rng)
+            holders = {each.holder for each in self.cluster.records()}
+            self._wait_for_switch(fault, holders, is_named_enough=rng.random() < 0.3)
+
+    def _wait_for_switch(self, fault: Fault, before: set[str], *, is_named_enough: bool) -> None:
+        if self.is_over or fault.number not in self._standbys:
+            return
+        records = self.cluster.records()
+        if any(each.holder not in before and (is_named_enough or not each.handed) for each in records):
+            self._happen(fault)
+        else:
+            look = partial(self._wait_for_switch, fault, before, is_named_enough=is_named_enough)
+            self.world.loop.call_for(None, self.world.loop.true_s + _SWITCH_LOOK_S, look)
+
+    def _leases_fail_over(self, rng: Random) -> Any:
+        """Its primary is gone; a while later its standby takes over, with what it had got."""
+        machine, has = self.cluster.leases.machine, self._standbys.pop(self._number, None)
+        if has is None:
+            return None
+        machine.has_power = False
+        self._set_back()
+
+        def back() -> None:
+            self.cluster.leases.model.restore(has)
             machine.has_power = True
             self.world.network.kick()
 

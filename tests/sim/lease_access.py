@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 from unittest.mock import patch
 
 from pyromq.failover import postgres
@@ -13,8 +12,6 @@ from pyromq.failover.http_json import TIMEOUT_S, Answer, HttpJson
 from pyromq.failover.record import LeaseStoreAwayError
 from tests.sim.lease_models import EtcdModel, PostgresModel
 from tests.sim.loop import Machine, Process, SimLoop
-
-_DRIVER_S: Final = 10.0  # beyond what the product waits for
 
 
 class LeaseServer:
@@ -28,7 +25,7 @@ class LeaseServer:
         self.slow_s = 0.0
         self.requests = 0
 
-    async def call(self, execute: Callable[[], Any]) -> Any:
+    async def call(self, execute: Callable[[], Any], timeout_s: float = float("inf")) -> Any:
         """What ``execute`` returns, there. A request that is under way arrives, also when its sender waits no more."""
         asking = self._loop.current
         assert asking is not None
@@ -43,7 +40,13 @@ class LeaseServer:
             self._pass(here, source, lambda: done.done() or done.set_result(result))
 
         self._pass(source, here, lambda: self._after(self.slow_s, answer) if self.slow_s else answer())
-        return await done
+        if timeout_s == float("inf"):
+            return await done
+        timer = self._loop.call_later(timeout_s, lambda: done.done() or done.set_exception(TimeoutError()))
+        try:
+            return await done
+        finally:
+            timer.cancel()
 
     def _pass(self, source: str, target: str, then: Callable[[], object]) -> None:
         """Call ``then`` when a packet has gone this way, which may have to be opened first."""
@@ -70,8 +73,8 @@ class Reached(Protocol):
 
     model: EtcdModel | PostgresModel
 
-    async def call(self, execute: Callable[[], Any]) -> Any:
-        """Raises OSError."""
+    async def call(self, execute: Callable[[], Any], timeout_s: float = float("inf")) -> Any:
+        """Raises OSError, TimeoutError."""
 
 
 class Beside:
@@ -80,7 +83,7 @@ class Beside:
     def __init__(self, model: EtcdModel | PostgresModel) -> None:
         self.model = model
 
-    async def call(self, execute: Callable[[], Any]) -> Any:
+    async def call(self, execute: Callable[[], Any], timeout_s: float = float("inf")) -> Any:
         return execute()
 
 
@@ -92,8 +95,7 @@ def reached(server: Reached) -> Iterator[None]:
         model = server.model
         assert isinstance(model, EtcdModel)
         try:
-            async with asyncio.timeout(TIMEOUT_S):
-                return Answer(*await server.call(lambda: model.ask(method, path, body)))
+            return Answer(*await server.call(lambda: model.ask(method, path, body), TIMEOUT_S))
         except (OSError, TimeoutError) as error:
             raise LeaseStoreAwayError(f"{http.base} does not answer: {error}") from error
 
@@ -129,9 +131,8 @@ class _Connection:
         model = self._server.model
         assert isinstance(model, PostgresModel)
         try:
-            async with asyncio.timeout(_DRIVER_S):
-                return _Cursor(await self._server.call(lambda: model.execute(statement.decode(), values)))
-        except (OSError, TimeoutError) as error:
+            return _Cursor(await self._server.call(lambda: model.execute(statement.decode(), values)))
+        except OSError as error:
             self.closed = True
             raise _OperationalError(f"server closed the connection unexpectedly: {error}") from error
 

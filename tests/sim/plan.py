@@ -14,7 +14,16 @@ from typing import Any, Final
 
 from pyromq.failover.sight import Timing
 from pyromq.replication.settings import ReplicationSettings
-from tests.sim.families import COPIES_FROM, DISKS_FROM, RETENTION_FROM, SLEEPS_FROM, STOPS_FROM, TABLES_FROM, family_of
+from tests.sim.families import (
+    COPIES_FROM,
+    DISKS_FROM,
+    RETENTION_FROM,
+    SLEEPS_FROM,
+    STANDBY_FROM,
+    STOPS_FROM,
+    TABLES_FROM,
+    family_of,
+)
 from tests.sim.lease_models import EtcdModel, PostgresModel
 
 SAFETY, LIVENESS = "safety", "liveness"
@@ -60,6 +69,7 @@ DISK: Final = "replaced disk"  # a story, too
 COPY: Final = "restored disk"  # from a backup
 SEED: Final = "seeded disk"  # with that of another member
 SLEEP: Final = "suspend machine"
+STANDBY: Final = "leases fail over"  # to a standby that lacks the last moments, often a switch
 SLOW_DISK: Final = "slow disk"
 TABLE: Final = "damaged table"
 STOPS: Final = ("stop broker", "stop machine", "stop client")  # in order, as a service manager does it
@@ -218,6 +228,8 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
     if seed >= SLEEPS_FROM and not family.is_damaged:
         plan = _with_sleep(plan, Random(f"{seed}/sleep"))
         plan = _with_seeded_disks(plan, Random(f"{seed}/seeded disks"))
+    if seed >= STANDBY_FROM and not family.is_damaged and plan.sets["a"] > 1:
+        plan = _with_standby(plan, Random(f"{seed}/standby"))
     return plan
 
 
@@ -344,6 +356,11 @@ def _with_seeded_disks(plan: Plan, rng: Random) -> Plan:
     if plan.sets["a"] < 2 or rng.random() < 0.5 or any(fault.kind == FLIP for fault in plan.faults):
         return plan
     return _with_one_or_two(plan, rng, SEED, (0.5, 3.0))
+
+
+def _with_standby(plan: Plan, rng: Random) -> Plan:
+    """In half of the seeds with several members."""
+    return plan if rng.random() < 0.5 else _with_one_or_two(plan, rng, STANDBY, (0.02, 0.6))
 
 
 def _with_one_or_two(plan: Plan, rng: Random, kind: str, lease_times: tuple[float, float]) -> Plan:

@@ -28,7 +28,7 @@ STOP_LIES: Final = (
         "stops commit everything",
         "a consumer that is stopped commits what it has got, consumed or not",
         wrapped(PushConsumer, "_note", _all_that_came),
-        200_022,
+        200_292,
         kinds=STOPS[2:],
         clients=("push",),
     ),

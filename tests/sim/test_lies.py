@@ -15,8 +15,8 @@ def test_it_is_found(lie: Lie) -> None:
     known = simulate("--seed", str(lie.seed), "--lie", lie.name, "--without", lie.without)
     if known.returncode == 1 and "FAILED" in last_line(known):
         return
-    found = simulate("--seeds", f"1..{_SEEDS_MAX}", "--lie", lie.name, "--stop")
-    assert found.returncode == 1, f"{lie.name}: no seed up to {_SEEDS_MAX} tells\n{found.stdout}"
+    found = simulate("--seeds", f"{lie.seed + 1}..{lie.seed + _SEEDS_MAX}", "--lie", lie.name, "--stop")
+    assert found.returncode == 1, f"{lie.name}: none of {_SEEDS_MAX} seeds behind {lie.seed} tells\n{found.stdout}"
     assert "FAILED" in found.stdout, found.stderr
 
 

@@ -17,6 +17,7 @@ from tests.sim.families import (
     NEW_FROM,
     RETENTION_FROM,
     SLEEPS_FROM,
+    STANDBY_FROM,
     STOPS_FROM,
     TABLES_FROM,
     family_of,
@@ -34,6 +35,7 @@ from tests.sim.plan import (
     SEED,
     SLEEP,
     SLOW_DISK,
+    STANDBY,
     STOPS,
     STORIES,
     TABLE,
@@ -168,7 +170,7 @@ def test_new_seeds_have_every_fault_operation_story_and_client() -> None:
     """What ``--minutes`` draws; each family that it may be occurs, and each has what makes it one."""
     plans = [make_plan(seed) for seed in range(NEW_FROM, NEW_FROM + 1_000)]
     faults = {fault.kind for plan in plans for fault in plan.faults}
-    later = {DISK, COPY, SEED, SLEEP, SLOW_DISK, TABLE, USERS, DAMAGE, *STOPS}
+    later = {DISK, COPY, SEED, SLEEP, SLOW_DISK, STANDBY, TABLE, USERS, DAMAGE, *STOPS}
     assert faults == {*KINDS, *STORIES, *OPERATIONS, FLIP, *later}
     assert {client.kind for plan in plans for client in plan.clients} == {*PRODUCERS, *CONSUMERS, POPS}
     assert {len(plan.quiet) for plan in plans} == {0, 1, 2} and {plan.is_usual for plan in plans} == {False, True}
@@ -200,6 +202,8 @@ def test_disks_are_slow_restored_and_damaged_from_their_numbers_on() -> None:
     assert kinds(TABLES_FROM) >= {COPY, SLOW_DISK, TABLE}
     assert not kinds(SLEEPS_FROM - 100) & {SEED, SLEEP}
     assert kinds(SLEEPS_FROM) >= {COPY, SEED, SLEEP, SLOW_DISK, TABLE}
+    assert STANDBY not in kinds(STANDBY_FROM - 100)
+    assert kinds(STANDBY_FROM) >= {COPY, SEED, SLEEP, SLOW_DISK, STANDBY, TABLE}
 
 
 def test_a_series_may_be_of_some_families() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pyromq.failover.agent import Agent
 from pyromq.failover.doubt import Census
-from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberRole
+from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberRole, MemberStatus
 from pyromq.failover.store import StoredLease
 
 ME, MASTER, THIRD = "10.0.0.2:10911", "10.0.0.1:10911", "10.0.0.3:10911"
@@ -106,6 +106,38 @@ def test_a_lease_that_was_given_away_is_not_written_over(response: object) -> No
 
     (given,) = asyncio.run(give())
     assert (given.holder, given.number, given.in_sync) == (THIRD, 4, (THIRD,))
+
+
+def test_a_lease_that_was_handed_over_is_not_written_again_into_a_store_that_was_set_back() -> None:
+    """Who has got it may be master by now. Its members are asked, as by anybody who is not sure of the store."""
+
+    async def hand_over() -> None:
+        store, broker, peers = AsyncMock(), AsyncMock(), AsyncMock()
+        mine = LeaseRecord(holder=ME, number=3, in_sync=(ME, THIRD), duration_ms=4_000, renewals=9)
+        wanted = replace(mine, wanted=THIRD, renewals=10)
+        third = MemberStatus(address=THIRD, position=90, metadata=1)
+        status = BrokerStatus(
+            address=ME, role=MemberRole.MASTER, number=3, log_number=3, end=90, flushed=90, metadata=1, held=True,
+            granted_s=3.0, renewals=9, replicas=(third,), members=(ME, THIRD),
+        )  # fmt: skip
+        store.read.return_value, broker.status.return_value = StoredLease(wanted, "7"), status
+        store.write.return_value = "8"
+        agent = Agent(ME, store, broker, peers, now_s=lambda: 1_000.0)
+        state = agent.state
+        state.found, state.seen_s, state.read_s, state.is_sure = StoredLease(mine, "6"), 999.8, 999.8, True
+        state.mine, state.renewed_s = mine, 999.5  # its time is running
+        await agent.look()
+        given = store.write.await_args.args[0]
+        assert (given.holder, given.number, given.handed) == (THIRD, 4, True)
+        assert broker.grant.await_args.args[1] == 1_000.0, "its own time ends before that is written"
+        store.read.return_value = StoredLease(replace(mine, renewals=8), "5")
+        broker.status.return_value = replace(status, granted_s=0.0)
+        peers.census.return_value = Census(answers={})
+        await agent.look()
+        peers.census.assert_awaited_once()
+        assert store.write.await_count == broker.grant.await_count == 1
+
+    asyncio.run(hand_over())
 
 
 def test_what_an_agent_before_had_waited_for_is_not_shown_any_more() -> None:
