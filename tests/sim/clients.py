@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 from zlib import crc32
 
@@ -38,7 +39,7 @@ from tests.sim.cluster import World
 from tests.sim.credentials import CLIENTS, GUESTS_TOPIC
 from tests.sim.history import Delivery, Sent
 from tests.sim.loop import Process
-from tests.sim.plan import POPPERS, ClientPlan
+from tests.sim.plan import LONG_DELAYS_S, POPPERS, ClientPlan
 from tests.sim.poppers import Popper, pop_by_grpc, pop_by_remoting
 
 TOPICS: Final = ("plain", "batch", "ordered", "delayed", "transactions", "outbox")
@@ -269,15 +270,24 @@ class SimClient:
 
             async def send() -> None:
                 sent = self._new("delayed")
-                if self._numbers % 2:
-                    message, delay_s = self._message(sent, delay_level=2), 2.0
-                else:
-                    message, delay_s = self._message(sent, delay_ms=5_000), 5.0
+                delay_s, properties = self._delay()
                 sent.due_s = sent.at_s + delay_s
-                await self._tried([sent], producer.send(message))
+                await self._tried([sent], producer.send(self._message(sent, **properties)))
                 sent.queue = None  # the place where it waits is not its own
 
             await self._send_each(send)
+
+    def _delay(self) -> tuple[float, dict[str, int]]:
+        """How long the next message waits at least, and what says so: a level or a time of its own, in turn."""
+        longest_s = self.world.plan.delays_s
+        if not longest_s:
+            return (2.0, {"delay_level": 2}) if self._numbers % 2 else (5.0, {"delay_ms": 5_000})
+        rng = Random(f"{self.world.plan.seed}/{self.plan.name}/{self._numbers}")
+        if self._numbers % 2:
+            level = rng.choice([at for at, lasts_s in enumerate(LONG_DELAYS_S, start=1) if lasts_s <= longest_s])
+            return float(LONG_DELAYS_S[level - 1]), {"delay_level": level}
+        delay_ms = round(1_000 * rng.uniform(1.0, longest_s))
+        return delay_ms / 1_000, {"delay_ms": delay_ms}
 
     async def _send_transactions(self) -> None:
         history = self.world.history

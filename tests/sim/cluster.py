@@ -36,7 +36,7 @@ from tests.sim.history import History
 from tests.sim.lease_access import LeaseServer
 from tests.sim.loop import Machine, Process, SimLoop
 from tests.sim.network import Network
-from tests.sim.plan import Plan
+from tests.sim.plan import LONG_DELAYS_S, SHORT_DELAYS_S, Plan
 from tests.sim.servers import SimServer
 
 CLUSTER: Final = "sim"
@@ -54,7 +54,7 @@ STORE: Final = StoreSettings(
     timer_wheel_slots=4 * 3_600,
     timer_roll_ms=3_600_000,
     full_percent=95,
-    delay_ladder_ms=(1_000, 2_000, 4_000, *(5_000,) * 15),
+    delay_ladder_ms=tuple(1_000 * each for each in SHORT_DELAYS_S),
     seal_interval_ms=15_000,
     body_bytes_max=64 << 10,
 )
@@ -71,7 +71,10 @@ _SHORT: Final[dict[str, Any]] = {  # intervals of brokers: more happens in a min
 
 
 def store_of(plan: Plan) -> StoreSettings:
-    return replace(_EXPIRING, keep_ms=plan.keeps_ms) if plan.keeps_ms else STORE
+    found = replace(_EXPIRING, keep_ms=plan.keeps_ms) if plan.keeps_ms else STORE
+    if plan.delays_s:
+        found = replace(found, delay_ladder_ms=tuple(1_000 * each for each in LONG_DELAYS_S), timer_roll_ms=60_000)
+    return found
 
 
 @dataclass

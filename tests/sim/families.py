@@ -12,7 +12,8 @@
    500 000   besides, disks are slow for a while, or are replaced by older copies of themselves
    600 000   besides, a bit of a table changes on the disk of a broker that is down
    700 000   besides, machines are suspended, and a member gets a copy of another one's disk
-   800 000   besides, the lease store fails over to a standby that lacks the last moments; new seeds are of these
+   800 000   besides, the lease store fails over to a standby that lacks the last moments, and delayed messages wait for
+             up to ten minutes; new seeds are of these
 
 A seed that was run once stays what it was: what is added is added to a family of later seeds.
 """

@@ -187,7 +187,11 @@ def _not_consumed(world: World, cluster: Cluster, clients: list[SimClient], *, w
         missing = [
             each.key
             for each in history.sent.values()
-            if each.topic in READS[kind] and _is_promised(each) and each.key not in done and each.key not in dead[group]
+            if each.topic in READS[kind]
+            and _is_promised(each)
+            and each.key not in done
+            and each.key not in dead[group]
+            and each.due_s <= world.loop.true_s
         ]
         missing = [each for each in missing if each not in alone]
         if missing and cut:  # a retry is one of a message that was delivered
@@ -206,6 +210,11 @@ def _is_passed_over(history: History, group: str, sent: Sent) -> bool:
     there = [read.key for read in history.deliveries if (read.queue, read.offset) == (sent.queue, sent.offset)]
     mine = {read.key for read in history.deliveries if read.group == group}
     return any(key != sent.key and key in mine and history.sent[key].status != "ok" for key in there)
+
+
+def last_due_s(history: History) -> float:
+    """When the last of the delayed messages that must come is due."""
+    return max((each.due_s for each in history.sent.values() if _is_promised(each)), default=0.0)
 
 
 def _is_promised(sent: Sent) -> bool:

@@ -75,6 +75,8 @@ TABLE: Final = "damaged table"
 STOPS: Final = ("stop broker", "stop machine", "stop client")  # in order, as a service manager does it
 USERS: Final = "users"  # operators give rights and take them
 DAMAGE: Final = "damaged message"  # a bit of a message that somebody waits for, on a replica that is made master
+SHORT_DELAYS_S: Final = (1, 2, 4, *(5,) * 15)  # of delay levels
+LONG_DELAYS_S: Final = (*SHORT_DELAYS_S[:9], 10, 30, 60, 120, 180, 240, 300, 420, 600)  # retries take the first ones
 _GENTLE: Final = ("kill client", "pause client", "break", "slow", "kill names", "switch")
 QUIET: Final = "q"
 POPPERS: Final = ("popper", "popper5", "shared popper", "shared popper5")  # of ``pop_ledger`` alone
@@ -134,6 +136,7 @@ class Plan:
     is_usual: bool = False  # intervals are those that the product has by default; else they are short
     has_access: bool = False  # requests are signed, and rights decide
     batch: int = 3  # messages that are sent together
+    delays_s: float = 0.0  # the longest that delayed messages wait; 0: five seconds
     is_prompt: bool = False  # times of the first burst count from when the cluster is whole
 
     @property
@@ -228,8 +231,9 @@ def make_plan(seed: int, mode: str = "", *, is_quiet: bool = True) -> Plan:
     if seed >= SLEEPS_FROM and not family.is_damaged:
         plan = _with_sleep(plan, Random(f"{seed}/sleep"))
         plan = _with_seeded_disks(plan, Random(f"{seed}/seeded disks"))
-    if seed >= STANDBY_FROM and not family.is_damaged and plan.sets["a"] > 1:
-        plan = _with_standby(plan, Random(f"{seed}/standby"))
+    if seed >= STANDBY_FROM and not family.is_damaged:
+        plan = replace(plan, delays_s=Random(f"{seed}/delays").choice((0.0, 30.0, 120.0, 600.0)))
+        plan = _with_standby(plan, Random(f"{seed}/standby")) if plan.sets["a"] > 1 else plan
     return plan
 
 

@@ -195,7 +195,7 @@ async def _live(world: World, cluster: Cluster, scratch: Path) -> Verdict:
         faults.begin_burst(burst)
         await story.burst_until(loop.true_s + quiet.burst_s)
     if plan.mode == LIVENESS and not verdict.failures:
-        await story.heal()
+        await story.heal(is_last=True)
         if not verdict.failures:
             await asyncio.sleep(plan.watch_s)
             await _ask_operators(world, cluster, faults, verdict)

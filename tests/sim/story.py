@@ -14,7 +14,7 @@ from typing import Final
 from tests.sim.clients import SimClient
 from tests.sim.cluster import Cluster, World
 from tests.sim.faults import Faults
-from tests.sim.judges import Verdict, look_now, on_disk_now, what_is_left
+from tests.sim.judges import Verdict, last_due_s, look_now, on_disk_now, what_is_left
 from tests.sim.plan import LIVENESS
 
 _LOOK_S: Final = 1.0
@@ -68,13 +68,18 @@ class Story:
             self._look_at_disks()
         self._set_sending(True)
 
-    async def heal(self) -> None:
-        """Faults end; everything is consumed, or dead, within a bound of time."""
+    async def heal(self, *, is_last: bool = False) -> None:
+        """Faults end; everything that is due is consumed, or dead, within a bound of time; at last all that waits."""
         self._faults.heal()
         self._world.history.note("healed")
         await asyncio.sleep(_DRAIN_S)
         self._set_sending(False)
         await self._until_calm()
+        due_s = last_due_s(self._world.history)
+        if is_last and due_s > self._world.loop.true_s:
+            while self._world.loop.true_s < due_s and not self._verdict.failures:
+                await self._look_after(_QUIET_LOOK_S)
+            await self._until_calm()
 
     def _set_sending(self, is_sending: bool, *, is_quiet: bool = False) -> None:
         self._world.in_burst = not is_quiet

@@ -206,6 +206,13 @@ def test_disks_are_slow_restored_and_damaged_from_their_numbers_on() -> None:
     assert kinds(STANDBY_FROM) >= {COPY, SEED, SLEEP, SLOW_DISK, STANDBY, TABLE}
 
 
+def test_messages_wait_for_longer_from_their_number_on() -> None:
+    def longest(first: int) -> set[float]:
+        return {make_plan(seed).delays_s for seed in range(first, first + 100)}
+
+    assert longest(STANDBY_FROM - 100) == {0.0} and longest(STANDBY_FROM) == {0.0, 30.0, 120.0, 600.0}
+
+
 def test_a_series_may_be_of_some_families() -> None:
     done = simulate("--seeds", "418000..418011", "--families", "operated")
     assert done.returncode == 0 and "seeds 418000..418011: 1 runs" in last_line(done), done.stdout
