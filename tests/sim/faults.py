@@ -352,16 +352,20 @@ class Faults:
 
     def _leases_set_back(self, rng: Random) -> Any:
         """Restored from a backup; while that is done, nobody answers."""
-        machine, back_up = self.cluster.leases.machine, rng.choice(self._backups)
+        return "", self._leases_come_back_with(rng.choice(self._backups))
+
+    def _leases_come_back_with(self, state: Any) -> End:
+        """The lease store is gone, and has this when it is back."""
+        machine = self.cluster.leases.machine
         machine.has_power = False
         self._set_back()
 
         def back() -> None:
-            self.cluster.leases.model.restore(back_up)
+            self.cluster.leases.model.restore(state)
             machine.has_power = True
             self.world.network.kick()
 
-        return "", back
+        return back
 
     def _stand_by(self, fault: Fault) -> None:
         """A standby of the lease store gets no more than it has now.
@@ -390,18 +394,8 @@ class Faults:
 
     def _leases_fail_over(self, rng: Random) -> Any:
         """Its primary is gone; a while later its standby takes over, with what it had got."""
-        machine, has = self.cluster.leases.machine, self._standbys.pop(self._number, None)
-        if has is None:
-            return None
-        machine.has_power = False
-        self._set_back()
-
-        def back() -> None:
-            self.cluster.leases.model.restore(has)
-            machine.has_power = True
-            self.world.network.kick()
-
-        return "", back
+        state = self._standbys.pop(self._number, None)
+        return ("", self._leases_come_back_with(state)) if state is not None else None
 
     def _leases_emptied(self, rng: Random) -> Any:
         self.cluster.leases.model.clear()

@@ -12,7 +12,8 @@ import pytest
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.workers import Workers
-from pyromq.broker.duties import Duties
+from pyromq.broker.delays import delay_runner
+from pyromq.broker.duties import _IDLE_LOOK_S, _IDLE_TICK_MS, Duties
 from pyromq.broker.popping.waiting import HeldPop
 from pyromq.broker.pulling.pull_waiters import Waiters
 from pyromq.broker.roles import RoleChanges
@@ -293,3 +294,8 @@ async def test_a_duty_with_work_that_fails_keeps_no_other_from_being_done() -> N
     idle = Idle(Rig(failing={"services.sealer.advance": ZeroDivisionError("a defect")}))
     idle.sealer.busy = idle.checks.is_under_way = True
     assert idle.looks(250) == [({"services.sealer.advance", "services.transaction_checks.tick"}, 0.5)]
+
+
+def test_what_is_due_between_two_ticks_of_an_idle_broker_has_a_timer_of_its_own() -> None:
+    """Else delayed messages would be late where nothing else happens."""
+    assert delay_runner._TICK_MS > _IDLE_TICK_MS + 1_000 * _IDLE_LOOK_S

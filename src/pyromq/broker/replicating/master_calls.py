@@ -70,11 +70,6 @@ class MasterTables(NamedTuple):
     lease: int = 0  # of a master under a failover agent
     number: int = 0  # of the changes that it had made before the first table was asked for
 
-    @property
-    def small(self) -> tuple[bytes, ...]:
-        """Those that come with every round."""
-        return self.offsets, self.delay_offsets, self.timer_check, self.timer_metrics, self.request_modes
-
 
 class MasterCalls:
     """One master at a time; ``close`` at the end."""

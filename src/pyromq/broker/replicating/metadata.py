@@ -50,6 +50,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
 _COMMITS: Final = "offsets committed here"
+_TIMER_CHECK: Final = "timercheck"
 
 
 class MetadataSync:
@@ -81,7 +82,6 @@ class MetadataSync:
         is_managed = environment.lease is not None  # then it is so from the beginning: its master may just have changed
         self.has_masters_users = is_managed and self._inner is not None  # users are the master's, and changed there
         self._taken: dict[str, tuple[bytes, DataVersion | None]] = {}  # what was taken over last, with its version here
-        self._small: tuple[bytes, ...] = ()  # the small tables that were all taken over last
         self._undecided = False  # topics that are gone wait for another round
         self._kept: set[str] = set()  # topics that the master has lost rather than deleted
         self.troubles: dict[str, str] = {}  # what was not taken over, and why
@@ -177,15 +177,21 @@ class MetadataSync:
             "request modes": partial(self._save, RequestModeTable, tables.request_modes),
             "timer check": partial(self._take_timer_check, tables.timer_check),
         }
-        are_taken = all([await self._guarded(name, take) for name, take in parts.items()])
-        self._small = tables.small if are_taken else ()
-        return are_taken
+        return all([await self._guarded(name, take) for name, take in parts.items()])
 
     def _are_as_before(self, tables: MasterTables) -> bool:
         """Whether the small tables are those that were taken over last, and nothing was committed here since."""
         progress = self._tables.progress
         assert isinstance(progress, ReplicaProgress)
-        return tables.small == self._small and not progress.has_commits
+        small = {
+            "offsets": tables.offsets,
+            DelayOffsets.file_name: tables.delay_offsets,
+            TimerMetrics.file_name: tables.timer_metrics,
+            RequestModeTable.file_name: tables.request_modes,
+            _TIMER_CHECK: tables.timer_check,
+        }
+        is_any_new = any(text and self._is_new(name, text) for name, text in small.items())
+        return not is_any_new and not progress.has_commits
 
     # --- tables that are used here ---
 
@@ -294,10 +300,10 @@ class MetadataSync:
             self._on_delay_offsets(delays)
 
     async def _take_timer_check(self, text: bytes) -> None:
-        if text and self._is_new("timercheck", text):
-            check, path = parse_timer_check(text), self._store.layout.config / "timercheck"
+        if text and self._is_new(_TIMER_CHECK, text):
+            check, path = parse_timer_check(text), self._store.layout.config / _TIMER_CHECK
             await self._elsewhere(partial(save_timer_check, self._disk, path, check))
-            self._remember("timercheck", text)
+            self._remember(_TIMER_CHECK, text)
 
     async def _save(self, kind: type[ConfigTable], text: bytes) -> ConfigTable | None:
         """None when the table is as before."""

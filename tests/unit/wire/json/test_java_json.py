@@ -356,3 +356,20 @@ def test_garbage_gives_a_value_or_a_typed_error() -> None:
         except RemoteProtocolError:
             refused += 1
     assert 30_000 < refused < 60_000
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        ({3: 1, -1: 2, 1 << 40: 1 << 70}, b"{-1:2,3:1,1099511627776:1180591620717411303424}"),
+        ({1: True, 0: 2}, b"{0:2,1:true}"),
+        ({"1": 2, "0": 3}, b'{"0":3,"1":2}'),
+        ({0: "7"}, b'{0:"7"}'),
+        ({}, b"{}"),
+    ],
+    ids=["numbers", "a flag among them", "keys of text", "values of text", "nothing"],
+)
+def test_maps_of_numbers_are_written_as_other_maps_are(table: dict[Any, Any], text: bytes) -> None:
+    assert dumps(table) == text
+    assert dumps({"offsetTable": {"orders@readers": table}}) == b'{"offsetTable":{"orders@readers":%b}}' % text
+    assert dumps({2: 1, 1: 2}, sort=False) == b"{2:1,1:2}"
